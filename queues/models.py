@@ -1,0 +1,76 @@
+"""What is configured of queues and nodes: the truth, of which `weir:topology` is the projection."""
+
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+
+NAME = RegexValidator(
+    r"\A[a-z][a-z0-9_-]{0,39}\Z",
+    "name takes a lower-case letter, then letters, digits, - or _ (40 at most).",
+)
+
+
+class Node(models.Model):
+    """A Redis-protocol server and its agent. Thresholds are shares of capacity."""
+
+    name = models.CharField(max_length=40, unique=True, validators=[NAME])
+    url = models.CharField(max_length=300)
+    capacity_events_per_second = models.FloatField(default=50_000.0, validators=[MinValueValidator(1.0)])
+    capacity_memory_bytes = models.BigIntegerField(default=512 * 2**20, validators=[MinValueValidator(1)])
+    busy_threshold = models.FloatField(default=0.70)
+    toobusy_threshold = models.FloatField(default=0.90)
+    drained = models.BooleanField(default=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Queue(models.Model):
+    """A named stream of events of one kind, spread over containers by 1000 points."""
+
+    class Kind(models.TextChoices):
+        JOBS = "jobs"
+        PIPELINE = "pipeline"
+
+    name = models.CharField(max_length=40, unique=True, validators=[NAME])
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    minimum_containers = models.PositiveSmallIntegerField(default=2)
+    priority = models.PositiveSmallIntegerField(
+        default=5, validators=[MaxValueValidator(9)], help_text="0 is served first"
+    )
+    handler = models.CharField(
+        max_length=200,
+        default="emulate",
+        help_text="webhook, sql, parquet, emulate or python:dotted.path (jobs queues)",
+    )
+    handler_options = models.JSONField(default=dict, blank=True)
+    events_per_worker = models.PositiveIntegerField(default=5_000, validators=[MinValueValidator(1)])
+    tries = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
+    handler_timeout_seconds = models.FloatField(default=30.0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Container(models.Model):
+    """A queue's segment on one node and the points it holds."""
+
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="containers")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="containers")
+    points = models.PositiveSmallIntegerField(validators=[MaxValueValidator(1000)])
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "node"], name="one_container_per_queue_and_node")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.queue}@{self.node}"
+
+
+class TopologyRevision(models.Model):
+    """One row: counts every change of nodes, queues and points, so that a projection's age shows."""
+
+    number = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return str(self.number)
