@@ -1,5 +1,240 @@
-"""Template words: numbers with units, ages, state glyphs."""
+"""Template words: numbers with units, ages, state glyphs, values that the browser keeps live.
+
+What is written here the browser writes again each second: `static/js/format.js` is the twin of `formatted`, with the
+same names and the same precision, so that a number never changes its shape when the page comes alive.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 register = template.Library()
+
+UNKNOWN = "—"
+STATE_WORDS = {
+    "IDLE": "Idle",
+    "NORMAL": "Normal",
+    "BUSY": "Busy",
+    "TOOBUSY": "Too busy",
+    "OFFLINE": "Offline",
+}
+VERDICT_WORDS = {
+    "checking": "Checking",
+    "effective": "Effective",
+    "ineffective": "No effect",
+    "harmful": "Harmful",
+    "no action": "No action",
+}
+_AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def _decimals(limit: float) -> Callable[[float], str]:
+    """One decimal below the limit, none from there on."""
+    return lambda value: f"{value:,.1f}" if abs(value) < limit else f"{value:,.0f}"
+
+
+def _age(value: float) -> str:
+    """Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
+    for seconds, unit in _AGE_STEPS:
+        if value >= seconds:
+            return f"{value / seconds:.0f} {unit}"
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def _countdown(value: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
+    seconds = max(0, round(value))
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "integer": lambda value: f"{value:,.0f}",
+    "rate": _decimals(100),
+    "seconds": _decimals(100),
+    "milliseconds": lambda value: f"{value * 1000:,.1f}",
+    "percent": lambda value: f"{value * 100:.0f}",
+    "percent1": lambda value: f"{value * 100:.1f}",
+    "share": lambda value: f"{value * 100:.2f}",
+    "mebibytes": lambda value: f"{value / 2**20:,.1f}",
+    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}",
+    "age": _age,
+    "countdown": _countdown,
+    "clock": lambda value: datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S"),
+}
+
+
+def known(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@register.filter
+def formatted(value: Any, name: str = "number") -> str:
+    """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
+    if value is None or value == "":
+        return UNKNOWN
+    return FORMATS[name](value) if known(value) else str(value)
+
+
+@register.filter
+def at(mapping: Any, key: Any) -> Any:
+    """The value under a key, None where there is no mapping or no such key."""
+    return mapping.get(str(key)) if isinstance(mapping, dict) else None
+
+
+@register.filter
+def words(name: Any) -> str:
+    """A snake_case name as words: upper_limit → upper limit."""
+    return str(name).replace("_", " ")
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """A document as indented JSON, keys in their order."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def compact(value: Any) -> str:
+    """An action or a value in one line: {"start": 3} → start 3; numbers without noise."""
+    if isinstance(value, dict):
+        return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
+    if isinstance(value, (list, tuple)):
+        return ", ".join(compact(part) for part in value) or UNKNOWN
+    return formatted(value)
+
+
+@register.filter
+def state_word(state: Any) -> str:
+    return STATE_WORDS.get(str(state), "Unknown")
+
+
+def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
+    """The value at a path of keys, None where it ends early."""
+    for key in path:
+        document = at(document, key)
+    return document
+
+
+@register.simple_tag
+def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> SafeString:
+    """A value of the snapshot that the browser keeps up to date, its unit small and muted beside it."""
+    value = _resolved(snapshot, path)
+    number = format_html(
+        '<span class="n" data-bind="{}" data-format="{}">{}</span>',
+        ".".join(map(str, path)),
+        format,
+        formatted(value, format),
+    )
+    return format_html('{}<span class="unit"> {}</span>', number, unit) if unit else number
+
+
+@register.simple_tag
+def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
+    """A value that stands still, written like a live one."""
+    text = format_html('<span class="n">{}</span>', formatted(value, format))
+    return format_html('{}<span class="unit"> {}</span>', text, unit) if unit else text
+
+
+@register.simple_tag
+def state(snapshot: Any, *path: Any) -> SafeString:
+    """Glyph and word of what has a state: a node, or the plant's health. A stale one keeps its last state, hatched."""
+    row = _resolved(snapshot, path) or {}
+    return format_html(
+        '<span class="state" data-bind="{}" data-format="state" data-state="{}"{}>'
+        '<i class="glyph" aria-hidden="true"></i><span class="word">{}</span></span>',
+        ".".join(map(str, path)),
+        row.get("state") or "",
+        SafeString(" data-stale") if row.get("stale") else "",
+        state_word(row.get("state")) + (", stale" if row.get("stale") else ""),
+    )
+
+
+@register.simple_tag
+def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
+    """A share as a bar against the thresholds busy and too busy; its number stands beside it, so it is hidden to readers."""
+    value = _resolved(snapshot, path)
+    marks = format_html_join(
+        "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if known(mark))
+    )
+    return format_html(
+        '<span class="bar" aria-hidden="true" data-bind="{}" data-format="bar" data-busy="{}" data-toobusy="{}"'
+        ' data-level="{}" style="--share: {}">{}</span>',
+        ".".join(map(str, path)),
+        busy if known(busy) else "",
+        toobusy if known(toobusy) else "",
+        _level(value, busy, toobusy),
+        min(value, 1.0) if known(value) else 0,
+        marks,
+    )
+
+
+def _level(value: Any, busy: Any, toobusy: Any) -> str:
+    """Which threshold a share has passed, for its colour."""
+    if known(value) and known(toobusy) and value >= toobusy:
+        return "TOOBUSY"
+    return "BUSY" if known(value) and known(busy) and value >= busy else ""
+
+
+@register.simple_tag
+def spark(path: str, label: str) -> SafeString:
+    """The last 15 minutes of a snapshot value as a small line, drawn by the browser."""
+    return format_html('<svg class="spark" data-spark="{}" role="img" aria-label="{}"></svg>', path, label)
+
+
+@register.simple_tag
+def verdict(value: Any) -> SafeString:
+    """Glyph and word of a decision's verdict: filled, hollow, red, dashed, or a bar for no action."""
+    return format_html(
+        '<span class="verdict" data-verdict="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
+        value,
+        VERDICT_WORDS.get(str(value), str(value)),
+    )
+
+
+@register.simple_tag
+def moment(value: Any, format: str = "clock") -> SafeString:
+    """A time: UTC as written here, the reader's own zone once the page is alive, UTC on hover. Formats: clock, date."""
+    if value is None or value == "":
+        return SafeString(UNKNOWN)
+    if known(value):
+        value = datetime.fromtimestamp(value, UTC)
+    elif isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    pattern = "%H:%M:%S" if format == "clock" else "%a %-d %b, %H:%M:%S"
+    utc = value.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" data-time="{}" title="{} UTC">{}</time>',
+        utc.isoformat(),
+        format,
+        f"{utc:%Y-%m-%d %H:%M:%S}",
+        utc.strftime(pattern),
+    )
+
+
+@register.simple_tag
+def until(value: Any) -> SafeString:
+    """The time left until a moment, counted down by the browser."""
+    if value is None:
+        return SafeString(UNKNOWN)
+    seconds = value if known(value) else value.timestamp()
+    left = seconds - datetime.now(UTC).timestamp()
+    return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", _countdown(left))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A sign of the sprite; it never stands without words, so it is hidden to readers."""
+    return format_html(
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>',
+        static("icons/sprite.svg"),
+        name,
+    )
