@@ -1,0 +1,85 @@
+"""`manage.py bench NAME`: a figure, its peer or limit measured in the same run, and their ratio."""
+
+import importlib
+import importlib.util
+import os
+import platform
+from typing import Any
+
+import psutil
+from django.core.management.base import CommandParser
+
+from console.management.document import JsonCommand
+from queues.errors import BadInput
+
+BENCHES = (
+    "splitter",
+    "segment",
+    "pipeline",
+    "matcher",
+    "shedding",
+    "lqr",
+    "rebalancing",
+    "parallelism",
+    "fanout",
+    "tick",
+    "page",
+)
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load1": os.getloadavg()[0],
+    }
+
+
+def is_built(name: str) -> bool:
+    return importlib.util.find_spec(f"bench.{name}") is not None
+
+
+def run_bench(name: str, seconds: float) -> dict[str, Any]:
+    if not is_built(name):
+        raise BadInput(
+            "NAME", f"bench {name} is not yet built; there are {', '.join(filter(is_built, BENCHES))}"
+        )
+    measured = importlib.import_module(f"bench.{name}").run(seconds)
+    return {"name": name, **measured, "machine": machine()}
+
+
+class Command(JsonCommand):
+    help = "Measure a part of Weir beside its peer or limit."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("names", metavar="NAME", nargs="*")
+        parser.add_argument("--all", action="store_true", help="every bench that is built")
+        parser.add_argument("--seconds", type=float, default=3.0, help="how long each measurement takes")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        names, seconds = options["names"], options["seconds"]
+        if not 0 < seconds <= 600:
+            raise BadInput("--seconds", "takes a number above 0, at most 600")
+        if options["all"]:
+            names = [name for name in BENCHES if is_built(name)]
+        for name in names:
+            if name not in BENCHES:
+                raise BadInput("NAME", f"no bench is called {name}; there are {', '.join(BENCHES)}")
+        if not names:
+            raise BadInput("NAME", f"say which bench ({', '.join(BENCHES)}) or --all")
+        results = [run_bench(name, seconds) for name in names]
+        return results[0] if len(results) == 1 and not options["all"] else {"benches": results}
+
+    def human(self, document: dict[str, Any]) -> str:
+        lines = []
+        for bench in document.get("benches", [document]):
+            for kind in ("figures", "peers", "ratio"):
+                for key, value in bench[kind].items():
+                    shown = (
+                        f"{value:,.3f}" if isinstance(value, float) and abs(value) < 100 else f"{value:,.0f}"
+                    )
+                    lines.append(f"{bench['name']:<12}{kind:<9}{key:<56}{shown:>16}")
+        return "\n".join(lines)

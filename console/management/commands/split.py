@@ -1,0 +1,19 @@
+"""`manage.py split`: the sequence of containers that smooth weighted round robin gives."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from console.management.document import JsonCommand, read_document
+from queues.splitter import split_request
+
+
+class Command(JsonCommand):
+    help = 'Split: {"points": {"a": 5, "b": 1}, "count": 6} in, {"sequence": [...]} out.'
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        return split_request(read_document(options["file"]))
