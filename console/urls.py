@@ -1,1 +1,31 @@
-urlpatterns: list = []
+"""Every address of the console. A permissions test holds this list against a table of roles."""
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from console.pages import account, health, loops, plant, queues, records
+
+urlpatterns = [
+    path("", plant.overview, name="overview"),
+    path("nodes/", plant.nodes, name="nodes"),
+    path("nodes/<str:name>/", plant.node, name="node"),
+    path("queues/", queues.queues, name="queues"),
+    path("queues/<str:name>/", queues.queue, name="queue"),
+    path("workers/", plant.workers, name="workers"),
+    path("pipeline/", plant.pipeline, name="pipeline"),
+    path("loops/", loops.loops, name="loops"),
+    path("loops/<int:loop_id>/", loops.loop, name="loop"),
+    path("ledger/", records.ledger, name="ledger"),
+    path("ledger/<int:entry_id>/", records.entry, name="entry"),
+    path("audit/", records.audit, name="audit"),
+    path("settings/", account.settings, name="settings"),
+    path("settings/tokens", account.token_create, name="token-create"),
+    path("settings/tokens/<int:token_id>/revoke", account.token_revoke, name="token-revoke"),
+    path(
+        "login/",
+        LoginView.as_view(template_name="login.html", redirect_authenticated_user=True),
+        name="login",
+    ),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("healthz", health.healthz, name="healthz"),
+]

@@ -1,0 +1,35 @@
+"""The web process's connection to the control server, and the newest snapshot kept there."""
+
+import functools
+from typing import Any
+
+import orjson
+import redis
+from django.conf import settings
+
+SNAPSHOT_KEY = "weir:snapshot"
+TIMEOUT_SECONDS = 2.0
+
+
+def control() -> redis.Redis:
+    """A client of settings.REDIS_URL; its pool is shared by all requests of this process."""
+    return _client(settings.REDIS_URL)
+
+
+@functools.lru_cache(maxsize=4)
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+    )
+
+
+def latest_snapshot() -> dict[str, Any] | None:
+    """The newest snapshot; None when there is none, or the control server does not answer.
+
+    A page is still worth showing without it (it says so), so an unreachable server is no error here.
+    """
+    try:
+        stored = control().get(SNAPSHOT_KEY)
+    except redis.RedisError:
+        return None
+    return orjson.loads(stored) if stored else None

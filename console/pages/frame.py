@@ -1,0 +1,66 @@
+"""What every page has around it: the rail, the strip, and what the visitor may do."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from console.access import actor_of
+from console.control_server import latest_snapshot
+
+RAIL = (
+    ("overview", "Overview", "watch"),
+    ("nodes", "Nodes", "watch"),
+    ("queues", "Queues", "watch"),
+    ("workers", "Workers", "watch"),
+    ("pipeline", "Pipeline", "watch"),
+    ("loops", "Loops", "steer"),
+    ("ledger", "Ledger", "steer"),
+    ("audit", "Audit", "keep"),
+    ("settings", "Settings", "keep"),
+)
+RAIL_ACTIONS = {"audit": "audit.view"}
+NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
+
+
+def show(request: HttpRequest, template: str, page: str, **context: Any) -> HttpResponse:
+    """Render a page: `snapshot` (newest, or None) and `page` (its name on the rail) are always there."""
+    return render(request, template, {"page": page, "snapshot": snapshot_of(request), **context})
+
+
+def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
+    """One snapshot a request, so that a page never shows two instants side by side."""
+    if not hasattr(request, "weir_snapshot"):
+        request.weir_snapshot = latest_snapshot()
+    return request.weir_snapshot
+
+
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `frame` with strip, rail, overrides, role and `can` (see console.access.ACTIONS)."""
+    if not getattr(request, "user", None) or not request.user.is_authenticated:
+        return {"frame": None}
+    actor = actor_of(request)
+    snapshot = snapshot_of(request) if actor.may("plant.view") else None
+    return {
+        "frame": {
+            "plant": (snapshot or {}).get("plant", "main"),
+            "strip": _strip(snapshot),
+            "rail": [_item(*entry) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))],
+            "overrides": (snapshot or {}).get("overrides", []),
+            "alerts": (snapshot or {}).get("alerts", []),
+            "user": actor.name,
+            "role": actor.role,
+            "can": actor.permissions(),
+        }
+    }
+
+
+def _strip(snapshot: dict[str, Any] | None) -> dict[str, Any]:
+    if snapshot is None:
+        return {"state": None, "sentence": NO_SNAPSHOT, "at": None, "seq": None}
+    return {**snapshot["health"], "at": snapshot["at"], "seq": snapshot["seq"]}
+
+
+def _item(name: str, label: str, section: str) -> dict[str, str]:
+    return {"name": name, "label": label, "section": section, "url": reverse(name)}
