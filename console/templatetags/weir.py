@@ -1,7 +1,7 @@
 """Template words: numbers with units, ages, state glyphs, values that the browser keeps live.
 
-What is written here the browser writes again each second: `static/js/format.js` is the twin of `formatted`, with the
-same names and the same precision, so that a number never changes its shape when the page comes alive.
+What is written here the browser writes again each second: `static/js/format.js` is the twin of `formatted`,
+with the same names and the same precision, so that no number changes its shape when the page comes alive.
 """
 
 import json
@@ -146,7 +146,7 @@ def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
 
 @register.simple_tag
 def state(snapshot: Any, *path: Any) -> SafeString:
-    """Glyph and word of what has a state: a node, or the plant's health. A stale one keeps its last state, hatched."""
+    """Glyph and word of what has a state: a node, or the plant's health. A stale one is hatched."""
     row = _resolved(snapshot, path) or {}
     return format_html(
         '<span class="state" data-bind="{}" data-format="state" data-state="{}"{}>'
@@ -160,14 +160,14 @@ def state(snapshot: Any, *path: Any) -> SafeString:
 
 @register.simple_tag
 def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
-    """A share as a bar against the thresholds busy and too busy; its number stands beside it, so it is hidden to readers."""
+    """A share as a bar against its thresholds; its number stands beside it, so readers skip it."""
     value = _resolved(snapshot, path)
     marks = format_html_join(
         "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if known(mark))
     )
     return format_html(
-        '<span class="bar" aria-hidden="true" data-bind="{}" data-format="bar" data-busy="{}" data-toobusy="{}"'
-        ' data-level="{}" style="--share: {}">{}</span>',
+        '<span class="bar" aria-hidden="true" data-bind="{}" data-format="bar" data-busy="{}"'
+        ' data-toobusy="{}" data-level="{}" style="--share: {}">{}</span>',
         ".".join(map(str, path)),
         busy if known(busy) else "",
         toobusy if known(toobusy) else "",
@@ -202,7 +202,7 @@ def verdict(value: Any) -> SafeString:
 
 @register.simple_tag
 def moment(value: Any, format: str = "clock") -> SafeString:
-    """A time: UTC as written here, the reader's own zone once the page is alive, UTC on hover. Formats: clock, date."""
+    """A time: UTC as written, the reader's own zone once alive, UTC on hover. Formats: clock, date."""
     if value is None or value == "":
         return SafeString(UNKNOWN)
     if known(value):
