@@ -1,0 +1,222 @@
+"""`./run`: prepares the data folder, starts the plant and the console under a supervisor."""
+
+import argparse
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+import redis
+
+from console.processes import Process, plant_processes
+from console.supervision import Supervisor
+from queues.server import free_port, server_process
+
+NODES = ("n1", "n2", "n3")
+DEFAULT_PORT = 8000
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+    sys.stdout.flush()
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    root = Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(
+        prog="./run", description="Starts Weir on this machine; Ctrl-C stops it."
+    )
+    parser.add_argument("--prepare", action="store_true", help="only install and migrate")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=root / ".weir", help="where data is kept (default .weir)"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    return parser.parse_args(arguments)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class LocalPlant:
+    """The embedded defaults of one data folder: its servers' ports and password, kept over restarts."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.path = data / "local.json"
+        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.password: str = kept.get("password") or secrets.token_urlsafe(24)
+        self.ports: dict[str, int] = kept.get("ports", {})
+
+    def choose_ports(self, names: list[str]) -> None:
+        """Keeps the ports of the last start where they are still free; the file is ours alone to read."""
+        for name in names:
+            if not is_free(self.ports.get(name, 0)) or name not in self.ports:
+                self.ports[name] = free_port()
+        self.path.touch(mode=0o600)
+        self.path.write_text(json.dumps({"password": self.password, "ports": self.ports}))
+
+    def url(self, name: str) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"
+
+    def servers(self) -> list[Process]:
+        """The embedded servers: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
+        names = ([] if "REDIS_URL" in os.environ else ["control"]) + (
+            [] if "WEIR_NODES" in os.environ else list(NODES)
+        )
+        self.choose_ports(names)
+        processes = []
+        for name in names:
+            command = server_process(self.data / "servers" / name, self.ports[name], self.password)
+            processes.append(Process(name, tuple(command), stop_seconds=20))
+        if "control" in names:
+            os.environ["REDIS_URL"] = self.url("control")
+        if "n1" in names:
+            os.environ["WEIR_NODES"] = " ".join(f"{name}={self.url(name)}" for name in NODES)
+        return processes
+
+
+def migrate_and_collect() -> None:
+    from django import setup
+    from django.core.management import call_command
+
+    setup()
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+
+
+def seed() -> str | None:
+    """First content of the database; returns the first login's password while it is still the first one."""
+    from console.seeding import seed_plant
+
+    return seed_plant()
+
+
+def wait_for_servers(seconds: float = 30.0) -> None:
+    """Returns when the control server and all nodes answer; a server may still be loading its file."""
+    urls = [os.environ["REDIS_URL"], *(pair.split("=", 1)[1] for pair in os.environ["WEIR_NODES"].split())]
+    deadline = time.monotonic() + seconds
+    for url in urls:
+        while True:
+            try:
+                redis.Redis.from_url(url, socket_timeout=1.0).ping()
+                break
+            except redis.RedisError as error:
+                if time.monotonic() > deadline:
+                    raise SystemExit(
+                        f"A Redis server does not answer ({error}); see the logs folder."
+                    ) from error
+                time.sleep(0.05)
+
+
+def wait_for_page(port: int, seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+                return True
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    return False
+
+
+def take_lock(data: Path) -> IO[str]:
+    """One launcher per data folder; a second one says where the first one is, and ends well."""
+    lock = (data / "lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        say(f"Weir already runs from {data}: {lock.read().strip() or 'it is starting'}")
+        raise SystemExit(0) from None
+    return lock
+
+
+def write_address(lock: IO[str], address: str) -> None:
+    lock.seek(0)
+    lock.truncate()
+    lock.write(address)
+    lock.flush()
+
+
+def stop_on_signal(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def set_environment(data: Path) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    os.environ["WEIR_DATA"] = str(data)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    # Numeric libraries would start a thread per core in every process, each with its own arena.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def announce(address: str, password: str | None) -> None:
+    say(f"Weir is at {address}")
+    if password:
+        say(f"First login: admin / {password}  (change it in Settings)")
+    say("Ctrl-C stops everything.")
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_arguments(arguments)
+    data = options.data.resolve()
+    set_environment(data)
+    lock = take_lock(data)
+    port = options.port or free_port()
+    if not options.prepare and not is_free(port):
+        say(f"Port {port} is taken by another program; choose one with --port N.")
+        return 1
+    signal.signal(signal.SIGTERM, stop_on_signal)
+    root = Path(__file__).resolve().parent.parent
+    servers = [] if options.prepare else LocalPlant(data).servers()
+    if options.prepare:
+        migrate_and_collect()
+        say(f"Prepared {data}; ./run starts the plant.")
+        return 0
+
+    supervisor = Supervisor(data, root)
+    try:
+        nodes = [pair.split("=", 1)[0] for pair in os.environ["WEIR_NODES"].split()]
+        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
+        supervisor.start(servers, plant)
+        migrate_and_collect()
+        wait_for_servers()
+        password = seed()
+        supervisor.start_plant()
+        if not wait_for_page(port):
+            say(f"The page does not answer yet; see {data}/logs/web.log")
+        address = f"http://{'localhost' if options.host == '127.0.0.1' else options.host}:{port}/"
+        write_address(lock, address)
+        announce(address, password)
+        for sentence in supervisor.events():
+            say(sentence)
+    except KeyboardInterrupt:
+        say("Stopping…")
+    finally:
+        supervisor.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""The processes of a plant, declared once: the supervisor runs them here, docker-compose.yml elsewhere.
+
+A command is given without its interpreter's path, so that the same words stand in both places.
+"""
+
+from dataclasses import dataclass
+
+WEB_OPTIONS = ("--ws", "websockets-sansio", "--ws-per-message-deflate", "false", "--no-access-log")
+WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A supervised process. `stop_seconds`: how long it may take to end before it is killed."""
+
+    name: str
+    command: tuple[str, ...]
+    stop_seconds: int = 10
+
+
+def worker(role: str, *options: str) -> Process:
+    command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")
+    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=30)
+
+
+def agent(node: str) -> Process:
+    return Process(f"agent-{node}", ("python", "-m", "queues.agent", node))
+
+
+def web(host: str, port: int) -> Process:
+    address = ("--host", host, "--port", str(port))
+    return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS))
+
+
+def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
+    """Everything but the Redis servers, the page first: that is what people wait for."""
+    return [
+        web(host, port),
+        *map(agent, nodes),
+        Process("observer", ("python", "manage.py", "observe")),
+        # Ticks are short and mostly wait for the database: threads cost one process, not three.
+        worker("control", "--pool", "threads", "--concurrency", "2"),
+        worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
+        worker("spark", "--pool", "prefork", "--concurrency", "1"),
+        Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING")),
+        Process("telemetry", ("python", "-m", "queues.telemetry")),
+        Process("pipeline", ("python", "-m", "workers.pipeline.application"), stop_seconds=30),
+    ]
