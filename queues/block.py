@@ -1,0 +1,314 @@
+"""Events in Arrow: the schema, the block of up to 512 events, its encoding, and the ways into it."""
+
+import itertools
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queues.errors import MalformedEvent
+
+BLOCK_EVENTS = 512
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),  # null: derived from the block's id and the row
+        pa.field("time", pa.timestamp("us", tz="UTC")),
+        pa.field("type", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("attributes", pa.string()),  # a JSON object, or null
+    ]
+)
+FIELDS = tuple(SCHEMA.names)
+TIME_LEAST_US = 0
+TIME_MOST_US = 7_258_118_400_000_000  # 2200-01-01
+TEXT_MOST = 1_000
+ATTRIBUTES_MOST = 65_536
+_TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as seconds since 1970"
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """A block as it is stored: `data` is the serialised batch, `newest_time_us` its newest event time."""
+
+    block_id: str
+    events: int
+    newest_time_us: int
+    data: Any  # bytes or pa.Buffer
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Up to 512 events under `SCHEMA`."""
+
+    block_id: str
+    batch: pa.RecordBatch
+
+    @property
+    def events(self) -> int:
+        return int(self.batch.num_rows)
+
+    def ids(self) -> pa.Array:
+        """The event ids: the producer's own, or `{block_id}:{row}` where that is null."""
+        own = self.batch.column(0)
+        if own.null_count == 0:
+            return own
+        derived = pa.array([f"{self.block_id}:{row}" for row in range(self.events)], pa.string())
+        return derived if own.null_count == self.events else pc.coalesce(own, derived)
+
+    def explicit(self) -> pa.RecordBatch:
+        """The batch with every id written out: slices and copies of it keep their ids."""
+        return self.batch.set_column(0, SCHEMA.field(0), self.ids())
+
+    def encode(self) -> EncodedBlock:
+        """The stored form. Raises `ValueError` for an empty block."""
+        return EncodedBlock(self.block_id, self.events, newest_time_us(self.batch), self.batch.serialize())
+
+
+class BlockIds:
+    """Block ids of 32 hex digits: 64 random bits for this object, then a counter. Thread-safe and cheap."""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix = prefix or secrets.token_hex(8)
+        self._numbers = itertools.count()
+
+    def __call__(self) -> str:
+        return f"{self._prefix}{next(self._numbers):016x}"
+
+
+def newest_time_us(batch: pa.RecordBatch) -> int:
+    """The newest event time of a batch, µs since 1970."""
+    return int(_times_us(batch).max())
+
+
+def decode(block_id: str, data: Any) -> Block:
+    """A stored block. Raises `MalformedEvent` when the bytes are not a batch of `SCHEMA`."""
+    try:
+        return Block(block_id, pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA))
+    except (pa.ArrowInvalid, OSError, IndexError) as error:
+        raise MalformedEvent("block", f"{block_id} cannot be read ({error}).") from None
+
+
+def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
+    """A batch of `SCHEMA` (any length) as encoded blocks of up to `events` rows."""
+    rows = batch.num_rows
+    if rows == 0:
+        return []
+    starts = np.arange(0, rows, events)
+    newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
+    return [
+        EncodedBlock(ids(), min(events, rows - start), time_us, batch.slice(start, events).serialize())
+        for start, time_us in zip(starts.tolist(), newest, strict=True)
+    ]
+
+
+def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:
+    """Events given as mappings, as one batch of `SCHEMA`.
+
+    `time` takes ISO 8601, a datetime or seconds since 1970 (a number), and is `now_us` when absent; `value` a
+    finite number; `attributes` an object; the others text. Raises `MalformedEvent` naming the field; an event
+    is named by its place when there are several.
+    """
+    columns: list[list[Any]] = [[] for _ in FIELDS]
+    for place, event in enumerate(events):
+        try:
+            row = checked_event(event, now_us)
+        except MalformedEvent as error:
+            raise MalformedEvent(f"events[{place}].{error.field}", error.message) from None
+        for column, cell in zip(columns, row, strict=True):
+            column.append(cell)
+    return from_rows(columns)
+
+
+def from_rows(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Columns of checked cells (times in µs) in the order of `SCHEMA`, as a batch."""
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def checked_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
+    """One event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` naming the field."""
+    if not isinstance(event, Mapping):
+        raise MalformedEvent("event", f"takes an object, not {type(event).__name__}.")
+    for name in event:
+        if name not in FIELDS:
+            raise MalformedEvent(str(name), f"is not known; the fields are {', '.join(FIELDS)}.")
+    return (
+        checked_text(event.get("id"), "id"),
+        checked_time_us(event.get("time"), now_us),
+        checked_text(event.get("type"), "type"),
+        checked_text(event.get("source"), "source"),
+        checked_text(event.get("key"), "key"),
+        checked_value(event.get("value")),
+        checked_attributes(event.get("attributes")),
+    )
+
+
+def checked_text(value: Any, name: str) -> str | None:
+    """Text or a whole number, as text; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or len(value) > TEXT_MOST or not _encodes(value):
+        raise MalformedEvent(name, f"takes text of at most {TEXT_MOST} characters.")
+    return value
+
+
+def checked_time_us(value: Any, now_us: int) -> int:
+    """A time in one of its forms as µs since 1970; None is now. A time without a zone is UTC."""
+    if value is None:
+        return now_us
+    try:
+        time_us = _time_us(value)
+    except (ValueError, OverflowError):
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {value!r}.") from None
+    if not TIME_LEAST_US <= time_us < TIME_MOST_US:
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {value!r}.")
+    return time_us
+
+
+def checked_value(value: Any) -> float | None:
+    """A finite number, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MalformedEvent("value", f"takes a finite number, not {value!r}.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise MalformedEvent("value", "takes a finite number.")
+    return number
+
+
+def checked_attributes(value: Any) -> str | None:
+    """An object, or JSON text of one, as JSON text; None stays None."""
+    if value is None:
+        return None
+    try:
+        document = json.loads(value, parse_constant=_refuse_constant) if isinstance(value, str) else value
+        text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        raise MalformedEvent("attributes", "takes a JSON object with finite numbers.") from None
+    if not isinstance(document, dict) or len(text) > ATTRIBUTES_MOST or not _encodes(text):
+        raise MalformedEvent("attributes", f"takes a JSON object of at most {ATTRIBUTES_MOST} characters.")
+    return text
+
+
+def from_columns(columns: pa.RecordBatch | pa.Table, now_us: int) -> pa.RecordBatch:
+    """Columnar events as one batch of `SCHEMA`: cast, and missing columns filled (time with `now_us`).
+
+    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
+    Raises `MalformedEvent` naming the column: unknown, not castable, a value that is not finite, a time out
+    of range, attributes that are not JSON objects.
+    """
+    batch = _one_batch(columns)
+    for name in batch.schema.names:
+        if name not in FIELDS:
+            raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
+    arrays = [_column(batch, field, now_us) for field in SCHEMA]
+    result = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    _check_columns(result)
+    return result
+
+
+def _one_batch(columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    if isinstance(columns, pa.RecordBatch):
+        return columns
+    batches = columns.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=columns.schema)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
+    """One column under its type in `SCHEMA`."""
+    place = batch.schema.get_field_index(field.name)
+    if place < 0 and field.name == "time":
+        return pa.array(np.full(batch.num_rows, now_us, np.int64)).cast(field.type)
+    if place < 0:
+        return pa.nulls(batch.num_rows, field.type)
+    array = batch.column(place)
+    try:
+        if field.name == "time":
+            array = _time_column(array, now_us)
+        return array if array.type == field.type else array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise MalformedEvent(field.name, f"cannot be read as {field.type} ({error}).") from None
+
+
+def _time_column(array: pa.Array, now_us: int) -> pa.Array:
+    """Times as µs timestamps; numbers are seconds since 1970, text is ISO 8601, null is now."""
+    kind = SCHEMA.field("time").type
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        seconds = array.cast(pa.float64())
+        array = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(kind)
+    elif pa.types.is_timestamp(array.type) and array.type.tz is None:
+        array = array.cast(pa.timestamp("us"), safe=False).cast(kind)
+    elif array.type != kind:
+        array = array.cast(kind, safe=not pa.types.is_timestamp(array.type))
+    return array.fill_null(pa.scalar(now_us, pa.int64()).cast(kind)) if array.null_count else array
+
+
+def _check_columns(batch: pa.RecordBatch) -> None:
+    if batch.num_rows == 0:
+        return
+    times = _times_us(batch)
+    if times.min() < TIME_LEAST_US or times.max() >= TIME_MOST_US:
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.")
+    value = batch.column(FIELDS.index("value"))
+    if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
+        raise MalformedEvent("value", "takes finite numbers; a row is not.")
+    attributes = batch.column(FIELDS.index("attributes"))
+    if attributes.null_count < len(attributes):
+        objects = pc.and_(pc.starts_with(attributes, "{"), pc.ends_with(attributes, "}"))
+        if not pc.all(objects).as_py():
+            raise MalformedEvent("attributes", "takes JSON objects; a row is not.")
+
+
+def _times_us(batch: pa.RecordBatch) -> Any:
+    """Event times as a numpy array of µs, without copying."""
+    return batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
+
+
+def _time_us(value: Any) -> int:
+    if isinstance(value, bool):
+        raise ValueError("a truth value is no time")
+    if isinstance(value, int | float):
+        return round(value * 1_000_000)
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("neither text nor a number")
+    return value.strip()
+
+
+def _encodes(text: str) -> bool:
+    """Lone surrogates come out of JSON escapes and are no Unicode text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)

@@ -1,0 +1,45 @@
+"""What can go wrong, in one hierarchy. Commands print a `WeirError` in one line; for `BadInput` they exit 2."""
+
+
+class WeirError(Exception):
+    """Base of everything Weir raises on purpose."""
+
+
+class BadInput(WeirError, ValueError):  # noqa: N818
+    """Input that is refused: `field` names what is wrong, `message` what it takes. Nothing was changed."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.field, self.message)
+
+
+class UnknownQueue(BadInput):
+    """A queue that the topology does not have."""
+
+
+class MalformedEvent(BadInput):
+    """An event that cannot be read: `field` is the event's field."""
+
+
+class BadTopology(BadInput):
+    """A topology, or a change of it, that breaks a rule of nodes, queues or points."""
+
+
+class NodeUnavailable(WeirError):  # noqa: N818
+    """A node did not answer, or answered wrongly: what was asked may or may not have happened."""
+
+
+class NodeFull(WeirError):  # noqa: N818
+    """A node refused a write for lack of memory: nothing of it was stored."""
+
+
+class NoContainerAvailable(WeirError):  # noqa: N818
+    """No container of a queue takes blocks now. `stored` says what was stored before (a `client.Published`)."""
+
+    def __init__(self, message: str, stored: object = None) -> None:
+        super().__init__(message)
+        self.stored = stored

@@ -1,0 +1,89 @@
+"""A queue's 1000 points: shared, moved, split, diverted and restored, with the sum kept."""
+
+from collections.abc import Mapping, Sequence
+
+from queues.errors import BadInput
+
+TOTAL = 1000
+
+
+def checked(points: object, field: str = "points") -> dict[str, int]:
+    """Points per node that a queue may hold: whole, at least 1 each, 1000 in all. Raises `BadInput`."""
+    if not isinstance(points, Mapping) or not points:
+        raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
+    for node, value in points.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= TOTAL:
+            raise BadInput(f"{field}.{node}", f"takes a whole number from 1 to {TOTAL}, not {value!r}.")
+    if sum(points.values()) != TOTAL:
+        raise BadInput(field, f"sum to {sum(points.values())}; they must sum to {TOTAL}.")
+    return dict(points)
+
+
+def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """`amount` whole points in proportion to `weights`, by largest remainder; earlier names win ties."""
+    total = sum(weights.values())
+    exact = {name: amount * weight / total for name, weight in weights.items()}
+    given = {name: int(value) for name, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: given[name] - exact[name])
+    for name in by_remainder[: amount - sum(given.values())]:
+        given[name] += 1
+    return given
+
+
+def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> dict[str, int]:
+    """1000 points over `nodes`, equally or by `weights` (such as capacities); each node gets at least 1."""
+    if not nodes or len(set(nodes)) != len(nodes) or len(nodes) > TOTAL:
+        raise BadInput("nodes", f"takes 1 to {TOTAL} different node names.")
+    wanted = {node: weights[node] if weights else 1.0 for node in nodes}
+    if any(not 0 < weight < float("inf") for weight in wanted.values()):
+        raise BadInput("weights", "takes finite numbers above 0.")
+    extra = apportion(TOTAL - len(nodes), wanted) if weights else apportion(TOTAL, wanted)
+    return {node: extra[node] + 1 for node in nodes} if weights else extra
+
+
+def move(points: Mapping[str, int], source: str, target: str, amount: int) -> dict[str, int]:
+    """`amount` points to another node (which may be new). A source left with none loses its container."""
+    before = checked(points)
+    if source not in before:
+        raise BadInput("from", f"{source} holds no points; the nodes that do are {', '.join(before)}.")
+    if source == target:
+        raise BadInput("to", "takes another node than from.")
+    if isinstance(amount, bool) or not isinstance(amount, int) or not 1 <= amount <= before[source]:
+        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, what {source} holds.")
+    after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
+    return {node: value for node, value in after.items() if value}
+
+
+def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]:
+    """Scale up: half of a container's points (rounded down) go to a node without one. Houtman, chapter 3."""
+    before = checked(points)
+    if target in before:
+        raise BadInput("to", f"{target} already holds a container of this queue.")
+    if before.get(source, 0) < 2:
+        raise BadInput("from", f"{source} holds {before.get(source, 0)} points; at least 2 can be split.")
+    return move(before, source, target, before[source] // 2)
+
+
+def divert(points: Mapping[str, int], node: str) -> dict[str, int]:
+    """Fail-over: a lost node's points go to the others in proportion to their own."""
+    before = checked(points)
+    if node not in before:
+        raise BadInput("node", f"{node} holds no points; the nodes that do are {', '.join(before)}.")
+    if len(before) == 1:
+        raise BadInput("node", f"{node} holds the queue's only container: there is none to take its points.")
+    others = {name: value for name, value in before.items() if name != node}
+    extra = apportion(before[node], others)
+    return {name: value + extra[name] for name, value in others.items()}
+
+
+def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]:
+    """Give a node that came back `amount` points, from the others in proportion; each keeps at least 1."""
+    before = checked(points)
+    others = {name: value for name, value in before.items() if name != node}
+    spare = {name: value - 1 for name, value in others.items()}
+    most = sum(spare.values())
+    if isinstance(amount, bool) or not isinstance(amount, int) or not 1 <= amount <= most:
+        raise BadInput("points", f"takes a whole number from 1 to {most}: each other node keeps at least 1.")
+    taken = apportion(amount, spare)
+    after = {name: before[name] - taken.get(name, 0) for name in before}
+    return {**after, node: before.get(node, 0) + amount}

@@ -1,0 +1,213 @@
+"""The plant's nodes and queues as one value: what `weir:topology` holds. Built from the database by `projection`."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from queues import points as thousand
+from queues.errors import BadInput, BadTopology, UnknownQueue
+
+KEY = "weir:topology"
+KINDS = ("jobs", "pipeline")
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a node takes: the denominators of its utilisation."""
+
+    events_per_second: float = 50_000.0
+    memory_bytes: int = 512 * 2**20
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A Redis-protocol server. `busy` and `toobusy` are shares of capacity."""
+
+    name: str
+    url: str
+    capacity: Capacity = Capacity()
+    busy: float = 0.7
+    toobusy: float = 0.9
+    drained: bool = False
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """A queue: its kind, its points per node (1000 in all), and how its workers behave (jobs queues)."""
+
+    name: str
+    kind: str
+    points: Mapping[str, int]
+    priority: int = 5
+    minimum_containers: int = 2
+    handler: str = "emulate"
+    handler_options: Mapping[str, Any] = field(default_factory=dict)
+    events_per_worker: int = 5_000
+    tries: int = 5
+    handler_timeout_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Everything that flows and where. `revision` changes with every change."""
+
+    revision: int
+    nodes: Mapping[str, NodeSpec]
+    queues: Mapping[str, QueueSpec]
+
+    def queue(self, name: str) -> QueueSpec:
+        """The queue, or `UnknownQueue` naming the known ones."""
+        try:
+            return self.queues[name]
+        except KeyError:
+            known = ", ".join(sorted(self.queues)) or "none yet"
+            raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.") from None
+
+    def node(self, name: str) -> NodeSpec:
+        """The node, or `BadInput` naming the known ones."""
+        try:
+            return self.nodes[name]
+        except KeyError:
+            known = ", ".join(sorted(self.nodes)) or "none yet"
+            raise BadInput("node", f"{name} is not known; the nodes are {known}.") from None
+
+    def on_node(self, name: str) -> list[str]:
+        """Queues that hold a container on the node."""
+        return [queue.name for queue in self.queues.values() if name in queue.points]
+
+    def to_json(self) -> str:
+        """The stored form; see ARCHITECTURE.md."""
+        nodes = {name: _node_document(node) for name, node in self.nodes.items()}
+        queues = {name: _queue_document(queue) for name, queue in self.queues.items()}
+        return json.dumps({"revision": self.revision, "nodes": nodes, "queues": queues})
+
+    @classmethod
+    def from_json(cls, text: str | bytes | None) -> "Topology":
+        """Read the stored form. Raises `BadTopology` naming the field."""
+        if not text:
+            raise BadTopology(KEY, "is missing on the control server; run manage.py seed to write it.")
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise BadTopology(KEY, f"is not JSON ({error}); project the topology again.") from None
+        _closed(document, KEY, ("revision", "nodes", "queues"))
+        nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
+        queues = {name: _queue(name, value) for name, value in document["queues"].items()}
+        return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).checked()
+
+    def checked(self) -> "Topology":
+        """Itself, or `BadTopology` when a queue holds points on a node that is not there."""
+        for queue in self.queues.values():
+            for node in queue.points:
+                if node not in self.nodes:
+                    raise BadTopology(f"queues.{queue.name}.points.{node}", "is not a node of the topology.")
+        return self
+
+
+def _node_document(node: NodeSpec) -> dict[str, Any]:
+    return {
+        "url": node.url,
+        "capacity": {
+            "events_per_second": node.capacity.events_per_second,
+            "memory_bytes": node.capacity.memory_bytes,
+        },
+        "busy": node.busy,
+        "toobusy": node.toobusy,
+        "drained": node.drained,
+    }
+
+
+def _queue_document(queue: QueueSpec) -> dict[str, Any]:
+    return {
+        "kind": queue.kind,
+        "priority": queue.priority,
+        "minimum_containers": queue.minimum_containers,
+        "points": dict(queue.points),
+        "handler": queue.handler,
+        "handler_options": dict(queue.handler_options),
+        "events_per_worker": queue.events_per_worker,
+        "tries": queue.tries,
+        "handler_timeout_seconds": queue.handler_timeout_seconds,
+    }
+
+
+def _node(name: str, document: Any) -> NodeSpec:
+    where = f"nodes.{name}"
+    _named(name, where)
+    _closed(document, where, ("url", "capacity", "busy", "toobusy", "drained"))
+    _closed(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
+    rate = _number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
+    memory_bytes = _whole(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
+    busy, toobusy = (
+        _number(document["busy"], f"{where}.busy"),
+        _number(document["toobusy"], f"{where}.toobusy"),
+    )
+    if not busy < toobusy:
+        raise BadTopology(f"{where}.toobusy", f"takes a share above busy ({busy}), not {toobusy}.")
+    if not isinstance(document["url"], str) or "://" not in document["url"]:
+        raise BadTopology(f"{where}.url", "takes a URL such as redis://127.0.0.1:6380/0.")
+    return NodeSpec(
+        name, document["url"], Capacity(rate, memory_bytes), busy, toobusy, bool(document["drained"])
+    )
+
+
+def _queue(name: str, document: Any) -> QueueSpec:
+    where = f"queues.{name}"
+    _named(name, where)
+    _closed(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
+    if document["kind"] not in KINDS:
+        raise BadTopology(f"{where}.kind", f"takes jobs or pipeline, not {document['kind']!r}.")
+    try:
+        points = thousand.checked(document["points"], f"{where}.points")
+    except BadInput as error:
+        raise BadTopology(error.field, error.message) from None
+    if not isinstance(document["handler_options"], dict):
+        raise BadTopology(f"{where}.handler_options", "takes an object.")
+    return QueueSpec(
+        name=name,
+        kind=document["kind"],
+        points=points,
+        priority=_whole(document["priority"], f"{where}.priority", 0, 9),
+        minimum_containers=_whole(document["minimum_containers"], f"{where}.minimum_containers", 1, 1000),
+        handler=str(document["handler"]),
+        handler_options=document["handler_options"],
+        events_per_worker=_whole(document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31),
+        tries=_whole(document["tries"], f"{where}.tries", 1, 1000),
+        handler_timeout_seconds=_number(
+            document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"
+        ),
+    )
+
+
+def _named(name: str, where: str) -> None:
+    if not NAME.match(name):
+        message = "takes a name of a lower-case letter, then letters, digits, - or _ (40 at most)."
+        raise BadTopology(where, message)
+
+
+def _closed(document: Any, where: str, keys: tuple[str, ...]) -> None:
+    """Exactly these keys, or an error that names the first one missing or unknown."""
+    if not isinstance(document, dict):
+        raise BadTopology(where, "takes an object.")
+    for key in keys:
+        if key not in document:
+            raise BadTopology(f"{where}.{key}", "is missing.")
+    for key in document:
+        if key not in keys:
+            raise BadTopology(f"{where}.{key}", f"is not known; the keys are {', '.join(keys)}.")
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise BadTopology(where, f"takes a finite number above 0, not {value!r}.")
+    return float(value)
+
+
+def _whole(value: Any, where: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadTopology(where, f"takes a whole number from {least} to {most}, not {value!r}.")
+    return value
