@@ -2,9 +2,7 @@
 
 import argparse
 import fcntl
-import json
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -17,6 +15,7 @@ from typing import IO
 
 import redis
 
+from console.local import LocalPlant
 from console.processes import Process, plant_processes
 from console.supervision import Supervisor
 from queues.server import free_port, server_process
@@ -56,42 +55,29 @@ def is_free(port: int) -> bool:
     return True
 
 
-class LocalPlant:
-    """The embedded defaults of one data folder: its servers' ports and password, kept over restarts."""
+def choose_ports(plant: LocalPlant, names: list[str]) -> None:
+    """Keeps the ports of the last start where they are still free."""
+    for name in names:
+        if name not in plant.ports or not is_free(plant.ports[name]):
+            plant.ports[name] = free_port()
+    plant.keep()
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        self.path = data / "local.json"
-        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
-        self.password: str = kept.get("password") or secrets.token_urlsafe(24)
-        self.ports: dict[str, int] = kept.get("ports", {})
 
-    def choose_ports(self, names: list[str]) -> None:
-        """Keeps the ports of the last start where they are still free; the file is ours alone to read."""
-        for name in names:
-            if not is_free(self.ports.get(name, 0)) or name not in self.ports:
-                self.ports[name] = free_port()
-        self.path.touch(mode=0o600)
-        self.path.write_text(json.dumps({"password": self.password, "ports": self.ports}))
+def embedded_servers(plant: LocalPlant) -> list[Process]:
+    """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
+    names = [] if "REDIS_URL" in os.environ else ["control"]
+    names += [] if "WEIR_NODES" in os.environ else NODES
+    choose_ports(plant, names)
+    if "control" in names:
+        os.environ["REDIS_URL"] = plant.url("control")
+    if "n1" in names:
+        os.environ["WEIR_NODES"] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
+    return [embedded_server(plant, name) for name in names]
 
-    def url(self, name: str) -> str:
-        return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"
 
-    def servers(self) -> list[Process]:
-        """The embedded servers: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
-        names = ([] if "REDIS_URL" in os.environ else ["control"]) + (
-            [] if "WEIR_NODES" in os.environ else list(NODES)
-        )
-        self.choose_ports(names)
-        processes = []
-        for name in names:
-            command = server_process(self.data / "servers" / name, self.ports[name], self.password)
-            processes.append(Process(name, tuple(command), stop_seconds=20))
-        if "control" in names:
-            os.environ["REDIS_URL"] = self.url("control")
-        if "n1" in names:
-            os.environ["WEIR_NODES"] = " ".join(f"{name}={self.url(name)}" for name in NODES)
-        return processes
+def embedded_server(plant: LocalPlant, name: str) -> Process:
+    command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
+    return Process(name, tuple(command), stop_seconds=20)
 
 
 def migrate_and_collect() -> None:
@@ -189,7 +175,7 @@ def main(arguments: list[str]) -> int:
         return 1
     signal.signal(signal.SIGTERM, stop_on_signal)
     root = Path(__file__).resolve().parent.parent
-    servers = [] if options.prepare else LocalPlant(data).servers()
+    servers = [] if options.prepare else embedded_servers(LocalPlant(data))
     if options.prepare:
         migrate_and_collect()
         say(f"Prepared {data}; ./run starts the plant.")

@@ -7,7 +7,7 @@
 | WEIR_PRODUCTION | unset | 1 demands secrets from the environment and https cookies |
 | WEIR_HOSTS | localhost | host names that may be asked for, separated by spaces |
 | DATABASE_URL | SQLite in WEIR_DATA | the console's database |
-| REDIS_URL | redis://127.0.0.1:6379/0 | the control server: broker, leases, live state |
+| REDIS_URL | that of ./run's plant in WEIR_DATA | the control server: broker, leases, live state |
 """
 
 import os
@@ -18,10 +18,13 @@ import dj_database_url
 import plotly
 from django.core.exceptions import ImproperlyConfigured
 
+from console.local import LocalPlant
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 WEIR_DATA = Path(os.environ.get("WEIR_DATA", BASE_DIR / ".weir")).resolve()
 WEIR_PRODUCTION = os.environ.get("WEIR_PRODUCTION") == "1"
-REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+# A command typed beside a running ./run finds that plant by its data folder.
+REDIS_URL = os.environ.get("REDIS_URL") or LocalPlant(WEIR_DATA).control_url() or "redis://127.0.0.1:6379/0"
 
 
 def _secret_key() -> str:

@@ -1,0 +1,27 @@
+"""The embedded plant of one data folder: which ports its servers have, and the password they ask for."""
+
+import json
+import secrets
+from pathlib import Path
+
+
+class LocalPlant:
+    """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read)."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.path = data / "local.json"
+        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.password: str = kept.get("password") or secrets.token_urlsafe(24)
+        self.ports: dict[str, int] = kept.get("ports", {})
+
+    def keep(self) -> None:
+        self.path.touch(mode=0o600)
+        self.path.write_text(json.dumps({"password": self.password, "ports": self.ports}))
+
+    def control_url(self) -> str | None:
+        """Where the control server of this folder's plant is; None when it never had one."""
+        return self.url("control") if "control" in self.ports else None
+
+    def url(self, name: str) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"

@@ -1,0 +1,95 @@
+"""The JSON commands answer with one document, and refuse bad input with one line that names the field."""
+
+import io
+import json
+
+import pytest
+from django.core.management import call_command
+
+
+def ask(monkeypatch, command: str, document: str, *arguments: str) -> dict:
+    monkeypatch.setattr("sys.stdin", io.StringIO(document))
+    out = io.StringIO()
+    call_command(command, *arguments, stdout=out)
+    return json.loads(out.getvalue())
+
+
+def refusal(monkeypatch, command: str, document: str, *arguments: str) -> str:
+    monkeypatch.setattr("sys.stdin", io.StringIO(document))
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command(command, *arguments, stdout=out, stderr=err)
+    assert ended.value.code == 2
+    assert out.getvalue() == ""
+    assert err.getvalue().count("\n") == 1
+    return err.getvalue()
+
+
+def test_split_gives_the_smooth_sequence(monkeypatch):
+    answer = ask(monkeypatch, "split", '{"points": {"a": 5, "b": 1, "c": 1}, "count": 7}', "-")
+    assert answer == {"sequence": ["a", "a", "b", "a", "c", "a", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ('{"points": {"a": -1}, "count": 3}', "points"),
+        ('{"points": {"a": 1.5}, "count": 3}', "points"),
+        ('{"points": {"a": true}, "count": 3}', "points"),
+        ('{"points": {"a": NaN}, "count": 3}', "finite"),
+        ('{"points": {"a": 1e999}, "count": 3}', "finite"),
+        ('{"points": {"a": 0}, "count": 3}', "points"),
+        ('{"points": {}, "count": 3}', "points"),
+        ('{"points": [1], "count": 3}', "points"),
+        ('{"count": 3}', "points"),
+        ('{"points": {"a": 1}}', "count"),
+        ('{"points": {"a": 1}, "count": -3}', "count"),
+        ('{"points": {"a": 1}, "count": "3"}', "count"),
+        ('{"points": {"a": 1}, "count": 3, "colour": "red"}', "colour"),
+        ('[1, 2]', "document"),
+        ("{", "document"),
+    ],
+)
+def test_split_refuses_by_name(monkeypatch, document, field):
+    assert field in refusal(monkeypatch, "split", document, "-")
+
+
+def test_a_file_that_is_not_there_is_named(monkeypatch):
+    assert "absent.json" in refusal(monkeypatch, "split", "", "absent.json")
+
+
+def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
+    scenarios = ask(monkeypatch, "lab", "", "list")["scenarios"]
+    assert set(scenarios) == {
+        "manager",
+        "queues",
+        "crash",
+        "concurrency",
+        "concurrency-live",
+        "flow",
+        "balance",
+        "shedding",
+        "elasticity",
+        "ladder",
+    }
+    assert scenarios["manager"]["laws"] == ["worker_rate", "thesis", "static"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("lab", ["run", "manager"]),
+        ("design", ["place", "-"]),
+        ("match", ["-"]),
+        ("bench", ["lqr"]),
+        ("decide", ["shedding", "-"]),
+    ],
+)
+def test_what_is_reserved_says_not_yet(monkeypatch, command, arguments):
+    document = '{"parameters": {}, "state": null, "observations": [{}]}'
+    assert "not yet" in refusal(monkeypatch, command, document, *arguments)
+
+
+def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypatch):
+    assert "splitter" in refusal(monkeypatch, "bench", "", "speed")
+    assert "manager" in refusal(monkeypatch, "lab", "", "run", "traffic")
