@@ -1,9 +1,29 @@
-"""The ASGI application: pages and API by Django."""
+"""The ASGI application: pages and API by Django, `/live/` by the fan-out.
+
+uvicorn console.asgi:application --ws websockets-sansio --ws-per-message-deflate false
+"""
 
 import os
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+pages = get_asgi_application()  # sets Django up, so it comes before what imports models
 
-application = get_asgi_application()
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.sessions import CookieMiddleware  # noqa: E402
+from django.conf import settings  # noqa: E402
+from django.urls import path, re_path  # noqa: E402
+
+from console.api.body_limit import BodyLimit  # noqa: E402
+from console.live.consumer import LiveConsumer  # noqa: E402
+from console.live.origin import SameOrigin, refuse  # noqa: E402
+
+sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", refuse)])
+
+application = ProtocolTypeRouter(
+    {
+        "http": BodyLimit(pages, settings.WEIR_MAX_BODY_BYTES),
+        "websocket": SameOrigin(CookieMiddleware(sockets)),
+    }
+)

@@ -9,7 +9,7 @@ KEEPS_UP_SECONDS = 10.0  # a queue that waits longer than this is worth a look
 
 
 def worst_first(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Nodes and queues as {kind, name, url, state, figure, unit, badness}, the worst first; names break ties."""
+    """Nodes and queues as {kind, name, url, state, figure, unit, badness}, worst first; names break ties."""
     if snapshot is None:
         return []
     rows = [_node(*item) for item in snapshot["nodes"].items()]

@@ -1,0 +1,40 @@
+"""Websockets are answered to our own pages only: browsers send cookies along from any page that asks."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from console.access import bearer_of
+
+
+class SameOrigin:
+    """Refuses a handshake whose Origin is not the host it asks for; without an Origin a token is needed."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
+        if is_ours(headers):
+            await self.application(scope, receive, send)
+        else:
+            await refuse(scope, receive, send)
+
+
+def is_ours(headers: dict[str, str]) -> bool:
+    host = headers.get("host", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        # Not a browser, so no cookie was attached behind anybody's back; a token says who it is.
+        return bearer_of(headers.get("authorization")) is not None
+    return urlsplit(origin).netloc.lower() == host.lower()
+
+
+async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Deny the handshake: the server answers 403."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4403})
