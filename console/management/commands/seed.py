@@ -1,0 +1,19 @@
+"""manage.py seed: the first content of a plant; safe to run again."""
+
+from typing import Any
+
+from console.control_server import control
+from console.management.document import JsonCommand
+from console.seeding import seed
+
+
+class Command(JsonCommand):
+    help = "Make groups, the first administrator, nodes (WEIR_NODES), queues, loops and the schedule."
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        topology = seed(control())
+        return {
+            "nodes": sorted(topology.nodes),
+            "queues": sorted(topology.queues),
+            "revision": topology.revision,
+        }
