@@ -1,0 +1,117 @@
+"""How soon a change on the plant is in the browser, and what an idle plant costs.
+
+A real plant (./run) and a real browser. A change: an event published to `alert` at a random instant; it is
+seen when the page's own count of that queue's events shows it. Idle: only the telemetry of this host runs.
+"""
+
+import random
+import shutil
+import time
+from typing import Any
+
+import numpy as np
+import psutil
+from playwright.sync_api import Page, sync_playwright
+
+from bench.running_plant import RunningPlant
+from queues.client import Client
+
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-sync",
+]
+LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.5, "idle_memory_bytes": 3e9}
+
+# The page's own live store says what it shows; sampling it each frame costs the measurement 16 ms at most.
+WATCH = """async ([queue, wanted]) => {
+  const { store } = await import(document.querySelector('script[data-live]').src);
+  const inserted = () => Object.values(store.state?.queues?.[queue]?.containers ?? {})
+    .reduce((sum, container) => sum + (container.inserted_events ?? 0), 0);
+  while (inserted() < wanted) await new Promise(requestAnimationFrame);
+  return Date.now() / 1000;
+}"""
+
+
+def inserted_events(plant: RunningPlant, queue: str) -> int:
+    snapshot = plant.snapshot() or {"queues": {queue: {"containers": {}}}}
+    return sum(c["inserted_events"] or 0 for c in snapshot["queues"][queue]["containers"].values())
+
+
+def sign_in(page: Page, plant: RunningPlant) -> None:
+    page.goto(f"{plant.url}/login/")
+    page.fill("input[name=username]", "admin")
+    page.fill("input[name=password]", plant.password)
+    page.click("button[type=submit]")
+    page.wait_for_selector("[data-bind]")
+
+
+def changes_to_browser(plant: RunningPlant, samples: int) -> list[float]:
+    """Seconds from the acknowledged publish to the page, at instants spread over the second."""
+    chance = random.Random(7)
+    executable = shutil.which("chromium")
+    with sync_playwright() as playwright, Client(plant.control_url(), producer="bench") as client:
+        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+        page = browser.new_page()
+        sign_in(page, plant)
+        seen, wanted = [], inserted_events(plant, "alert")
+        for _ in range(samples):
+            time.sleep(chance.uniform(0.2, 1.2))
+            client.publish("alert", [{"type": "bench", "source": "bench", "key": "k", "value": 1.0}])
+            published, wanted = time.time(), wanted + 1
+            seen.append(page.evaluate(WATCH, ["alert", wanted]) - published)
+        browser.close()
+    return seen
+
+
+def cpu_seconds(processes: list[psutil.Process]) -> float:
+    total = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        # Children that ended in between are counted by their parents.
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def memory_bytes(processes: list[psutil.Process]) -> int:
+    """Proportional set sizes: pages that forked processes share count once."""
+    total = 0
+    for process in processes:
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total
+
+
+def idle_cost(plant: RunningPlant, seconds: float) -> tuple[float, int]:
+    before, start = cpu_seconds(plant.processes()), time.monotonic()
+    time.sleep(seconds)
+    processes = plant.processes()
+    return (cpu_seconds(processes) - before) / (time.monotonic() - start), memory_bytes(processes)
+
+
+def run(seconds: float) -> dict[str, Any]:
+    with RunningPlant() as plant:
+        plant.until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
+        time.sleep(max(15.0, seconds))  # the start is over: compilers warm, first batches done
+        cores, memory = idle_cost(plant, max(30.0, 10 * seconds))
+        changes = changes_to_browser(plant, samples=max(40, int(10 * seconds)))
+        second_start = plant.seconds_to_page
+    figures = {
+        "change_to_browser_p95_seconds": float(np.quantile(changes, 0.95)),
+        "change_to_browser_p50_seconds": float(np.quantile(changes, 0.5)),
+        "idle_cores": cores,
+        "idle_memory_bytes": memory,
+        "seconds_to_page": second_start,
+    }
+    return {
+        "figures": figures,
+        "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
+        "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
+    }
