@@ -1,4 +1,4 @@
-"""What can go wrong, in one hierarchy. Commands print a `WeirError` in one line; for `BadInput` they exit 2."""
+"""What can go wrong, in one hierarchy. Commands print a `WeirError` in one line; `BadInput` exits 2."""
 
 
 class WeirError(Exception):
@@ -38,7 +38,7 @@ class NodeFull(WeirError):  # noqa: N818
 
 
 class NoContainerAvailable(WeirError):  # noqa: N818
-    """No container of a queue takes blocks now. `stored` says what was stored before (a `client.Published`)."""
+    """No container of a queue takes blocks now. `stored` says what was stored before (`client.Published`)."""
 
     def __init__(self, message: str, stored: object = None) -> None:
         super().__init__(message)

@@ -43,6 +43,7 @@ class Splitter:
         self._points = checked_points(points)
         self._excluded: set[str] = set()
         self._credits = dict.fromkeys(self._points, 0)
+        self._position = self._length = 0
         self._begin()
 
     @property
@@ -60,7 +61,7 @@ class Splitter:
         return frozenset(self._excluded)
 
     def next(self) -> str:
-        """The container of the next block. Raises `LookupError` when every container with points is excluded."""
+        """The container of the next block. Raises `LookupError` when all with points are excluded."""
         position = self._position
         if position == self._length:
             self._plan_on()
@@ -73,7 +74,7 @@ class Splitter:
         return [self.next() for _ in range(count)]
 
     def exclude(self, name: str) -> None:
-        """Leave out a container that failed; its credit is shared by the others, so that none of them is flooded."""
+        """Leave out a container that failed; the others share its credit, so that none of them is flooded."""
         if name in self._points and name not in self._excluded:
             self._settle()
             self._excluded.add(name)
@@ -87,7 +88,7 @@ class Splitter:
             self._rescale()
 
     def set_points(self, points: Mapping[str, int]) -> None:
-        """Change points. Credits are kept in proportion, so no container is skipped or favoured by the change."""
+        """Change points. Credits are kept in proportion, so the change skips or favours no container."""
         checked = checked_points(points)
         if checked == self._points:
             return
@@ -134,7 +135,7 @@ class Splitter:
         return plan, credit
 
     def _settle(self) -> None:
-        """Bring the credits to the position in the plan: start + k·points − sum·picks, for k blocks taken."""
+        """Bring the credits to the position in the plan: start + k·points - sum·picks, for k blocks taken."""
         taken = self._plan[: self._position]
         for name, start, weight in zip(self._names, self._start, self._weights, strict=True):
             self._credits[name] = start + len(taken) * weight - self._total * taken.count(name)

@@ -1,4 +1,4 @@
-"""The plant's nodes and queues as one value: what `weir:topology` holds. Built from the database by `projection`."""
+"""The plant's nodes and queues as one value: what `weir:topology` holds; `projection` builds it."""
 
 import json
 import math

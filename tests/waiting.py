@@ -1,0 +1,25 @@
+"""Waiting for a real process: poll a condition until a deadline."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], seconds: float = 10.0, every_seconds: float = 0.02) -> T:
+    """The condition's first true value; fails the test when there is none in time. Errors while it starts pass."""
+    deadline = time.monotonic() + seconds
+    last_error: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            if value := condition():
+                return value
+        except (OSError, ConnectionError) as error:
+            last_error = error
+        except Exception as error:
+            if type(error).__module__.split(".")[0] != "redis":
+                raise
+            last_error = error
+        time.sleep(every_seconds)
+    raise AssertionError(f"not within {seconds} s: {condition} (last error: {last_error})")
