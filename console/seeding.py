@@ -1,4 +1,4 @@
-"""First content of a plant: groups, the first administrator, nodes, queues, loops. Everything may run again."""
+"""First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
 
 import os
 import secrets
@@ -100,7 +100,7 @@ def first_password(data: Path) -> str | None:
 
 
 def parse_nodes(text: str) -> dict[str, str]:
-    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput naming WEIR_NODES and the part that is wrong."""
+    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that quotes the part that is wrong."""
     nodes = {}
     for part in text.split():
         name, _, url = part.partition("=")
@@ -113,7 +113,7 @@ def parse_nodes(text: str) -> dict[str, str]:
 
 
 def seed_nodes(urls: dict[str, str]) -> None:
-    """Nodes by name; a known node gets its new URL (ports of a local plant change), and keeps everything else."""
+    """Nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
     for name, url in urls.items():
         Node.objects.update_or_create(name=name, defaults={"url": url})
 

@@ -1,0 +1,124 @@
+"""The newest snapshot as Prometheus metrics. Unknown is left out, never written as 0."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
+TOTALS = {
+    "in_per_second": "Events published per second",
+    "out_per_second": "Events handled per second",
+    "latency_p95_seconds": "95th percentile from publish to acknowledge",
+    "backlog_events": "Events waiting",
+    "backlog_seconds": "Seconds the backlog takes at the present rate",
+    "shed_share": "Share of events shed",
+    "nodes_in_use": "Nodes that serve",
+    "workers_busy": "Workers at work",
+    "worker_slots": "Workers that may run at once",
+    "dead_letters": "Events in the dead letters",
+}
+QUEUE = {
+    "in_per_second": "Events published per second",
+    "out_per_second": "Events handled per second",
+    "waiting_events": "Events waiting",
+    "waiting_bytes": "Bytes waiting",
+    "wait_seconds": "Seconds the waiting events take at the present rate",
+    "oldest_seconds": "Age of the oldest waiting event",
+    "latency_p95_seconds": "95th percentile from publish to acknowledge",
+    "dead_letters": "Events in the dead letters",
+    "retry_blocks": "Blocks that wait for another try",
+}
+NODE = {
+    "utilisation": "Smoothed utilisation, share of capacity",
+    "age_seconds": "Seconds since the last heartbeat",
+    "memory_bytes": "Memory used",
+    "points": "Points held, of 1000 a queue",
+    "in_per_second": "Events in per second",
+    "out_per_second": "Events out per second",
+}
+CONTAINER_COUNTERS = {"inserted_events": "Events inserted", "removed_events": "Events removed"}
+HOST = {
+    "slots": "Workers that may run at once",
+    "busy": "Workers at work",
+    "age_seconds": "Since last report",
+}
+PIPELINE = {
+    "batch": "Number of the last batch",
+    "in_per_second": "Events read per second",
+    "kept_per_second": "Events kept by the rules per second",
+    "alerts_per_second": "Complex events per second",
+    "batch_seconds": "Duration of the last batch",
+    "watermark_lag_seconds": "Age of the watermark",
+    "waiting_events": "Events waiting",
+}
+
+Rows = Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]
+
+
+class SnapshotCollector:
+    """Turns one snapshot into metric families, `weir_{what}_{figure}`."""
+
+    def __init__(self, snapshot: dict[str, Any]) -> None:
+        self.snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self.snapshot
+        yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "When it was observed", snapshot["at"])
+        yield from _gauges("plant", TOTALS, (), [((), snapshot["totals"])])
+        yield from _gauges("queue", QUEUE, ("queue",), _named(snapshot["queues"]))
+        yield from _gauges("node", NODE, ("node",), _named(snapshot["nodes"]))
+        yield _states(snapshot["nodes"])
+        yield from _counters(snapshot["queues"])
+        yield from _gauges("host", HOST, ("host",), _named(snapshot["hosts"]))
+        yield from _gauges("pipeline", PIPELINE, (), [((), snapshot["pipeline"] or {})])
+
+
+def exposition(snapshot: dict[str, Any] | None) -> bytes:
+    """Prometheus text; without a snapshot only `weir_snapshot_present 0`."""
+    registry = CollectorRegistry()
+    present = GaugeMetricFamily("weir_snapshot_present", "1 when there is a snapshot", snapshot is not None)
+    registry.register(_Given([present]))
+    if snapshot is not None:
+        registry.register(SnapshotCollector(snapshot))
+    return generate_latest(registry)
+
+
+class _Given:
+    def __init__(self, families: list[Metric]) -> None:
+        self.families = families
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
+def _named(rows: Mapping[str, Mapping[str, Any]]) -> Rows:
+    return [((name,), row) for name, row in rows.items()]
+
+
+def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows) -> Iterator[Metric]:
+    for figure, text in figures.items():
+        family = GaugeMetricFamily(f"weir_{what}_{figure}", text, labels=labels)
+        for values, row in rows:
+            if row.get(figure) is not None:
+                family.add_metric(values, row[figure])
+        yield family
+
+
+def _states(nodes: Mapping[str, Mapping[str, Any]]) -> Metric:
+    family = GaugeMetricFamily("weir_node_state", "1 for the state a node is in", labels=("node", "state"))
+    for name, node in nodes.items():
+        for state in STATES:
+            family.add_metric((name, state), float(node["state"] == state))
+    return family
+
+
+def _counters(queues: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    for figure, text in CONTAINER_COUNTERS.items():
+        family = CounterMetricFamily(f"weir_container_{figure}", text, labels=("queue", "node"))
+        for queue, row in queues.items():
+            for node, container in row["containers"].items():
+                if container.get(figure) is not None:
+                    family.add_metric((queue, node), container[figure])
+        yield family
