@@ -1,0 +1,45 @@
+"""Who calls the API: a token, or the session of somebody who is logged in."""
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.errors import AuthenticationError, HttpError
+from ninja.security import HttpBearer
+from ninja.utils import check_csrf
+
+from console.access import Actor, actor_of, actor_of_token, bearer_of, demand
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class Caller(HttpBearer):
+    """Gives `request.auth`, an Actor. A session needs the CSRF token to change anything; an API token does
+    not, since no browser attaches it by itself. A header that is wrong never falls back to the session.
+    """
+
+    def __call__(self, request: HttpRequest) -> Actor:
+        header = request.headers.get("Authorization")
+        return self.by_token(request, header) if header is not None else self.by_session(request)
+
+    def authenticate(self, request: HttpRequest, token: str) -> Actor | None:
+        return actor_of_token(token, timezone.now(), request.META.get("REMOTE_ADDR"))
+
+    def by_token(self, request: HttpRequest, header: str) -> Actor:
+        secret = bearer_of(header)
+        actor = self.authenticate(request, secret) if secret else None
+        if actor is None:
+            message = "The token is unknown, expired or revoked; make one in Settings or by manage.py token."
+            raise AuthenticationError(message=message)
+        return actor
+
+    def by_session(self, request: HttpRequest) -> Actor:
+        if not request.user.is_authenticated:
+            raise AuthenticationError(message="Send a token (Authorization: Bearer …) or log in.")
+        if request.method not in SAFE_METHODS and check_csrf(request) is not None:
+            raise HttpError(403, "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token.")
+        return actor_of(request)
+
+
+def actor_for(request: HttpRequest, action: str) -> Actor:
+    """The caller, when it may do `action`; raises PermissionDenied (403) otherwise."""
+    demand(request.auth, action)
+    return request.auth

@@ -1,0 +1,29 @@
+"""The API, version 1: `/api/v1/…`, its OpenAPI document at `/api/schema`."""
+
+from typing import Any
+
+from ninja import NinjaAPI
+
+from console.api import plant
+from console.api.authentication import Caller
+from console.api.refusals import add_refusals
+
+api = NinjaAPI(
+    title="Weir",
+    version="1",
+    description="Watch and steer an event-processing plant.",
+    openapi_url="/schema",
+    docs_url=None,  # its page would load scripts from elsewhere
+    auth=Caller(),
+    urls_namespace="api",
+)
+add_refusals(api)
+api.add_router("/v1", plant.router)
+
+
+def urls() -> Any:
+    """The API's addresses. Endpoints ask for themselves who calls, and answer 401, not a login page."""
+    patterns, application, namespace = api.urls
+    for pattern in patterns:
+        pattern.callback.login_required = False
+    return patterns, application, namespace
