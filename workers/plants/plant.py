@@ -12,19 +12,25 @@ class Plant(Protocol):
     def observe(self) -> Snapshot:
         """Give the plant as it is now, in the shape of ARCHITECTURE.md ("The snapshot").
 
-        It is plain JSON and the caller's own: changing it changes nothing. What is not known is None, never 0.
+        It is plain JSON and the caller's own: changing it changes nothing. What is not known is None, never
+        0.
         """
         ...
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
-        """Submit `count` short-lived workers for one container, under the `count` ids given; give back those ids.
+        """Submit `count` short-lived workers for one container, under the `count` ids given; give back those
+        ids.
 
-        Called once the intent is in the ledger, and again with the same ids when a tick died in between. So an id is a
-        promise: **however often it is submitted, its worker runs at most once** (a worker claims its id in the store
-        when it starts, and one that finds it taken ends at once). That makes a resubmission harmless, and lets a loop
+        Called once the intent is in the ledger, and again with the same ids when a tick died in between. So
+        an id is a
+        promise: **however often it is submitted, its worker runs at most once** (a worker claims its id in
+        the store
+        when it starts, and one that finds it taken ends at once). That makes a resubmission harmless, and
+        lets a loop
         repeat an action it can't be sure of without applying it twice.
 
-        Raises `queues.errors.BadInput` when count and ids don't agree or there is no such container, and whatever the
+        Raises `queues.errors.BadInput` when count and ids don't agree or there is no such container, and
+        whatever the
         transport raises when the workers can't be submitted; then the ledger entry holds the error.
         """
         ...

@@ -1,0 +1,32 @@
+"""`manage.py decide LAW`: what a law decides on observations, or on a ledger entry again."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from console.management.document import JsonCommand, read_document
+from controllers import catalog, request
+
+
+class Command(JsonCommand):
+    help = (
+        'Decide: {"parameters": {...}, "state": null, "observations": [{...}]} in, decisions and state out.'
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("law", metavar="LAW", help=", ".join(catalog.CONTRACT_LAWS))
+        parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        catalog.law(options["law"])  # before the document is read: an unknown law needs none
+        return request.answer(options["law"], read_document(options["file"]))
+
+    def human(self, document: dict[str, Any]) -> str:
+        lines = [f"{_number(each['action'])}  {each['reason']}" for each in document["decisions"]]
+        return "\n".join(lines)
+
+
+def _number(action: dict[str, Any] | None) -> str:
+    return "nothing" if action is None else ", ".join(f"{name} {value}" for name, value in action.items())

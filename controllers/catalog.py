@@ -1,0 +1,73 @@
+"""Every law by its name; the place where a name or a document from outside is checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers import guard
+from controllers.law import Law
+from controllers.parameter import Parameter, read_values
+from controllers.worker_rate import WorkerRate
+from queues.errors import BadInput
+
+# The laws of CONTRACT.md in its order; those without an entry in LAWS are promised, and answer "not yet".
+CONTRACT_LAWS = (
+    "flow",
+    "balance",
+    "worker_rate",
+    "rebalancing",
+    "concurrency",
+    "parallelism_queueing",
+    "parallelism_forecast",
+    "shedding",
+)
+LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(),)}
+
+
+class NotYet(BadInput):
+    """A law the contract names that is not built yet."""
+
+
+def law(name: str) -> Law:
+    """The law of that name. Raises `NotYet` for a promised one, else `BadInput` with the list of names."""
+    if name in LAWS:
+        return LAWS[name]
+    if name in CONTRACT_LAWS:
+        raise NotYet("law", f"{name} is not yet built; built are {', '.join(LAWS)}")
+    raise BadInput("law", f"{name} is not known; the laws are {', '.join(CONTRACT_LAWS)}")
+
+
+def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:
+    """All parameters of a law, given or by default, checked one by one and together. Raises `BadInput`."""
+    parameters = read_values(of.parameters, document, where)
+    of.check(parameters)
+    return parameters
+
+
+def read_observation(of: Law, document: Any, where: str = "observation") -> dict[str, Any]:
+    """One observation, checked. Raises `BadInput` naming the field."""
+    return read_values(of.observation, document, where)
+
+
+def parameter(of: Law, name: str) -> Parameter:
+    """What `name` takes: a parameter of the law, `guard.NAME`, or the actuator. Raises `BadInput`."""
+    known = {each.name: each for each in of.parameters}
+    known |= {f"guard.{each.name}": each for each in guard.PARAMETERS}
+    if of.actuator is not None:
+        known[of.actuator] = actuator_parameter(of)
+    if name not in known:
+        raise BadInput("name", f"{name} is not known; {of.name} takes {', '.join(known)} and mode")
+    return known[name]
+
+
+def actuator_parameter(of: Law) -> Parameter:
+    """What a person may set by hand: the actuator within the guard's default range."""
+    settings = guard.read_settings(of, None)
+    return Parameter(
+        str(of.actuator),
+        "actuator's unit",
+        "The value applied at each decision while the loop is in manual.",
+        None,
+        settings["minimum"],
+        settings["maximum"],
+        "integer" if of.name == "worker_rate" else "number",
+    )

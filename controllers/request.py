@@ -1,0 +1,109 @@
+"""A document in, decisions out: what `manage.py decide` does, and the replay of a ledger entry.
+
+{"law", "parameters", "state", "observations": [{...}]}, or as a ledger entry is exported: one "observation";
+the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit"}; and, when a person had
+taken over, "manual": {actuator: value}.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers import catalog, guard
+from controllers.decision import Json
+from controllers.guard import Guarded, Measured
+from controllers.law import Law, Values
+from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from queues.errors import BadInput
+
+KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
+GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit")
+SECONDS = Parameter("now_seconds", "s since 1970", "When the decision was taken.", 0.0, -1e12, 1e12)
+AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
+
+
+def answer(name: str, document: Any) -> dict[str, Json]:
+    """Decide on each observation in turn. Raises `BadInput` naming the field; nothing is decided then."""
+    law = catalog.law(name)
+    request = read_object(document, "document")
+    refuse_unknown(request, KEYS, "")
+    if request.get("law", name) != name:
+        raise BadInput("law", f"takes {name}, the law that was asked for, not {request['law']!r}")
+    parameters = catalog.read_parameters(law, request.get("parameters"))
+    state = law.read_state(parameters, request.get("state"))
+    observations = _observations(law, request)
+    manual = read_manual(law, request.get("manual"))
+    if request.get("guard") is None:
+        if manual is not None:
+            raise BadInput(
+                "manual", "takes the guard too, since a person's value passes it; give guard, or drop manual"
+            )
+        return _plain(law, parameters, state, observations)
+    if len(observations) != 1:
+        raise BadInput(
+            "observations", "takes exactly one when guard is given, since the guard was of one instant"
+        )
+    return _guarded(law, parameters, state, observations[0], request["guard"], manual)
+
+
+def read_manual(law: Law, document: Any) -> Values | None:
+    """What a person set: {} when nothing, None when the law decides. Raises `BadInput`."""
+    if document is None:
+        return None
+    given = read_object(document, "manual")
+    refuse_unknown(given, (str(law.actuator),), "manual")
+    return {key: catalog.actuator_parameter(law).check(value, "manual") for key, value in given.items()}
+
+
+def _observations(law: Law, request: Mapping[str, Any]) -> list[Values]:
+    if "observation" in request:
+        if "observations" in request:
+            raise BadInput("observation", "takes the place of observations; give one of the two")
+        return [catalog.read_observation(law, request["observation"])]
+    given = request.get("observations")
+    if not isinstance(given, list) or not given:
+        raise BadInput("observations", "takes a list of one or more observations")
+    return [catalog.read_observation(law, each, f"observations[{index}]") for index, each in enumerate(given)]
+
+
+def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
+    decisions = []
+    for observation in observations:
+        state, decision = law.decide(parameters, state, observation)
+        decisions.append(decision.to_json())
+    return {"law": law.name, "decisions": decisions, "state": state}
+
+
+def _guarded(
+    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None
+) -> dict[str, Json]:
+    guarded = replay_guard(law, parameters, state, observation, document, manual)
+    return {
+        "law": law.name,
+        "decisions": [guarded.decision.to_json()],
+        "state": guarded.state,
+        "guard": {"state": guarded.guard_state, "value": guarded.value},
+    }
+
+
+def replay_guard(
+    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None
+) -> Guarded:
+    """One decision through the guard as it stood. Raises `BadInput` naming `guard.key`."""
+    given = read_object(document, "guard")
+    refuse_unknown(given, GUARD_KEYS, "guard")
+    unfit = given.get("unfit")
+    if unfit is not None and not isinstance(unfit, str):
+        raise BadInput("guard.unfit", "takes null, or a sentence why the measurement can't be used")
+    times = {key: given[key] for key in ("now_seconds", "age_seconds") if given.get(key) is not None}
+    read = read_values((SECONDS, AGE), times, "guard")
+    return guard.decide(
+        law,
+        parameters,
+        state,
+        observation,
+        settings=guard.read_settings(law, given.get("settings"), "guard.settings"),
+        guard_state=guard.read_state(given.get("state")),
+        now_seconds=read["now_seconds"],
+        measured=Measured(read["age_seconds"] if given.get("age_seconds") is not None else None, unfit),
+        manual=manual,
+    )
