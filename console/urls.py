@@ -6,12 +6,15 @@ from django.urls import path
 from console.api import v1
 from console.pages import account, health, loops, plant, queues, records
 
+handler403 = "console.pages.action.forbidden"
+
 urlpatterns = [
     path("", plant.overview, name="overview"),
     path("nodes/", plant.nodes, name="nodes"),
     path("nodes/<str:name>/", plant.node, name="node"),
     path("queues/", queues.queues, name="queues"),
     path("queues/<str:name>/", queues.queue, name="queue"),
+    path("queues/<str:name>/dead-letters/", queues.letters, name="dead-letters"),
     path("workers/", plant.workers, name="workers"),
     path("pipeline/", plant.pipeline, name="pipeline"),
     path("loops/", loops.loops, name="loops"),

@@ -1,0 +1,83 @@
+"""An action from a page: authorised, answered with JSON to fetch() and with a redirect to a plain form."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+from django.views.defaults import permission_denied
+
+from console.access import requires
+from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
+
+Refused = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an action did: a sentence, where to look, and what fetch() may want (an id to undo it with)."""
+
+    message: str
+    url: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def action(permission: str, page: Refused) -> Callable[[Callable[..., Done]], Callable[..., HttpResponse]]:
+    """A POST view that returns Done or raises BadInput.
+
+    On BadInput nothing was changed: fetch() gets 422 `{"errors": {field: [message]}}`, a plain form `page`
+    again (called with the view's arguments, `errors` and `submitted`), with the message beside its field.
+    """
+
+    def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponse]:
+        @require_POST
+        @requires(permission)
+        @functools.wraps(view)
+        def answering(request: HttpRequest, **named: Any) -> HttpResponse:
+            try:
+                done = view(request, **named)
+            except BadInput as error:
+                return _refusal(request, page, named, {error.field: [error.message]}, 422)
+            except (NodeUnavailable, NodeFull, NoContainerAvailable) as error:
+                return _refusal(request, page, named, {"node": [str(error)]}, 503)
+            if wants_json(request):
+                return JsonResponse({"ok": True, "message": done.message, **done.data})
+            messages.success(request, done.message)
+            return redirect(done.url)
+
+        return answering
+
+    return decorate
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """handler403: says which role it takes, in the form that was asked for."""
+    if wants_json(request):
+        return JsonResponse({"errors": {"role": [str(exception)]}}, status=403)
+    return permission_denied(request, exception)
+
+
+def wants_json(request: HttpRequest) -> bool:
+    return "application/json" in request.headers.get("Accept", "")
+
+
+def _refusal(
+    request: HttpRequest, page: Refused, named: dict[str, Any], errors: dict[str, list[str]], status: int
+) -> HttpResponse:
+    if wants_json(request):
+        return JsonResponse({"errors": errors}, status=status)
+    response = page(request, **named, errors=errors, submitted=request.POST)
+    response.status_code = status
+    return response
+
+
+def text_of(request: HttpRequest, name: str, what: str) -> str:
+    """A posted text that must be there, stripped. Raises BadInput naming it."""
+    value = request.POST.get(name, "").strip()
+    if not value:
+        raise BadInput(name, f"is missing; {what}.")
+    return value
