@@ -64,6 +64,7 @@ FORMATS: dict[str, Callable[[float], str]] = {
     "percent1": lambda value: f"{value * 100:.1f}",
     "share": lambda value: f"{value * 100:.2f}",
     "mebibytes": lambda value: f"{value / 2**20:,.1f}",
+    "fraction": lambda value: f"{value:,.2f}",
     "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}",
     "age": _age,
     "countdown": _countdown,
@@ -94,6 +95,12 @@ def at(mapping: Any, key: Any) -> Any:
 def words(name: Any) -> str:
     """A snake_case name as words: upper_limit → upper limit."""
     return str(name).replace("_", " ")
+
+
+@register.filter
+def each(text: str) -> list[str]:
+    """The words of a text, to go through them."""
+    return text.split()
 
 
 @register.filter
