@@ -1,0 +1,184 @@
+"""Fixtures of the console: people of each role, their browsers, and a snapshot as the observer makes it."""
+
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import redis
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils import timezone
+
+from console.access import ROLES, create_token
+from console.control_server import SNAPSHOT_KEY
+
+PASSWORD = "a long enough pass phrase"
+
+
+@pytest.fixture(autouse=True)
+def _uncollected_static_files(settings, tmp_path: Path) -> None:
+    """Pages name static files as they stand; collecting them is `./run`'s part."""
+    settings.STATIC_ROOT = tmp_path
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def application(_uncollected_static_files) -> Any:
+    """The whole ASGI application; made when first asked for, since it reads the folder of static files."""
+    return import_module("console.asgi").application
+
+
+@pytest.fixture
+def people(db) -> dict[str, User]:
+    """One user of each role, named after it, and `stranger`, who has none."""
+    found = {}
+    for role in ROLES:
+        found[role] = User.objects.create_user(role, password=PASSWORD)
+        found[role].groups.add(Group.objects.get_or_create(name=role)[0])
+    found["stranger"] = User.objects.create_user("stranger", password=PASSWORD)
+    return found
+
+
+@pytest.fixture
+def browsers(people) -> dict[str, Client]:
+    """A logged-in browser per person, and `anonymous`."""
+    found = {"anonymous": Client()}
+    for name, person in people.items():
+        found[name] = Client()
+        found[name].force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    return found
+
+
+@pytest.fixture
+def secrets(people) -> dict[str, str]:
+    """An API token per role, `producer` too."""
+    until = timezone.now() + timedelta(days=1)
+    roles = {**{role: role for role in ROLES}, "producer": "operator"}
+    return {role: create_token(people[owner], f"of-{role}", role, until)[1] for role, owner in roles.items()}
+
+
+@pytest.fixture
+def snapshot() -> dict[str, Any]:
+    """A calm plant of one node and two queues, complete in ARCHITECTURE.md's shape."""
+    return sample_snapshot()
+
+
+@pytest.fixture
+def stored_snapshot(control: redis.Redis, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The same, as the newest on the control server, observed just now."""
+    snapshot["at"] = timezone.now().timestamp()
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    return snapshot
+
+
+def sample_snapshot() -> dict[str, Any]:
+    return {
+        "seq": 1,
+        "at": 1_790_000_000.2,
+        "plant": "main",
+        "health": {"state": "NORMAL", "sentence": "All 1 nodes normal; every queue keeps up; nothing shed."},
+        "totals": {
+            "in_per_second": 41.0,
+            "out_per_second": 40.0,
+            "latency_p95_seconds": None,
+            "backlog_events": 12,
+            "backlog_seconds": 0.3,
+            "shed_share": 0.0,
+            "nodes_in_use": 1,
+            "nodes": 1,
+            "workers_busy": 0,
+            "worker_slots": 2,
+            "dead_letters": 0,
+        },
+        "producers": {
+            "host": {
+                "in_per_second": 41.0,
+                "age_seconds": 0.4,
+                "queues": {"telemetry": 30.0, "alert": 11.0},
+                "rejected": 0,
+                "rerouted": 0,
+            }
+        },
+        "queues": {"telemetry": _queue("pipeline"), "alert": _queue("jobs")},
+        "nodes": {
+            "n1": {
+                "state": "NORMAL",
+                "stale": False,
+                "age_seconds": 0.4,
+                "utilisation": 0.03,
+                "raw": 0.03,
+                "parts": {"cpu": 0.01, "memory": 0.03, "events": 0.001},
+                "busy": 0.7,
+                "toobusy": 0.9,
+                "in_per_second": 12.0,
+                "out_per_second": 12.0,
+                "memory_bytes": 1000,
+                "memory_capacity_bytes": 2000,
+                "points": 2000,
+                "containers": 2,
+                "drained": False,
+                "last_state": "NORMAL",
+            }
+        },
+        "hosts": {
+            "jobs@here": {"role": "jobs", "slots": 2, "busy": 0, "age_seconds": 0.5},
+            "control@here": {"role": "control", "slots": 2, "busy": 0, "age_seconds": 0.5},
+        },
+        "pipeline": {
+            "state": "running",
+            "age_seconds": 0.8,
+            "batch": 12,
+            "in_per_second": 30.0,
+            "kept_per_second": 20.0,
+            "alerts_per_second": 0.0,
+            "batch_seconds": 0.4,
+            "watermark_lag_seconds": 3.0,
+            "waiting_events": 12,
+            "patterns": {"load-rises": {"matches": 3, "seconds": 0.001}},
+            "rules": [{"name": "discard", "in": 30, "out": 20}],
+            "error": None,
+        },
+        "loops": {},
+        "overrides": [],
+        "alerts": [],
+    }
+
+
+def _queue(kind: str) -> dict[str, Any]:
+    figures = {
+        "waiting_events": 12,
+        "waiting_bytes": 900,
+        "in_per_second": 30.0,
+        "out_per_second": 30.0,
+        "oldest_seconds": 0.4,
+        "dead_letters": 0,
+        "retry_blocks": 0,
+    }
+    container = {
+        **figures,
+        "points": 1000,
+        "inserted_events": 1012,
+        "removed_events": 1000,
+        "waiting_to_run": 0,
+        "workers_started": 9,
+        "workers_busy": 0,
+    }
+    return {
+        **figures,
+        "kind": kind,
+        "handler": None if kind == "pipeline" else "sql",
+        "priority": 5,
+        "minimum_containers": 1,
+        "wait_seconds": 0.4,
+        "latency_p95_seconds": None,
+        "containers": {"n1": container},
+    }

@@ -1,0 +1,46 @@
+"""A websocket spoken directly to the ASGI application, as the server would."""
+
+from typing import Any
+
+import orjson
+from asgiref.testing import ApplicationCommunicator
+
+SECONDS = 5
+
+
+class Socket:
+    """One connection to `/live/`."""
+
+    def __init__(self, application: Any, headers: list[tuple[bytes, bytes]], path: str = "/live/") -> None:
+        scope = {
+            "type": "websocket",
+            "path": path,
+            "headers": headers,
+            "query_string": b"",
+            "subprotocols": [],
+        }
+        self.wire = ApplicationCommunicator(application, scope)
+
+    async def connect(self) -> bool:
+        """Whether the handshake was accepted."""
+        await self.wire.send_input({"type": "websocket.connect"})
+        return (await self.wire.receive_output(SECONDS))["type"] == "websocket.accept"
+
+    async def send(self, text: str) -> None:
+        await self.wire.send_input({"type": "websocket.receive", "text": text})
+
+    async def receive(self) -> Any:
+        """The next message, as JSON."""
+        message = await self.wire.receive_output(SECONDS)
+        assert message["type"] == "websocket.send", message
+        return orjson.loads(message["text"])
+
+    async def closing_code(self) -> int:
+        """The code it is closed with; what is said before is passed over."""
+        while (message := await self.wire.receive_output(SECONDS))["type"] == "websocket.send":
+            pass
+        return message["code"]
+
+    async def disconnect(self) -> None:
+        await self.wire.send_input({"type": "websocket.disconnect", "code": 1001})
+        await self.wire.wait(SECONDS)
