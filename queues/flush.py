@@ -1,7 +1,7 @@
 """A flush: all blocks meant for one node in one MULTI, written straight to the socket.
 
-The wire is built here, not by the general client, because payloads then travel from Arrow's buffer to the socket
-without a copy: a big payload is sent as it is, and the small pieces around it are joined.
+The wire is built here, not by the general client: a big payload then travels from Arrow's buffer to the
+socket without a copy, and the small pieces around it are joined.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Flush:
         return pieces
 
     def send(self, node: redis.Redis) -> None:
-        """Send it and read every reply. Raises redis' errors; on any but a refusal the connection is dropped."""
+        """Send it and read every reply. Raises redis' errors; all but a refusal drop the connection."""
         connection = node.connection_pool.get_connection()
         try:
             connection.send_packed_command(self.pieces(), check_health=False)

@@ -18,7 +18,7 @@ class ServerMissing(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What one server is started with. It listens on the loopback address only unless `bind` says otherwise."""
+    """What one server is started with. It listens on the loopback address only, unless `bind` is set."""
 
     port: int
     folder: Path
@@ -57,7 +57,7 @@ def _bundled() -> str | None:
 
 
 def write_config(config: ServerConfig) -> Path:
-    """Write the configuration file into the server's folder (readable by its owner only, as it may hold a password).
+    """Write the configuration file into the server's folder, for its owner only: it may hold a password.
 
     A full node must refuse writes, not forget: `noeviction`. Only the append-only file persists (`save ""`).
     """
@@ -83,7 +83,7 @@ def _lines(config: ServerConfig) -> list[str]:
         "daemonize no",
         'logfile ""',
         "loglevel warning",
-        # Blocks are nodes of their own: small ones of a quiet queue may share one, and big ones are not copied.
+        # Big blocks are stream nodes of their own and are not copied; small ones of a quiet queue share one.
         "stream-node-max-bytes 65536",
     ]
     return [*lines, f'requirepass "{config.password}"'] if config.password else lines
@@ -92,6 +92,11 @@ def _lines(config: ServerConfig) -> list[str]:
 def command(config: ServerConfig) -> list[str]:
     """The command line that serves this configuration; writes the configuration file."""
     return [binary(), str(write_config(config))]
+
+
+def server_process(folder: Path, port: int, password: str | None = None) -> list[str]:
+    """The command line of a server in a folder on a port; writes its configuration file."""
+    return command(ServerConfig(port=port, folder=folder, password=password))
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 `control`: a `redis.Redis` on the control server; Django's settings point to it.
 `nodes`: {"n1": Server, "n2": Server, "n3": Server}, all alive at the start of each test.
-`plant_topology`: three nodes; queues alert and process (jobs), telemetry (pipeline), written to `weir:topology`.
+`plant_topology`: three nodes; queues alert and process (jobs), telemetry (pipeline), in `weir:topology`.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def plant_topology(control: redis.Redis, nodes: dict[str, Server]) -> Topology:
 
 
 def _revived(server: Server) -> redis.Redis:
-    """A client of the server, which is alive and as it was configured again, whatever the test before did to it."""
+    """A client of the server, alive and configured as at first, whatever the test before did to it."""
     if server.process is None or server.process.poll() is not None:
         server.start()
     server.thaw()

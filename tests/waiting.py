@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], seconds: float = 10.0, every_seconds: float = 0.02) -> T:
-    """The condition's first true value; fails the test when there is none in time. Errors while it starts pass."""
+    """The condition's first true value; the test fails when there is none in time. Connection errors pass."""
     deadline = time.monotonic() + seconds
     last_error: Exception | None = None
     while time.monotonic() < deadline:

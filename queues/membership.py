@@ -1,0 +1,65 @@
+"""Who is heard: the age of each node by the watcher's own monotonic clock, from the last change of its `seq`.
+
+A wall clock that jumps, the node's or the watcher's, cannot make a node old or young.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+BEAT_SECONDS = 1.0
+STALE_BEATS = 2
+OFFLINE_BEATS = 3
+# Beats and looks both happen once a second; this much jitter between them is not a missed beat.
+JITTER_BEATS = 0.1
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What is known of one node: its last `seq`, and when (monotonic seconds) that was seen to change.
+
+    `is_certain` is False until a change was seen: what lay there when the watch began may be long dead.
+    """
+
+    seq: Any
+    changed_at_seconds: float
+    is_certain: bool
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The watch over all nodes: a value; `seen` gives the next one."""
+
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+
+    def seen(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
+        """After a look at the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
+        heard = dict(self.heard)
+        for node, seq in sequences.items():
+            before = heard.get(node)
+            if before is None or before.seq != seq:
+                # A node whose first beat comes while we watch is certain; one found at the first look is not.
+                heard[node] = Heard(seq, now_seconds, before is not None or bool(self.heard))
+        return Membership(heard)
+
+    def age_seconds(self, node: str, now_seconds: float) -> float | None:
+        """Seconds since the node's last beat was seen; None when it was never heard for certain."""
+        heard = self.heard.get(node)
+        if heard is None or not heard.is_certain:
+            return None
+        return max(0.0, now_seconds - heard.changed_at_seconds)
+
+    def missed_beats(self, node: str, now_seconds: float) -> int:
+        """Whole beats missed; a node never seen has missed enough to be OFFLINE."""
+        heard = self.heard.get(node)
+        if heard is None:
+            return OFFLINE_BEATS
+        return int(max(0.0, now_seconds - heard.changed_at_seconds) / BEAT_SECONDS + JITTER_BEATS)
+
+    def is_stale(self, node: str, now_seconds: float) -> bool:
+        """True from the second missed beat: the node's last state is then shown as its last."""
+        return self.missed_beats(node, now_seconds) >= STALE_BEATS
+
+    def is_offline(self, node: str, now_seconds: float) -> bool:
+        """True from the third missed beat."""
+        return self.missed_beats(node, now_seconds) >= OFFLINE_BEATS

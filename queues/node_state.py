@@ -1,0 +1,57 @@
+"""A node's state from its utilisation: smoothed, with hysteresis. Houtman, chapter 4 (eq. 4.1)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE = "IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"
+LEVELS = (NORMAL, BUSY, TOOBUSY)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Shares of capacity at which a state begins, and how far below it must fall to end.
+
+    `release_ratio` is the thesis' example, up at 50 % and down at 35 %, as a ratio. `alpha` is the weight of
+    the newest measurement in the smoothing.
+    """
+
+    busy: float = 0.7
+    toobusy: float = 0.9
+    release_ratio: float = 35 / 50
+    alpha: float = 0.5
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """State and smoothed utilisation (a share of capacity; None before the first measurement)."""
+
+    state: str = NORMAL
+    utilisation: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"state": self.state, "utilisation": self.utilisation}
+
+
+def smooth(newest: float, before: float | None, alpha: float) -> float:
+    """V = α·NV + (1-α)·OV (eq. 4.1); the first measurement stands for itself."""
+    return newest if before is None else alpha * newest + (1 - alpha) * before
+
+
+def step(before: NodeState, raw: float, has_points: bool, thresholds: Thresholds) -> NodeState:
+    """The state after a measurement `raw` (the greatest of the parts, a share of capacity).
+
+    A state begins when the smoothed value reaches its threshold and ends when it is below threshold ×
+    release_ratio; in between the state before holds. A node without points is IDLE, whatever else it does.
+    """
+    value = smooth(raw, before.utilisation, thresholds.alpha)
+    if not has_points:
+        return NodeState(IDLE, value)
+    held = LEVELS.index(before.state) if before.state in LEVELS else 0
+    reached = _level(value, thresholds.busy, thresholds.toobusy)
+    ratio = thresholds.release_ratio
+    kept = _level(value, thresholds.busy * ratio, thresholds.toobusy * ratio)
+    return NodeState(LEVELS[max(reached, min(held, kept))], value)
+
+
+def _level(value: float, busy: float, toobusy: float) -> int:
+    return 2 if value >= toobusy else 1 if value >= busy else 0

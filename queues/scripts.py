@@ -1,0 +1,207 @@
+"""The Lua scripts that move blocks on a node. Each is one step for everybody else.
+
+KEYS are `keys_of(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`): a node
+that could not acknowledge could never become empty again.
+"""
+
+GROUP = "workers"
+COUNTERS = (
+    "inserted_events",
+    "inserted_blocks",
+    "inserted_bytes",
+    "removed_events",
+    "removed_blocks",
+    "removed_bytes",
+    "dead_events",
+)
+
+
+def keys_of(queue: str) -> list[str]:
+    """The keys of a queue on a node: segment, counters, retry, dead."""
+    return [f"weir:{queue}:{name}" for name in ("segment", "counters", "retry", "dead")]
+
+
+_HEAD = """#!lua flags=allow-oom
+local stream, counters, retry, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local group = ARGV[1]
+local function fields(entry)
+  local found = {}
+  for i = 1, #entry[2], 2 do found[entry[2][i]] = entry[2][i + 1] end
+  return found
+end
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local function grouped()
+  -- Answers BUSYGROUP when it is there already.
+  redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+end
+-- Removes one entry and counts it, if it is still there: whoever comes second counts nothing.
+local function remove(id)
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  redis.pcall('XACK', stream, group, id)
+  redis.call('ZREM', retry, id)
+  if not entry then return 0, 0 end
+  redis.call('XDEL', stream, id)
+  local got = fields(entry)
+  local n, bytes = tonumber(got.n), #got.d
+  redis.call('HINCRBY', counters, 'removed_events', n)
+  redis.call('HINCRBY', counters, 'removed_blocks', 1)
+  redis.call('HINCRBY', counters, 'removed_bytes', bytes)
+  return n, 1
+end
+"""
+
+SCRIPTS = {
+    name: _HEAD + body
+    for name, body in {
+        # worker, limit in events, idle in ms, events of a block
+        "reclaim": """
+grouped()
+local worker, limit, idle = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local found, events, now = {}, 0, now_ms()
+local function take(id)
+  local tries = redis.call('XPENDING', stream, group, id, id, 1)
+  local entry = redis.call('XCLAIM', stream, group, worker, 0, id)[1]
+  redis.call('ZREM', retry, id)
+  if not entry or not entry[2] then return end
+  found[#found + 1] = {id, entry[2], (tries[1] and tries[1][4] or 0) + 1}
+  events = events + tonumber(fields(entry).n)
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 1000)) do
+  if events >= limit then break end
+  take(id)
+end
+local from, left = '-', 20
+while events < limit and left > 0 do
+  local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
+  for _, each in ipairs(pending) do
+    -- A block that waits for its retry is idle, but not abandoned.
+    if events < limit and not redis.call('ZSCORE', retry, each[1]) then take(each[1]) end
+    from = '(' .. each[1]
+  end
+  left = #pending < 100 and 0 or left - 1
+end
+local count = redis.call('HMGET', counters, 'inserted_events', 'removed_events')
+local waiting = (tonumber(count[1]) or 0) - (tonumber(count[2]) or 0)
+return {found, waiting, redis.call('XLEN', stream)}
+""",
+        # worker, ids
+        "keep_alive": """
+local held = {}
+for i = 3, #ARGV do
+  -- Only what is still this worker's: a worker that was paused must not steal its entry back.
+  local mine = redis.pcall('XPENDING', stream, group, ARGV[i], ARGV[i], 1, ARGV[2])
+  if mine[1] and mine[1][1] == ARGV[i] then
+    redis.call('XCLAIM', stream, group, ARGV[2], 0, ARGV[i], 'JUSTID')
+    held[#held + 1] = ARGV[i]
+  end
+end
+return held
+""",
+        # ids
+        "acknowledge": """
+local events, blocks = 0, 0
+for i = 2, #ARGV do
+  local n, one = remove(ARGV[i])
+  events, blocks = events + n, blocks + one
+end
+return {events, blocks}
+""",
+        # id, delay in ms
+        "retry": """
+-- The entry moves to a consumer of its own, so that the worker that ends holds nothing; tries are kept.
+local moved = redis.pcall('XCLAIM', stream, group, 'retry', 0, ARGV[2], 'JUSTID')
+if moved.err or #moved == 0 then return 0 end
+redis.call('ZADD', retry, now_ms() + tonumber(ARGV[3]), ARGV[2])
+return 1
+""",
+        # id, worker, tries, block, then per letter: batch, error, events, newest time
+        "bury": """
+local events, blocks = remove(ARGV[2])
+if blocks == 0 then return {0, 0} end
+for i = 6, #ARGV, 4 do
+  redis.call('XADD', dead, '*', 'e', ARGV[i], 'error', ARGV[i + 1], 'n', ARGV[i + 2], 't', ARGV[i + 3],
+    'tries', ARGV[4], 'worker', ARGV[3], 'block', ARGV[5])
+  redis.call('HINCRBY', counters, 'dead_events', ARGV[i + 2])
+end
+return {events, blocks}
+""",
+        # pairs of dead id and new block id
+        "requeue": """
+local events, blocks = 0, 0
+for i = 2, #ARGV, 2 do
+  local entry = redis.call('XRANGE', dead, ARGV[i], ARGV[i])[1]
+  if entry then
+    local got = fields(entry)
+    redis.call('XADD', stream, '*', 'i', ARGV[i + 1], 'n', got.n, 't', got.t, 'd', got.e)
+    redis.call('XDEL', dead, ARGV[i])
+    redis.call('HINCRBY', counters, 'inserted_events', got.n)
+    redis.call('HINCRBY', counters, 'inserted_blocks', 1)
+    redis.call('HINCRBY', counters, 'inserted_bytes', #got.e)
+    events, blocks = events + tonumber(got.n), blocks + 1
+  end
+end
+return {events, blocks}
+""",
+        # after id, limit in events
+        "survey": """
+local rows, events, from, limit = {}, 0, '(' .. ARGV[2], tonumber(ARGV[3])
+while true do
+  local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
+  for _, entry in ipairs(entries) do
+    local got = fields(entry)
+    events = events + tonumber(got.n)
+    if #rows > 0 and events > limit then return rows end
+    rows[#rows + 1] = {entry[1], got.n, got.t}
+    from = '(' .. entry[1]
+  end
+  if #entries < 16 then return rows end
+end
+""",
+        # through id, most entries
+        "trim": """
+local events, blocks = 0, 0
+while blocks < tonumber(ARGV[3]) do
+  local entries = redis.call('XRANGE', stream, '-', ARGV[2], 'COUNT', 16)
+  for _, entry in ipairs(entries) do
+    local n = remove(entry[1])
+    events, blocks = events + n, blocks + 1
+  end
+  if #entries < 16 then break end
+end
+return {events, blocks}
+""",
+        # names of counters
+        "measure": """
+local values = {}
+for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end
+local pending = redis.pcall('XPENDING', stream, group)
+values[#values + 1] = redis.call('XLEN', stream)
+values[#values + 1] = pending.err and 0 or pending[1]
+values[#values + 1] = redis.call('ZCARD', retry)
+values[#values + 1] = redis.call('XLEN', dead)
+local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+local age = -1
+if first then age = math.max(0, now_ms() - tonumber(string.match(first[1], '^%d+'))) end
+values[#values + 1] = age
+return values
+""",
+        # idle in ms
+        "sweep": """
+local gone = 0
+local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+if consumers.err then return 0 end
+for _, each in ipairs(consumers) do
+  local about = {}
+  for i = 1, #each, 2 do about[each[i]] = each[i + 1] end
+  if about.pending == 0 and about.idle >= tonumber(ARGV[2]) and about.name ~= 'retry' then
+    redis.call('XGROUP', 'DELCONSUMER', stream, group, about.name)
+    gone = gone + 1
+  end
+end
+return gone
+""",
+    }.items()
+}
