@@ -23,6 +23,7 @@ from controllers.law import Law, Values
 from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
 from queues.errors import BadInput
 
+STALE_SECONDS = 3.0
 PARAMETERS = (
     Parameter("minimum", "actuator's unit", "No value below this is applied.", 0.0, -1e9, 1e9),
     Parameter("maximum", "actuator's unit", "No value above this is applied.", 1e6, -1e9, 1e9),
@@ -33,7 +34,9 @@ PARAMETERS = (
         "slew_down", "actuator's unit per decision", "The most a value may fall at once.", 1e6, 1e-6, 1e9
     ),
     Parameter("cooldown_seconds", "s", "The least time between two actions.", 0.0, 0.0, 86_400.0),
-    Parameter("stale_seconds", "s", "No action on a measurement older than this.", 3.0, 0.1, 3_600.0),
+    Parameter(
+        "stale_seconds", "s", "No action on a measurement older than this.", STALE_SECONDS, 0.1, 3_600.0
+    ),
     Parameter(
         "oscillation_window",
         "decisions",

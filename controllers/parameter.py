@@ -33,7 +33,7 @@ class Parameter:
         """The value, or `BadInput` for `where.name` saying what it takes."""
         if not (self._is_choice(value) if self.kind == "choice" else self._is_number(value)):
             raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {_short(value)}")
-        return value
+        return int(value) if self.kind == "integer" else value
 
     def _is_choice(self, value: Any) -> bool:
         return isinstance(value, str) and value in self.choices

@@ -28,21 +28,15 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     refuse_unknown(request, KEYS, "")
     if request.get("law", name) != name:
         raise BadInput("law", f"takes {name}, the law that was asked for, not {request['law']!r}")
+    if request.get("guard") is not None:
+        return _guarded(law, request)
+    if request.get("manual") is not None:
+        raise BadInput(
+            "manual", "takes the guard too, since a person's value passes it; give guard, or drop manual"
+        )
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = law.read_state(parameters, request.get("state"))
-    observations = _observations(law, request)
-    manual = read_manual(law, request.get("manual"))
-    if request.get("guard") is None:
-        if manual is not None:
-            raise BadInput(
-                "manual", "takes the guard too, since a person's value passes it; give guard, or drop manual"
-            )
-        return _plain(law, parameters, state, observations)
-    if len(observations) != 1:
-        raise BadInput(
-            "observations", "takes exactly one when guard is given, since the guard was of one instant"
-        )
-    return _guarded(law, parameters, state, observations[0], request["guard"], manual)
+    return _plain(law, parameters, state, _observations(law, request))
 
 
 def read_manual(law: Law, document: Any) -> Values | None:
@@ -73,10 +67,23 @@ def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]
     return {"law": law.name, "decisions": decisions, "state": state}
 
 
-def _guarded(
-    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None
-) -> dict[str, Json]:
-    guarded = replay_guard(law, parameters, state, observation, document, manual)
+def decide_once(law: Law, document: Any) -> Guarded:
+    """The one decision of a document with a guard. Raises `BadInput` naming the field."""
+    request = read_object(document, "document")
+    refuse_unknown(request, KEYS, "")
+    parameters = catalog.read_parameters(law, request.get("parameters"))
+    state = law.read_state(parameters, request.get("state"))
+    observations = _observations(law, request)
+    if len(observations) != 1:
+        raise BadInput(
+            "observations", "takes exactly one when guard is given, since the guard was of one instant"
+        )
+    manual = read_manual(law, request.get("manual"))
+    return _through_guard(law, parameters, state, observations[0], request["guard"], manual)
+
+
+def _guarded(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
+    guarded = decide_once(law, request)
     return {
         "law": law.name,
         "decisions": [guarded.decision.to_json()],
@@ -85,7 +92,7 @@ def _guarded(
     }
 
 
-def replay_guard(
+def _through_guard(
     law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None
 ) -> Guarded:
     """One decision through the guard as it stood. Raises `BadInput` naming `guard.key`."""

@@ -1,0 +1,75 @@
+"""One at a time, wherever it runs: a lease on the control server, with a token and a fencing number.
+
+A lease alone can't stop a holder that was paused past its expiry and wakes up believing that it still holds.
+The
+fencing number can: each acquisition gets a greater one, and what is written under it is refused once a
+greater was seen.
+"""
+
+import secrets
+from types import TracebackType
+
+import redis
+
+# The number must also pass what was last written under this lease (`at_least`): a control server that came
+# back
+# empty counts from zero again, and all of its holders would be fenced out for ever.
+_ACQUIRE = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local fence = math.max(redis.call('INCR', KEYS[2]), tonumber(ARGV[3]) + 1)
+redis.call('SET', KEYS[2], string.format('%d', fence))
+redis.call('SET', KEYS[1], ARGV[1] .. ':' .. string.format('%d', fence), 'PX', ARGV[2])
+return fence
+"""
+_RENEW = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+
+
+class Lease:
+    """`weir:lease:{name}` for some seconds. As a context manager it gives the fencing number, or None when
+    taken."""
+
+    def __init__(self, control: redis.Redis, name: str, seconds: float, at_least: int = 0) -> None:
+        self.name = name
+        self.fence: int | None = None
+        self._control = control
+        self._key, self._fence_key = f"weir:lease:{name}", f"weir:fence:{name}"
+        self._milliseconds = max(1, round(seconds * 1000))
+        self._at_least = at_least
+        self._token = secrets.token_hex(16)
+
+    def acquire(self) -> int | None:
+        """The fencing number, greater than all before; None while another holds the lease."""
+        keys = (self._key, self._fence_key)
+        fence = self._control.eval(_ACQUIRE, 2, *keys, self._token, self._milliseconds, self._at_least)
+        self.fence = int(fence) or None
+        return self.fence
+
+    def renew(self) -> bool:
+        """Hold it for its full time again; False when it was lost: stop what it protects."""
+        return self._under_token(_RENEW, self._milliseconds)
+
+    def release(self) -> bool:
+        """Give it up; False when it was no longer ours, and another's is never touched."""
+        released = self._under_token(_RELEASE)
+        self.fence = None
+        return released
+
+    def _under_token(self, script: str, *arguments: int) -> bool:
+        if self.fence is None:
+            return False
+        return bool(self._control.eval(script, 1, self._key, f"{self._token}:{self.fence}", *arguments))
+
+    def __enter__(self) -> int | None:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,168 @@
+"""The ledger: one entry per tick of a loop, whether it acted or not, and later whether it helped.
+
+An entry is written **before** the plant is touched, as an intent. A tick that dies in between leaves an
+*open* entry: an
+action that should have been applied, and nobody knows whether it was. The next tick finds it and applies it
+again under the same
+worker ids, which start at most once (`workers.plants.plant`): so an action is neither lost nor applied twice.
+
+What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and,
+in manual,
+`parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds` and
+`unfit`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from controllers import catalog, request
+from controllers.decision import Decision
+from controllers.guard import Guarded
+from controllers.law import Law
+from workers import sensors
+from workers.models import LedgerEntry, Loop
+
+Verdict = LedgerEntry.Verdict
+APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
+# At least this share of what was expected counts as effective; as much the other way is harmful.
+EFFECTIVE_SHARE = 0.5
+MEASURED_KEYS = ("age_seconds", "unfit")
+
+
+def write(
+    loop: Loop,
+    *,
+    at: datetime,
+    mode: str,
+    parameters: Mapping[str, Any],
+    state_before: Any,
+    observation: Mapping[str, Any],
+    guarded: Guarded,
+    reason: str,
+    baseline: Mapping[str, Any] | None,
+) -> LedgerEntry:
+    """One entry. An action that is to be applied is checked later against the baseline, the readings of
+    now."""
+    decision = guarded.decision
+    acts = decision.action is not None and mode in APPLYING_MODES
+    expected = decision.expected.to_json() if decision.expected is not None else None
+    return LedgerEntry.objects.create(
+        loop=loop,
+        at=at,
+        mode=mode,
+        parameters=dict(parameters),
+        state_before=state_before,
+        observation=dict(observation),
+        action=None if decision.action is None else dict(decision.action),
+        raw=decision.raw,
+        guarded=guarded.value,
+        reason=reason,
+        terms=dict(decision.terms),
+        limited_by=decision.limited_by,
+        expected=expected,
+        outcome={"before": dict(baseline)} if acts and baseline is not None else None,
+        verdict=Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION,
+    )
+
+
+def confirm(entry: LedgerEntry) -> None:
+    """The plant took the action."""
+    entry.applied = True
+    LedgerEntry.objects.filter(pk=entry.pk).update(applied=True)
+
+
+def fail(entry: LedgerEntry, error: str) -> None:
+    """The action was not applied, or its fate can't be known any more: the entry says why, and awaits no
+    effect."""
+    entry.error, entry.verdict = error, Verdict.NO_ACTION
+    LedgerEntry.objects.filter(pk=entry.pk).update(error=error, verdict=Verdict.NO_ACTION)
+
+
+def open_entry(loop: Loop) -> LedgerEntry | None:
+    """The loop's last entry where it is an action neither confirmed nor failed: its tick died."""
+    last = LedgerEntry.objects.filter(loop=loop, at=loop.ticked_at, mode__in=APPLYING_MODES)
+    return last.filter(applied=False, error="", action__isnull=False).order_by("-pk").first()
+
+
+def judge_due(now: datetime, snapshot: Mapping[str, Any]) -> list[LedgerEntry]:
+    """Compare expected with actual for each entry whose settling time is over; give back those judged.
+
+    effective: at least half of what was expected came. harmful: as much came the other way, or the node is
+    TOOBUSY since. Else
+    ineffective. An entry whose target has vanished meanwhile, or whose counters were reset, is ineffective,
+    and the outcome says why.
+    """
+    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING).select_related("loop")
+    due = [entry for entry in checking if _settled(entry, now)]
+    for entry in due:
+        entry.outcome, entry.verdict = _judged(entry, now, snapshot)
+        LedgerEntry.objects.filter(pk=entry.pk, verdict=Verdict.CHECKING).update(
+            outcome=entry.outcome, verdict=entry.verdict
+        )
+    return due
+
+
+def _settled(entry: LedgerEntry, now: datetime) -> bool:
+    return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
+
+
+def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    before = (entry.outcome or {}).get("before") or {}
+    after = sensors.readings(entry.loop.target, snapshot)
+    outcome = {"before": before, "after": after, "after_seconds": (now - entry.at).total_seconds()}
+    metric = entry.expected["metric"]
+    if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
+        return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
+    change = after[metric] - before[metric]
+    gained = change if entry.expected["direction"] == "up" else -change
+    outcome |= {"change": change, "gained": gained}
+    if metric in sensors.CUMULATIVE and change < 0:
+        return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
+    if after["node_state"] == "TOOBUSY" and before.get("node_state") != "TOOBUSY":
+        return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
+    return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
+
+
+def _verdict(gained: float, enough: float) -> str:
+    if gained >= enough:
+        return Verdict.EFFECTIVE
+    return Verdict.HARMFUL if gained <= -enough else Verdict.INEFFECTIVE
+
+
+def export(entry: LedgerEntry) -> dict[str, Any]:
+    """The entry as `manage.py decide` takes it: piped in again, it gives the same decision."""
+    law = catalog.law(entry.loop.law)
+    state = entry.state_before or {}
+    observed = entry.observation or {}
+    document = {
+        "law": law.name,
+        "parameters": {
+            key: value for key, value in entry.parameters.items() if key not in ("guard", "manual")
+        },
+        "state": state.get("law"),
+        "observation": {key: value for key, value in observed.items() if key not in MEASURED_KEYS},
+        "guard": {
+            "settings": entry.parameters.get("guard"),
+            "state": state.get("guard"),
+            "now_seconds": entry.at.timestamp(),
+            **{key: observed.get(key) for key in MEASURED_KEYS},
+        },
+    }
+    manual = entry.parameters.get("manual")
+    return document if manual is None else {**document, "manual": manual}
+
+
+def replay(entry: LedgerEntry) -> Decision:
+    """The decision taken once more from what is recorded. Raises `BadInput` when the record no longer fits
+    the law."""
+    law: Law = catalog.law(entry.loop.law)
+    document = export(entry)
+    return request.decide_once(law, document).decision
+
+
+def same(entry: LedgerEntry, decision: Decision) -> bool:
+    """Whether a decision is the recorded one."""
+    expected = None if decision.expected is None else decision.expected.to_json()
+    replayed = (decision.action, decision.raw, dict(decision.terms), decision.limited_by, expected)
+    return replayed == (entry.action, entry.raw, entry.terms, entry.limited_by, entry.expected)

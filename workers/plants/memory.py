@@ -1,0 +1,85 @@
+"""A plant in memory, for tests of what stands on the port: it obeys the same contract test as the real
+one."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+from queues.errors import BadInput
+from workers.plants.plant import Snapshot
+
+
+class MemoryPlant:
+    """Containers whose workers run only when `run` is called. Its clock is given; what it measures is its
+    own."""
+
+    def __init__(self, clock: Callable[[], float], containers: Sequence[tuple[str, str]]) -> None:
+        self.clock = clock
+        self.error: Exception | None = None  # raised by the next actions, as a broker that is away would
+        self.ran: list[str] = []
+        self._seq = 0
+        self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
+        self._containers = {each: _container() for each in containers}
+        self._nodes = {node: _node() for _, node in containers}
+
+    def observe(self) -> Snapshot:
+        """What it holds now."""
+        self._seq += 1
+        queues: dict[str, Snapshot] = {}
+        for (queue, node), row in self._containers.items():
+            row["waiting_to_run"] = len(self._waiting_to_run[queue, node])
+            queues.setdefault(queue, {"kind": "jobs", "containers": {}})["containers"][node] = row
+        snapshot = {
+            "seq": self._seq,
+            "at": self.clock(),
+            "plant": "memory",
+            "queues": queues,
+            "nodes": self._nodes,
+        }
+        return copy.deepcopy(snapshot)
+
+    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+        """Submit workers; an id that has run, or is submitted already, isn't submitted again."""
+        if self.error is not None:
+            raise self.error
+        if count != len(ids):
+            raise BadInput("ids", f"takes {count}, one per worker, not {len(ids)}")
+        if (queue, node) not in self._waiting_to_run:
+            raise BadInput("node", f"holds no container of {queue}")
+        submitted = self._waiting_to_run[queue, node]
+        submitted += [each for each in ids if each not in submitted and each not in self.ran]
+        return list(ids)
+
+    def put(self, queue: str, node: str, events: int) -> None:
+        """Events arrive at a container."""
+        row = self._containers[queue, node]
+        row["waiting_events"] += events
+        row["inserted_events"] += events
+
+    def run(self, queue: str, node: str, events_per_worker: int) -> int:
+        """All submitted workers run, each taking up to its events; gives the number that ran."""
+        row, submitted = self._containers[queue, node], self._waiting_to_run[queue, node]
+        removed = min(row["waiting_events"], len(submitted) * events_per_worker)
+        row["waiting_events"] -= removed
+        row["removed_events"] += removed
+        row["workers_started"] += len(submitted)
+        count = len(submitted)
+        self.ran += submitted
+        submitted.clear()
+        return count
+
+    def set_node(self, node: str, **values: object) -> None:
+        """Change what a node reports: state, stale, age_seconds."""
+        self._nodes[node].update(values)
+
+    def reset_counters(self, queue: str, node: str) -> None:
+        """The node's server came back empty."""
+        self._containers[queue, node].update(_container())
+
+
+def _container() -> Snapshot:
+    counters = dict.fromkeys(("waiting_events", "inserted_events", "removed_events", "workers_started"), 0)
+    return {"points": 1000, **counters, "waiting_to_run": 0}
+
+
+def _node() -> Snapshot:
+    return {"state": "NORMAL", "stale": False, "age_seconds": 0.4}
