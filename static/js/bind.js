@@ -1,0 +1,62 @@
+// Elements that declare data-bind follow the snapshot; only what changed is written.
+import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, moment, utc } from "./format.js";
+import { derived } from "./derived.js";
+import { resolve, subscribe } from "./store.js";
+
+const SPECIAL = {
+  text: (element, value) => write(element, value ?? "—"),
+  state: (element, row) => {
+    const word = (STATE_WORDS[row?.state] ?? "Unknown") + (row?.stale ? ", stale" : "");
+    if (element.dataset.state !== (row?.state ?? "")) element.dataset.state = row?.state ?? "";
+    element.toggleAttribute("data-stale", Boolean(row?.stale));
+    element.closest("tr[data-row]")?.toggleAttribute("data-stale", Boolean(row?.stale));
+    write(element.querySelector(".word"), element.closest("h1") ? `${word}: ` : word);
+  },
+  bar: (element, value) => {
+    const { busy, toobusy } = element.dataset;
+    const passed = (limit) => limit !== "" && value !== null && value >= Number(limit);
+    const level = passed(toobusy) ? "TOOBUSY" : passed(busy) ? "BUSY" : "";
+    if (element.dataset.level !== level) element.dataset.level = level;
+    style(element, "--share", Math.min(value ?? 0, 1).toFixed(3));
+  },
+  verdict: (element, value) => {
+    const mark = element.querySelector(".verdict");
+    if (!mark || mark.dataset.verdict === value) return;
+    mark.dataset.verdict = value ?? "";
+    mark.lastChild.textContent = VERDICT_WORDS[value] ?? "—";
+  },
+};
+
+/** Binds every declared element of a part of the page; called again for parts that are replaced. */
+export function update(snapshot, root = document) {
+  for (const element of root.querySelectorAll("[data-bind]")) {
+    const value = resolve(snapshot, element.dataset.bind), format = element.dataset.format;
+    if (SPECIAL[format]) SPECIAL[format](element, value);
+    else write(element, formatted(value, format in FORMATS ? format : "number"));
+  }
+  for (const element of root.querySelectorAll("[data-derived]")) {
+    derived[element.dataset.derived]?.(element, snapshot);
+  }
+}
+
+/** Times stand in UTC until the page is alive; then in the reader's zone, UTC on hover. */
+export function localise(root = document) {
+  for (const element of root.querySelectorAll("time[data-time]")) {
+    const date = new Date(element.dateTime);
+    write(element, moment(date, element.dataset.time));
+    element.title = utc(date);
+  }
+}
+
+export function write(element, text) {
+  if (element && element.textContent !== String(text)) element.textContent = text;
+}
+
+export function style(element, name, value) {
+  if (element.style.getPropertyValue(name) !== String(value)) element.style.setProperty(name, value);
+}
+
+export function start() {
+  localise();
+  subscribe((snapshot) => update(snapshot));
+}

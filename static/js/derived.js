@@ -1,0 +1,105 @@
+// Short sentences under the figures, made of several values of the snapshot. A merge patch removes what became
+// unknown, so unknown is null or absent: `== null` asks for both.
+import { STATE_WORDS, age, formatted } from "./format.js";
+import { ago } from "./store.js";
+
+const TREND_SECONDS = 30;
+const STEADY_EVENTS = 50;
+
+export const derived = {
+  in_out(element, { totals }) {
+    const inwards = totals.in_per_second, outwards = totals.out_per_second;
+    if (inwards == null || outwards == null) return set(element, "");
+    const difference = outwards - inwards;
+    const larger = Math.max(inwards, outwards);
+    if (Math.abs(difference) <= Math.max(0.02 * larger, 1)) return set(element, larger ? "in and out agree" : "nothing flows");
+    const [name, other] = difference > 0 ? ["out", "in"] : ["in", "out"];
+    set(element, `${name} exceeds ${other} by ${formatted(Math.abs(difference), "rate")}/s`);
+  },
+  latency(element) {
+    set(element, "publish to done");
+  },
+  backlog(element, { totals }) {
+    const then = ago(TREND_SECONDS)?.totals.backlog_events;
+    if (then == null || totals.backlog_events == null) return set(element, "");
+    const change = totals.backlog_events - then;
+    if (Math.abs(change) <= Math.max(STEADY_EVENTS, 0.02 * then)) return set(element, "steady");
+    if (change > 0) return set(element, "rising");
+    set(element, `empty in ${age((totals.backlog_events / -change) * TREND_SECONDS)}`);
+  },
+  shed(element, { totals }) {
+    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what arrives" : "nothing shed");
+  },
+  nodes(element, { nodes }) {
+    const counts = count(Object.values(nodes));
+    const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
+    if (worst.length) return set(element, worst.map((state) => `${counts[state]} ${STATE_WORDS[state].toLowerCase()}`).join(", "));
+    set(element, counts.IDLE ? `${counts.IDLE} idle, rest normal` : Object.keys(nodes).length ? "all normal" : "");
+    if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "all idle");
+  },
+  node_blocks(element, { nodes }) {
+    const states = Object.values(nodes).map((node) => node.state ?? "");
+    if (element.dataset.shown === states.join()) return;
+    element.dataset.shown = states.join();
+    element.replaceChildren(...states.map(block));
+  },
+  workers(element, { totals }) {
+    const share = totals.worker_slots ? totals.workers_busy / totals.worker_slots : 0;
+    element.style.setProperty("--share", Math.min(share, 1).toFixed(3));
+  },
+  busiest(element, { nodes }) {
+    const found = busiestNode(nodes);
+    set(element, formatted(found?.[1].utilisation ?? null, "percent"));
+  },
+  busiest_name(element, { nodes }) {
+    set(element, busiestNode(nodes)?.[0] ?? "");
+  },
+  dead_letters(element, { queues }) {
+    const held = Object.entries(queues).filter(([, queue]) => queue.dead_letters).map(([name]) => name);
+    set(element, held.length ? `in ${held.join(", ")}` : "no event has failed for good");
+  },
+  points_sum(element, { queues }) {
+    const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
+    set(element, formatted(containers.reduce((sum, container) => sum + (container.points ?? 0), 0), "integer"));
+  },
+  jobs_out(element, { queues }) {
+    set(element, formatted(sum(jobs(queues).map((queue) => queue.out_per_second)), "rate"));
+  },
+  waiting_to_run(element, { queues }) {
+    const containers = jobs(queues).flatMap((queue) => Object.values(queue.containers));
+    set(element, formatted(sum(containers.map((container) => container.waiting_to_run)), "integer"));
+  },
+  kept(element, { pipeline }) {
+    const share = pipeline?.in_per_second ? pipeline.kept_per_second / pipeline.in_per_second : null;
+    set(element, share === null ? "" : `${formatted(share, "percent")} % of what came in`);
+  },
+};
+
+const jobs = (queues) => Object.values(queues).filter((queue) => queue.kind === "jobs");
+
+/** The sum of what is known; unknown when nothing is. */
+function sum(values) {
+  const known = values.filter((value) => typeof value === "number");
+  return known.length ? known.reduce((total, value) => total + value, 0) : null;
+}
+
+function block(state) {
+  const element = document.createElement("i");
+  element.dataset.state = state;
+  return element;
+}
+
+function count(rows) {
+  const counts = {};
+  for (const { state } of rows) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
+}
+
+function busiestNode(nodes) {
+  return Object.entries(nodes).filter(([, node]) => node.utilisation != null)
+    .sort((one, other) => other[1].utilisation - one[1].utilisation)[0];
+}
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

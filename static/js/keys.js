@@ -1,0 +1,27 @@
+// The keyboard: / search, j and k rows, Enter opens, ? help.
+
+export function start() {
+  const help = document.getElementById("keys");
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
+    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal() }[event.key];
+    if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+/** Moves to the next row that can be opened; the row takes the focus, so that a reader says it. */
+function step(direction) {
+  const rows = [...document.querySelectorAll("tr[data-href]")].filter((row) => row.offsetParent);
+  if (!rows.length) return;
+  const now = rows.indexOf(document.activeElement?.closest("tr[data-href]") ?? document.querySelector("tr.at"));
+  const next = rows[now < 0 ? (direction > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, now + direction))];
+  document.querySelector("tr.at")?.classList.remove("at");
+  next.classList.add("at");
+  next.tabIndex = -1;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}

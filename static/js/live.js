@@ -1,0 +1,125 @@
+// The way of the snapshot into the page: websocket first, and a visible fallback to polling. Honest about age.
+import { connect, merged, replace, store } from "./store.js";
+
+const POLL_SECONDS = 2;
+const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 15;
+const FAILURES_BEFORE_POLLING = 2;
+const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
+const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
+
+let socket = null, failures = 0, polling = null, asked = false;
+let arrived = performance.now(); // of the newest snapshot, on the browser's own monotonic clock
+let ageOnArrival = 0, skewSeconds = null;
+
+/** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump. */
+export function ageSeconds() {
+  return store.snapshot ? ageOnArrival + (performance.now() - arrived) / 1000 : null;
+}
+
+export function start() {
+  open();
+  setInterval(watch, 250);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && (!socket || socket.readyState > WebSocket.OPEN)) open();
+  });
+}
+
+function open() {
+  if (socket && socket.readyState <= WebSocket.OPEN) return;
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  socket = new WebSocket(`${scheme}://${location.host}/live/`);
+  socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
+  socket.addEventListener("close", (event) => closed(event.code));
+}
+
+function closed(code) {
+  if (code === NOT_LOGGED_IN) return location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+  if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
+  failures += 1;
+  if (!polling) connect("down");
+  if (failures >= FAILURES_BEFORE_POLLING) poll();
+  // Every page of a plant loses its socket at the same moment: a random part keeps them from returning as one.
+  const wait = Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
+  setTimeout(open, wait * 1000);
+}
+
+function receive(message) {
+  failures = 0;
+  stopPolling();
+  if (message.silent_seconds !== undefined) return silent(message.silent_seconds);
+  if (message.snapshot) accept(message.snapshot, ageByClock(message.snapshot.at));
+  else if (message.delta && store.snapshot && message.seq === store.snapshot.seq + 1) {
+    const snapshot = { ...merged(store.snapshot, message.delta), seq: message.seq, at: message.at };
+    accept(snapshot, ageOfFresh(snapshot.at));
+  } else if (message.delta && (!store.snapshot || message.seq > store.snapshot.seq)) ask();
+}
+
+/** A gap: what came between is unknown, so ask for the whole, once until it comes. */
+function ask() {
+  if (asked) return;
+  asked = true;
+  socket.send('{"ask": "snapshot"}');
+}
+
+function accept(snapshot, age) {
+  asked = false;
+  arrived = performance.now();
+  ageOnArrival = age;
+  replace(snapshot);
+  connect(age >= SILENT_AFTER_SECONDS ? "silent" : polling ? "polling" : "live");
+}
+
+/** The server measured the silence itself; its word needs no agreement of clocks. */
+function silent(seconds) {
+  arrived = performance.now();
+  ageOnArrival = seconds;
+  connect("silent");
+}
+
+/** Age by both wall clocks, less what this browser's is known to differ. */
+function ageByClock(at) {
+  const apparent = Date.now() / 1000 - at - (skewSeconds ?? 0);
+  return apparent > 0 && apparent < 86400 ? apparent : 0;
+}
+
+/** A delta is sent the moment it is made: an impossible age of it is the difference of the clocks. */
+function ageOfFresh(at) {
+  const apparent = Date.now() / 1000 - at;
+  if (apparent >= 0 && apparent <= BELIEVABLE_SECONDS) skewSeconds = 0;
+  else skewSeconds = Math.min(skewSeconds ?? Infinity, apparent);
+  return Math.max(0, apparent - skewSeconds);
+}
+
+async function poll() {
+  if (polling) return;
+  polling = setInterval(fetchOnce, POLL_SECONDS * 1000);
+  fetchOnce();
+}
+
+async function fetchOnce() {
+  try {
+    const response = await fetch("/api/v1/live", { headers: { Accept: "application/json" } });
+    if (response.status === 401) return location.reload();
+    if (!response.ok) throw new Error(String(response.status));
+    const message = await response.json();
+    if (!polling) return;
+    if (message.seq !== store.snapshot?.seq) accept(message.snapshot, ageByClock(message.snapshot.at));
+    else connect("polling");
+  } catch {
+    if (polling) connect("down");
+  }
+}
+
+function stopPolling() {
+  clearInterval(polling);
+  polling = null;
+}
+
+/** A connection may be open and nothing come: silence is said whatever the reason. */
+function watch() {
+  const seconds = ageSeconds();
+  if (seconds !== null && seconds >= SILENT_AFTER_SECONDS && ["live", "polling"].includes(store.connection.state)) {
+    connect("silent");
+  }
+  document.dispatchEvent(new CustomEvent("weir:age", { detail: seconds }));
+}

@@ -1,0 +1,15 @@
+// The entry of every page: brings the snapshot in and starts what the page is made of.
+import * as bind from "./bind.js";
+import * as forms from "./forms.js";
+import * as keys from "./keys.js";
+import * as live from "./live.js";
+import * as refresh from "./refresh.js";
+import * as search from "./search.js";
+import * as sparks from "./sparks.js";
+import * as strip from "./strip.js";
+import * as table from "./table.js";
+import * as themeSwitch from "./theme_switch.js";
+import { replace } from "./store.js";
+
+replace(JSON.parse(document.getElementById("snapshot").textContent));
+for (const part of [bind, strip, table, search, keys, forms, themeSwitch, refresh, sparks, live]) part.start();

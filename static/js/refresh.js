@@ -1,0 +1,90 @@
+// Parts whose rows come and go are written by the server alone: when what they list has changed, the page is fetched
+// again and only those parts are put in place. So there is one template for every row, and values stay live between.
+import { localise, update } from "./bind.js";
+import { resolve, store, subscribe } from "./store.js";
+
+const PAUSE_SECONDS = 4;
+const WORST_SECONDS = 15;
+
+let due = new Set(), running = false, last = 0;
+
+/** What a part shows, as a text that changes when the part must be written again. */
+const SIGNATURES = {
+  keys: (snapshot, path) => Object.keys(resolve(snapshot, path) ?? {}).sort().join(),
+  value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
+  decisions: (snapshot) => acted(snapshot).join(),
+  overrides: (snapshot) => (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join(),
+  rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
+  worst: (snapshot) => Object.entries(snapshot.nodes).map(([name, node]) => name + node.state + node.stale).join()
+    + Object.keys(snapshot.queues) + Math.floor(snapshot.at / WORST_SECONDS),
+};
+
+const acted = (snapshot) => Object.values(snapshot.loops ?? {})
+  .filter((loop) => loop.verdict && loop.verdict !== "no action").map((loop) => `${loop.entry}${loop.verdict}`);
+
+export function start() {
+  subscribe(look);
+}
+
+/** Refreshes every part that depends on what was just changed by hand. */
+export function refreshAll() {
+  for (const element of document.querySelectorAll("[data-refresh][id]")) due.add(element.id);
+  run();
+}
+
+function look(snapshot) {
+  for (const element of document.querySelectorAll("[data-refresh][id]")) {
+    const [kind, path] = split(element.dataset.refresh);
+    const signature = SIGNATURES[kind](snapshot, path);
+    // The first look has the snapshot the server wrote the page with.
+    if (element.signature === undefined) element.signature = signature;
+    else if (element.signature !== signature) {
+      element.signature = signature;
+      due.add(element.id);
+    }
+  }
+  if (due.size && !running && performance.now() - last > PAUSE_SECONDS * 1000) run();
+}
+
+function split(text) {
+  const at = text.indexOf(":");
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+async function run() {
+  if (running) return;
+  running = true;
+  const ids = [...due];
+  due = new Set();
+  try {
+    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (response.ok && !response.redirected) replaceParts(ids, await response.text());
+  } catch {
+    ids.forEach((id) => due.add(id)); // disconnected: said in the strip, tried again with the next snapshot
+  } finally {
+    running = false;
+    last = performance.now();
+  }
+}
+
+function replaceParts(ids, text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  // The plant has started: the page that said so has none of the parts, so take the whole content.
+  if (ids.includes("starting") && !fresh.getElementById("starting")) return location.reload();
+  for (const id of ids) {
+    const old = document.getElementById(id), part = fresh.getElementById(id);
+    if (!old) continue;
+    // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits.
+    if (old.contains(document.activeElement) && old !== document.activeElement || old.matches(":hover")) due.add(id);
+    else swap(old, part);
+  }
+}
+
+function swap(old, part) {
+  if (!part) return old.replaceChildren();
+  part.signature = old.signature;
+  old.replaceWith(part);
+  localise(part);
+  if (store.snapshot) update(store.snapshot, part);
+  document.dispatchEvent(new CustomEvent("weir:part", { detail: part }));
+}

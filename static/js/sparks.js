@@ -1,0 +1,61 @@
+// Spark lines: the last 15 minutes of a value, drawn anew every few seconds and only where they are seen.
+import { history } from "./history.js";
+import { resolve, store, subscribe } from "./store.js";
+
+const SECONDS = 900, POINTS = 60, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2;
+const kept = new Map(); // path → [[at, value]]
+
+export function start() {
+  const now = store.snapshot?.at ?? Date.now() / 1000;
+  load(paths(), now);
+  subscribe(extend);
+  document.addEventListener("weir:part", ({ detail }) => {
+    const unknown = [...detail.querySelectorAll("[data-spark]")].map((spark) => spark.dataset.spark).filter((path) => !kept.has(path));
+    if (unknown.length) load(unknown, store.snapshot?.at ?? now);
+    else drawAll();
+  });
+}
+
+const paths = () => [...new Set([...document.querySelectorAll("[data-spark]")].map((spark) => spark.dataset.spark))];
+
+async function load(names, now) {
+  if (!names.length) return;
+  names.forEach((name) => kept.set(name, kept.get(name) ?? []));
+  const { time, series } = await history(names, { from: now - SECONDS, to: now, points: POINTS });
+  for (const name of names) {
+    const before = (series[name] ?? []).map((value, index) => [time[index], value]);
+    const first = kept.get(name)[0]?.[0] ?? Infinity;
+    kept.set(name, [...before.filter(([at]) => at < first), ...kept.get(name)]);
+  }
+  drawAll();
+}
+
+function extend(snapshot) {
+  let changed = false;
+  for (const [path, points] of kept) {
+    if (points.length && snapshot.at - points.at(-1)[0] < STEP_SECONDS) continue;
+    points.push([snapshot.at, resolve(snapshot, path)]);
+    while (points[0][0] < snapshot.at - SECONDS) points.shift();
+    changed = true;
+  }
+  if (changed) drawAll();
+}
+
+function drawAll() {
+  for (const spark of document.querySelectorAll("[data-spark]")) draw(spark, kept.get(spark.dataset.spark) ?? []);
+}
+
+/** From zero, so that a small wobble looks small; a line that stays at one value lies still. */
+function draw(spark, points) {
+  const known = points.filter(([, value]) => typeof value === "number");
+  if (known.length < 2) return spark.replaceChildren();
+  const end = known.at(-1)[0], top = Math.max(...known.map(([, value]) => value), 1e-9);
+  const x = (at) => (WIDTH - PAD) * (1 - (end - at) / SECONDS);
+  const y = (value) => HEIGHT - PAD - (HEIGHT - 2 * PAD) * Math.max(0, value) / top;
+  const line = known.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  spark.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  if (!spark.firstChild) spark.innerHTML = '<path/><circle r="1.8"/>';
+  spark.firstChild.setAttribute("d", line);
+  spark.lastChild.setAttribute("cx", x(end).toFixed(1));
+  spark.lastChild.setAttribute("cy", y(known.at(-1)[1]).toFixed(1));
+}

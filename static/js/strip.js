@@ -1,0 +1,94 @@
+// The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
+import { style, write } from "./bind.js";
+import { STATE_WORDS, age, countdown } from "./format.js";
+import { ageSeconds } from "./live.js";
+import { store, subscribe } from "./store.js";
+
+const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting" };
+const connection = document.getElementById("connection");
+
+export function start() {
+  if (!connection) return;
+  document.addEventListener("weir:connection", show);
+  document.addEventListener("weir:age", show);
+  subscribe((snapshot) => { overrides(snapshot); alerts(snapshot); announce(snapshot); });
+  setInterval(countDown, 500);
+  countDown();
+}
+
+function show() {
+  const { state, since, word } = store.connection;
+  if (connection.dataset.connection !== state) {
+    connection.dataset.connection = state;
+    document.body.dataset.connection = state;
+  }
+  const seconds = ageSeconds();
+  write(connection.querySelector(".word"), word ?? sentence(state, seconds, since));
+  const aged = state === "live" || state === "polling";
+  write(connection.querySelector(".age"), aged && seconds !== null ? `· ${age(seconds)}` : "");
+}
+
+function sentence(state, seconds, since) {
+  if (state === "silent") return `Observer silent for ${age(seconds ?? 0)}`;
+  if (state === "down") return `Disconnected since ${new Date(since).toLocaleTimeString("en-GB")}`;
+  return WORDS[state] ?? state;
+}
+
+function overrides(snapshot) {
+  const found = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
+  const nearest = Math.min(...found.map((override) => override.expires_at));
+  const signature = `${found.length} ${nearest}`;
+  if (!place || place.dataset.shown === signature) return;
+  place.dataset.shown = signature;
+  place.innerHTML = found.length
+    ? `${clockIcon()}<span><b>${found.length}</b> <span class="wide">override${found.length === 1 ? "" : "s"} ·</span> <span class="n" data-until="${nearest}"></span></span>`
+    : '<span class="quiet wide">No overrides</span>';
+  countDown();
+}
+
+function alerts(snapshot) {
+  const found = snapshot.alerts ?? [], place = document.getElementById("strip-alerts");
+  if (!place || place.dataset.shown === String(found.length)) return;
+  place.dataset.shown = String(found.length);
+  place.innerHTML = found.length
+    ? `<span class="state bare" data-state="TOOBUSY"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
+    : '<span class="quiet wide">No alerts</span>';
+}
+
+/** The clock sign out of the sprite that the page already names. */
+function clockIcon() {
+  const sprite = document.querySelector(".icon use")?.getAttribute("href").split("#")[0];
+  return `<svg class="icon" aria-hidden="true"><use href="${sprite}#clock"></use></svg>`;
+}
+
+/** Countdowns run by the plant's clock, as far as this browser's differs from it. */
+function countDown() {
+  const now = plantNow();
+  for (const element of document.querySelectorAll("[data-until]")) {
+    write(element, countdown(Number(element.dataset.until) - now));
+  }
+  for (const element of document.querySelectorAll("[data-override]")) {
+    const from = Date.parse(element.dataset.from) / 1000, to = Date.parse(element.dataset.to) / 1000;
+    style(element.querySelector(".remaining i"), "--share", Math.max(0, Math.min(1, (to - now) / (to - from))).toFixed(3));
+  }
+  const clock = document.getElementById("now");
+  if (clock) write(clock, new Date(now * 1000).toLocaleString("en-GB", CLOCK));
+}
+
+const CLOCK = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+
+function plantNow() {
+  const seconds = ageSeconds();
+  return seconds === null ? Date.now() / 1000 : store.snapshot.at + seconds;
+}
+
+let announced = null;
+
+/** Readers hear of a change of state, not of every number. */
+function announce(snapshot) {
+  const state = snapshot.health?.state;
+  if (announced !== null && announced !== state) {
+    write(document.getElementById("announcer"), `${STATE_WORDS[state] ?? "Unknown"}: ${snapshot.health.sentence}`);
+  }
+  announced = state;
+}

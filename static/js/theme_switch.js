@@ -1,0 +1,35 @@
+// The theme switch of the settings page. An empty choice follows the system.
+
+export function start() {
+  const group = document.getElementById("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  system.addEventListener("change", tell);
+  if (!group) return;
+  press(group, document.documentElement.dataset.theme ?? "");
+  group.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) choose(group, button.value);
+  });
+}
+
+function choose(group, theme) {
+  if (theme) {
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem("weir-theme", theme);
+  } else {
+    delete document.documentElement.dataset.theme;
+    localStorage.removeItem("weir-theme");
+  }
+  press(group, theme);
+  tell();
+}
+
+function press(group, theme) {
+  for (const button of group.querySelectorAll("button")) {
+    button.setAttribute("aria-pressed", String(button.value === theme));
+  }
+}
+
+function tell() {
+  document.dispatchEvent(new CustomEvent("weir:theme"));
+}
