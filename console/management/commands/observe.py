@@ -1,0 +1,29 @@
+"""`manage.py observe`: one plant snapshot a second, until it is stopped."""
+
+import signal
+import threading
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from workers.observer import Observer
+from workers.plants.local import LocalPlant
+
+CONTROL_TIMEOUT_SECONDS = 2.0
+
+
+class Command(BaseCommand):
+    help = "Watches the plant: a snapshot a second to the console, a row a second to the history."
+
+    def handle(self, *arguments: Any, **options: Any) -> None:
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        control = redis.Redis.from_url(
+            settings.REDIS_URL,
+            socket_timeout=CONTROL_TIMEOUT_SECONDS,
+            socket_connect_timeout=CONTROL_TIMEOUT_SECONDS,
+        )
+        Observer(control, LocalPlant(control)).run(stop)

@@ -1,0 +1,61 @@
+"""What a handler is given: a block, or the part of one that is looked at alone while poison is being
+separated.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@cache
+def _rows_as_text(count: int) -> pa.Array:
+    return pc.cast(pa.array(range(count), pa.int64()), pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows `first_row …` of a block. `whole` is false for a part.
+
+    `key` names exactly these rows for ever: a block id, or `{block id}:{first}-{last}` for a part.
+    """
+
+    block_id: str
+    batch: pa.RecordBatch
+    first_row: int = 0
+    whole: bool = True
+
+    @property
+    def events(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def key(self) -> str:
+        if self.whole:
+            return self.block_id
+        return f"{self.block_id}:{self.first_row}-{self.first_row + self.events - 1}"
+
+    def ids(self) -> pa.Array:
+        """The event ids: the producer's own, or `{block id}:{row}` with the row in the whole block."""
+        own = self.batch.column("id")
+        if own.null_count == 0:
+            return own
+        rows = _rows_as_text(self.first_row + self.events).slice(self.first_row)
+        return pc.coalesce(own, pc.binary_join_element_wise(self.block_id, rows, ":"))
+
+    def identified(self) -> pa.RecordBatch:
+        """The rows with the id column filled."""
+        return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.ids())
+
+    def part(self, start: int, stop: int) -> "Delivery":
+        """Rows start (included) to stop (excluded) of this delivery."""
+        return Delivery(
+            self.block_id, self.batch.slice(start, stop - start), self.first_row + start, whole=False
+        )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""
+        yield from self.identified().to_pylist()

@@ -1,0 +1,88 @@
+"""The plant's state in one calm sentence, worst first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+BEHIND_SECONDS = 60.0
+SEVERITY = ("NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
+MOST_SENTENCES = 2
+Finding = tuple[str, str]
+
+
+def health(snapshot: Mapping[str, Any]) -> dict[str, str]:
+    """`{"state", "sentence"}` of a snapshot whose other parts are complete.
+
+    The two worst findings are told.
+    """
+    findings = sorted(_findings(snapshot), key=lambda finding: -SEVERITY.index(finding[0]))
+    if not findings:
+        return {"state": "NORMAL", "sentence": _all_well(snapshot)}
+    told = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
+    more = len(findings) - MOST_SENTENCES
+    return {"state": findings[0][0], "sentence": f"{told} And {more} more." if more > 0 else told}
+
+
+def _findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+    if not snapshot["nodes"]:
+        yield "OFFLINE", "No node is configured yet."
+        return
+    yield from _nodes(snapshot["nodes"])
+    yield from _queues(snapshot["queues"])
+    yield from _workers(snapshot)
+    yield from _pipeline(snapshot)
+
+
+def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
+    serving = [name for name, node in nodes.items() if node["state"] not in ("OFFLINE", None)]
+    for name, node in nodes.items():
+        if node["state"] is None:
+            yield "OFFLINE", f"Node {name} has never reported; start its agent."
+        elif node["state"] == "OFFLINE":
+            served = f"served by {_list(serving)}" if serving else "served by nobody"
+            age = f"{node['age_seconds']:.0f} s"
+            yield (
+                "OFFLINE",
+                f"Node {name} has not reported for {age}; its {node['points']} points are {served}.",
+            )
+        elif node["state"] in ("BUSY", "TOOBUSY"):
+            word = "busy" if node["state"] == "BUSY" else "too busy"
+            yield node["state"], f"Node {name} is {word}: {node['utilisation']:.0%} of its capacity."
+
+
+def _queues(queues: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, queue in queues.items():
+        if (queue["wait_seconds"] or 0) > BEHIND_SECONDS:
+            waiting, seconds = queue["waiting_events"], queue["wait_seconds"]
+            yield "TOOBUSY", f"Queue {name} falls behind: {waiting:,} events wait, {seconds:.0f} s of work."
+        if queue["trouble"]:
+            yield "BUSY", f"Queue {name}: a worker ended early ({queue['trouble'].rstrip('.')})."
+        if queue["dead_letters"]:
+            yield "BUSY", f"Queue {name} holds {queue['dead_letters']:,} dead letters."
+
+
+def _workers(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+    jobs = any(queue["kind"] == "jobs" for queue in snapshot["queues"].values())
+    if jobs and not snapshot["totals"]["worker_slots"]:
+        yield "TOOBUSY", "No worker host of role jobs reports; nothing of the jobs queues is handled."
+
+
+def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+    if not any(queue["kind"] == "pipeline" for queue in snapshot["queues"].values()):
+        return
+    pipeline = snapshot["pipeline"]
+    if pipeline["state"] is None:
+        yield "TOOBUSY", "The pipeline has never reported."
+    elif pipeline["state"] == "offline":
+        yield "TOOBUSY", f"The pipeline has not reported for {pipeline['age_seconds']:.0f} s."
+    elif pipeline["state"] == "failed":
+        yield "TOOBUSY", f"The pipeline failed: {pipeline['error']}."
+
+
+def _all_well(snapshot: Mapping[str, Any]) -> str:
+    count = len(snapshot["nodes"])
+    nodes = "The only node is" if count == 1 else f"All {count} nodes"
+    return f"{nodes} normal; every queue keeps up; nothing shed."
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

@@ -1,0 +1,103 @@
+"""Two hours of the plant's figures, a row a second: written by the observer, read back as columns.
+
+A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
+`nodes.n1.utilisation`, `pipeline.in_per_second`, `loops.worker_rate/alert/n1.actuator`. What is unknown in
+a second is left out of its row, and None in its column.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import redis
+
+KEY = "weir:metrics"
+KEPT_ROWS = 7_200
+CHUNK_ROWS = 1_000
+TOTALS = (
+    "in_per_second",
+    "out_per_second",
+    "latency_p95_seconds",
+    "backlog_events",
+    "backlog_seconds",
+    "shed_share",
+    "nodes_in_use",
+    "workers_busy",
+    "worker_slots",
+    "dead_letters",
+)
+PER_KIND = {
+    "queues": ("in_per_second", "out_per_second", "waiting_events", "wait_seconds", "latency_p95_seconds"),
+    "nodes": ("utilisation", "in_per_second", "out_per_second", "memory_bytes"),
+    "hosts": ("busy", "slots"),
+    "loops": ("measured", "setpoint", "actuator"),
+}
+PIPELINE = (
+    "in_per_second",
+    "kept_per_second",
+    "alerts_per_second",
+    "batch_seconds",
+    "watermark_lag_seconds",
+    "waiting_events",
+)
+
+
+def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The snapshot's known numbers by series."""
+    yield from _numbers("totals", snapshot["totals"], TOTALS)
+    yield from _numbers("pipeline", snapshot["pipeline"], PIPELINE)
+    for kind, names in PER_KIND.items():
+        for each, document in snapshot[kind].items():
+            yield from _numbers(f"{kind}.{each}", document, names)
+
+
+def row(snapshot: Mapping[str, Any]) -> dict[str, str]:
+    """A stream entry of the snapshot: series → number as short text."""
+    return {name: f"{value:.10g}" for name, value in figures(snapshot)}
+
+
+def append(pipe: redis.Redis, snapshot: Mapping[str, Any]) -> None:
+    """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
+    pipe.xadd(KEY, row(snapshot), maxlen=KEPT_ROWS, approximate=True)
+
+
+def columns(
+    control: redis.Redis, since_seconds: float, until_seconds: float, series: Collection[str] | None = None
+) -> dict[str, list[float | None]]:
+    """`{"at": [seconds …], series: [number or None …]}` of the rows in the time range (seconds since 1970,
+    both ends included).
+
+    `series` picks and orders the columns; without it, all that occur come. A series that never occurred is
+    a column of None.
+    """
+    wanted = None if series is None else list(dict.fromkeys(series))
+    found: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
+    at: list[float | None] = []
+    for entry_id, fields in _rows(control, since_seconds, until_seconds):
+        values = {name.decode(): float(text) for name, text in fields.items()}
+        for name in wanted if wanted is not None else values:
+            column = found.setdefault(name, [])
+            # A series that was absent so far (a queue made just now) is filled up to here.
+            column.extend([None] * (len(at) - len(column)))
+            column.append(values.get(name))
+        at.append(int(entry_id.split(b"-")[0]) / 1000)
+    for column in found.values():
+        column.extend([None] * (len(at) - len(column)))
+    return {"at": at, **found}
+
+
+def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
+    start: str | bytes = str(max(0, round(since_seconds * 1000)))
+    end = str(max(0, round(until_seconds * 1000)))
+    while True:
+        entries = control.xrange(KEY, start, end, CHUNK_ROWS)
+        yield from entries
+        if len(entries) < CHUNK_ROWS:
+            return
+        start = b"(" + entries[-1][0]
+
+
+def _numbers(prefix: str, document: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}.{name}", value

@@ -1,0 +1,103 @@
+"""The plant on this machine or cluster: Redis nodes, Celery workers, the Spark pipeline."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+
+from queues.topology import KEY, Topology
+from workers.control_record import loops_now, overrides_now
+from workers.dispatch import send_workers
+from workers.freshness import Freshness
+from workers.latency import Latencies
+from workers.plants.plant import Snapshot
+from workers.rates import Rates
+from workers.readings import Readings, read
+from workers.snapshot import Sight, compose
+
+LATENCY_WINDOW_SECONDS = 15.0
+DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
+
+
+class LocalPlant:
+    """Watches the control server; one instance per watching process, looked through about once a second.
+
+    `clock` gives wall time (what is shown), `monotonic` the time that ages and rates are measured by.
+    """
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        name: str = "main",
+    ) -> None:
+        self._control, self._clock, self._monotonic, self._name = control, clock, monotonic, name
+        self._freshness, self._rates = Freshness(), Rates()
+        self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
+        self._seq = 0
+
+    def observe(self) -> Snapshot:
+        """The plant now, in the shape of ARCHITECTURE.md.
+
+        Raises `redis.RedisError` when the control server is away.
+        """
+        now = self._clock()
+        readings = read(self._control, now)
+        sight = self._sight(readings, now, self._monotonic())
+        moment = datetime.fromtimestamp(now, UTC)
+        self._seq += 1
+        snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
+        return {**snapshot, **compose(sight, loops_now(moment), overrides_now(moment))}
+
+    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+        """See `workers.dispatch.send_workers`."""
+        topology = Topology.from_json(self._control.get(KEY))
+        return send_workers(self._control, topology, queue, node, count, ids, self._clock())
+
+    def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
+        """The readings with what only a watcher knows: ages, rates, recent latencies."""
+
+        def age(kind: str, name: str, document: dict[str, Any], mark: str) -> float:
+            lag = now - float(document["at"])
+            age_seconds = self._freshness.age_seconds(
+                f"{kind}/{name}", document[mark], monotonic_seconds, lag
+            )
+            return round(age_seconds, DIGITS)
+
+        ages = {("node", name): age("node", name, beat, "seq") for name, beat in readings.heartbeats.items()}
+        ages |= {("host", name): age("host", name, host, "at") for name, host in readings.hosts.items()}
+        for (producer, queue), document in readings.producers.items():
+            ages["producer", f"{producer}|{queue}"] = age("producer", f"{producer}|{queue}", document, "at")
+        if readings.pipeline:
+            ages["pipeline", ""] = age("pipeline", "", readings.pipeline, "at")
+        recent = self._recent(readings.latencies, monotonic_seconds)
+        return Sight(readings, ages, self._counted(readings, monotonic_seconds), recent)
+
+    def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
+        """Rates per second of every cumulative counter, by name."""
+        rates = {}
+        for node, heartbeat in readings.heartbeats.items():
+            for queue, counters in heartbeat["containers"].items():
+                for name in ("inserted_events", "removed_events"):
+                    key = f"{queue}@{node}.{name}"
+                    rates[key] = self._rate(key, counters[name], at_seconds)
+        for (producer, queue), document in readings.producers.items():
+            key = f"{producer}|{queue}.events"
+            rates[key] = self._rate(key, document["events"], at_seconds)
+        return rates
+
+    def _rate(self, counter: str, value: float, at_seconds: float) -> float | None:
+        rate = self._rates.add(counter, value, at_seconds)
+        return None if rate is None else round(rate, DIGITS)
+
+    def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
+        """The latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
+        self._histograms.append((at_seconds, dict(now_by_queue)))
+        while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:
+            self._histograms.popleft()
+        earlier = self._histograms[0][1]
+        return {queue: now.since(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}

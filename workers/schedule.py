@@ -1,0 +1,32 @@
+"""The clock of the loops: rows of django-celery-beat, made so that calling twice changes nothing."""
+
+import json
+
+from django.db import transaction
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+TICK_SECONDS = 5
+ROWS = {
+    "weir: tick worker_rate": ("workers.tasks.tick", {"law": "worker_rate"}, TICK_SECONDS),
+    "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, TICK_SECONDS),
+}
+
+
+@transaction.atomic
+def ensure_schedule() -> int:
+    """Every periodic task is there; answers how many were missing. A row that an operator has edited or
+    disabled stays as it is.
+    """
+    made = 0
+    for name, (task, arguments, seconds) in ROWS.items():
+        interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
+        defaults = {
+            "task": task,
+            "interval": interval,
+            "kwargs": json.dumps(arguments),
+            "queue": "control",
+            # A tick that waited longer than its interval is outdated: the next one is already there.
+            "expire_seconds": seconds,
+        }
+        made += PeriodicTask.objects.get_or_create(name=name, defaults=defaults)[1]
+    return made

@@ -1,0 +1,247 @@
+"""Composing the snapshot (ARCHITECTURE.md, "The snapshot"): plain JSON from what was read and watched.
+
+Unknown is None.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queues.topology import NodeSpec, QueueSpec
+from workers.health import health
+from workers.latency import Latencies
+from workers.readings import Readings, Workers
+
+STALE_SECONDS = 2.0
+OFFLINE_SECONDS = 3.0
+PRODUCER_SHOWN_SECONDS = 300.0
+HOST_SHOWN_SECONDS = 10.0
+PIPELINE_OFFLINE_SECONDS = 10.0
+TAIL = 0.95
+PIPELINE_KEYS = (
+    "state",
+    "batch",
+    "in_per_second",
+    "kept_per_second",
+    "alerts_per_second",
+    "batch_seconds",
+    "watermark_lag_seconds",
+    "waiting_events",
+    "patterns",
+    "rules",
+    "error",
+)
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Readings, with ages in seconds by (kind, name), rates per second by counter name, recent latencies by
+    queue.
+    """
+
+    readings: Readings
+    ages: Mapping[tuple[str, str], float]
+    rates: Mapping[str, float | None]
+    recent: Mapping[str, Latencies]
+
+    def offline(self, node: str) -> bool:
+        """Not heard for three beats, or never."""
+        return self.ages.get(("node", node), OFFLINE_SECONDS) >= OFFLINE_SECONDS
+
+
+def compose(sight: Sight, loops: Document, overrides: list[Document]) -> Document:
+    """All of the snapshot but seq, at and plant."""
+    topology = sight.readings.topology
+    queues = {name: _queue(sight, spec) for name, spec in topology.queues.items()}
+    nodes = {name: _node(sight, spec, queues) for name, spec in topology.nodes.items()}
+    hosts = _hosts(sight)
+    snapshot: Document = {
+        "totals": _totals(sight, queues, nodes, hosts),
+        "producers": _producers(sight),
+        "queues": queues,
+        "nodes": nodes,
+        "hosts": hosts,
+        "pipeline": _pipeline(sight),
+        "loops": loops,
+        "overrides": overrides,
+        "alerts": [],
+    }
+    return {"health": health(snapshot), **snapshot}
+
+
+def total(values: Iterable[float | None]) -> Any:
+    """The sum of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def wait_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
+    """How long what waits takes at the present rate: 0 when nothing waits, None when that can't be known."""
+    if waiting_events == 0:
+        return 0.0
+    if waiting_events is None or not out_per_second:
+        return None
+    return round(waiting_events / out_per_second, 3)
+
+
+def _queue(sight: Sight, spec: QueueSpec) -> Document:
+    containers = {node: _container(sight, spec, node) for node in _places(sight, spec)}
+    rows = list(containers.values())
+
+    def over(name: str) -> Any:
+        return total(row[name] for row in rows)
+
+    oldest = [row["oldest_seconds"] for row in rows if row["oldest_seconds"] is not None]
+    workers = [sight.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    latencies = sight.recent.get(spec.name)
+    return {
+        "kind": spec.kind,
+        "handler": spec.handler if spec.kind == "jobs" else None,
+        "priority": spec.priority,
+        "minimum_containers": spec.minimum_containers,
+        "in_per_second": over("in_per_second"),
+        "out_per_second": over("out_per_second"),
+        "waiting_events": over("waiting_events"),
+        "waiting_bytes": over("waiting_bytes"),
+        "wait_seconds": wait_seconds(over("waiting_events"), over("out_per_second")),
+        "oldest_seconds": max(oldest) if oldest else None,
+        "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
+        "dead_letters": over("dead_letters"),
+        "retry_blocks": over("retry_blocks"),
+        "trouble": next((each.trouble for each in workers if each.trouble), None),
+        "containers": containers,
+    }
+
+
+def _places(sight: Sight, spec: QueueSpec) -> list[str]:
+    """Nodes that hold points of the queue, and those that only hold what is left of its events."""
+    left = [
+        node
+        for node, beat in sight.readings.heartbeats.items()
+        if node in sight.readings.topology.nodes and _waiting(beat["containers"].get(spec.name))
+    ]
+    return sorted({*spec.points, *left})
+
+
+def _waiting(counters: Document | None) -> int | None:
+    return counters["inserted_events"] - counters["removed_events"] if counters else None
+
+
+def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
+    heartbeat = sight.readings.heartbeats.get(node, {"containers": {}})
+    counters: Document | None = heartbeat["containers"].get(spec.name)
+    read = counters or {}
+    workers = sight.readings.containers.get((spec.name, node), Workers())
+    inserted_bytes, removed_bytes = read.get("inserted_bytes"), read.get("removed_bytes")
+    return {
+        "points": spec.points.get(node, 0),
+        "waiting_events": _waiting(counters),
+        "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
+        "in_per_second": _rate(sight, node, f"{spec.name}@{node}.inserted_events"),
+        "out_per_second": _rate(sight, node, f"{spec.name}@{node}.removed_events"),
+        "oldest_seconds": read.get("oldest_seconds"),
+        "inserted_events": read.get("inserted_events"),
+        "removed_events": read.get("removed_events"),
+        "dead_letters": read.get("dead_letters"),
+        "retry_blocks": read.get("retry_blocks"),
+        "waiting_to_run": workers.waiting_to_run,
+        "workers_started": workers.counts.get("started", 0),
+        "workers_busy": workers.busy,
+    }
+
+
+def _rate(sight: Sight, node: str, counter: str) -> float | None:
+    """A node that is offline has no known rate: its counters stand still because nobody reads them."""
+    return None if sight.offline(node) else sight.rates.get(counter)
+
+
+def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
+    heartbeat: Document = sight.readings.heartbeats.get(spec.name, {})
+    age = sight.ages.get(("node", spec.name))
+    mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
+    last_state = heartbeat.get("state")
+    return {
+        "state": "OFFLINE" if last_state and sight.offline(spec.name) else last_state,
+        "stale": age is not None and age >= STALE_SECONDS,
+        "age_seconds": age,
+        "utilisation": heartbeat.get("utilisation"),
+        "raw": heartbeat.get("raw"),
+        "parts": heartbeat.get("parts", {}),
+        "busy": spec.busy,
+        "toobusy": spec.toobusy,
+        "in_per_second": total(row["in_per_second"] for row in mine),
+        "out_per_second": total(row["out_per_second"] for row in mine),
+        "memory_bytes": heartbeat.get("memory_bytes"),
+        "memory_capacity_bytes": spec.capacity.memory_bytes,
+        "points": sum(row["points"] for row in mine),
+        "containers": sum(row["points"] > 0 for row in mine),
+        "drained": spec.drained,
+        "last_state": last_state,
+    }
+
+
+def _totals(
+    sight: Sight, queues: Mapping[str, Document], nodes: Mapping[str, Document], hosts: Mapping[str, Document]
+) -> Document:
+    rows = list(queues.values())
+    backlog_events = total(row["waiting_events"] for row in rows)
+    out_per_second = total(row["out_per_second"] for row in rows)
+    latencies = Latencies()
+    for each in sight.recent.values():
+        latencies = latencies.merge(each)
+    jobs = [host for host in hosts.values() if host["role"] == "jobs"]
+    in_use = [
+        n for n in nodes.values() if n["state"] not in ("OFFLINE", None) and n["points"] and not n["drained"]
+    ]
+    return {
+        "in_per_second": total(row["in_per_second"] for row in rows),
+        "out_per_second": out_per_second,
+        "latency_p95_seconds": latencies.quantile(TAIL),
+        "backlog_events": backlog_events,
+        "backlog_seconds": wait_seconds(backlog_events, out_per_second),
+        "shed_share": 0.0,
+        "nodes_in_use": len(in_use),
+        "nodes": len(nodes),
+        "workers_busy": sum(host["busy"] for host in jobs),
+        "worker_slots": sum(host["slots"] for host in jobs),
+        "dead_letters": total(row["dead_letters"] for row in rows),
+    }
+
+
+def _producers(sight: Sight) -> Document:
+    """Producers heard of lately, their queues together."""
+    producers: Document = {}
+    for (producer, queue), document in sight.readings.producers.items():
+        age = sight.ages["producer", f"{producer}|{queue}"]
+        if age > PRODUCER_SHOWN_SECONDS:
+            continue
+        empty = {"in_per_second": None, "age_seconds": age, "queues": {}, "rejected": 0, "rerouted": 0}
+        row = producers.setdefault(producer, empty)
+        row["queues"][queue] = sight.rates.get(f"{producer}|{queue}.events")
+        row["in_per_second"] = total(row["queues"].values())
+        row["age_seconds"] = min(row["age_seconds"], age)
+        row["rejected"] += document.get("rejected", 0)
+        row["rerouted"] += document.get("rerouted", 0)
+    return producers
+
+
+def _hosts(sight: Sight) -> Document:
+    hosts = {}
+    for name, document in sorted(sight.readings.hosts.items()):
+        age = sight.ages["host", name]
+        if age <= HOST_SHOWN_SECONDS:
+            row = {key: document[key] for key in ("role", "slots", "busy")}
+            hosts[name] = {**row, "age_seconds": age}
+    return hosts
+
+
+def _pipeline(sight: Sight) -> Document:
+    """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
+    status: Document = dict.fromkeys(PIPELINE_KEYS) | {"patterns": {}, "rules": []}
+    status |= sight.readings.pipeline or {}
+    status.pop("at", None)
+    age = sight.ages.get(("pipeline", ""))
+    if age is not None and age > PIPELINE_OFFLINE_SECONDS:
+        status["state"] = "offline"
+    return {**status, "age_seconds": age}

@@ -1,0 +1,93 @@
+"""The Celery tasks: a worker at a segment, the ticks of the loops, and their upkeep."""
+
+import logging
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+
+import redis
+from celery import shared_task
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+
+from queues.errors import WeirError
+from queues.segment import Segment
+from queues.topology import KEY, Topology
+from workers import hosts, loops, overrides
+from workers.consumers import Consumer
+from workers.handlers.registry import handler_for
+from workers.plants.published import PublishedPlant
+from workers.work_report import Desk, Report
+
+hosts.install()
+logger = logging.getLogger(__name__)
+NODE_TIMEOUT_SECONDS = 5.0
+
+
+@lru_cache(maxsize=64)
+def connection(url: str) -> redis.Redis:
+    """A connection pool per server and process, connected on first use: no socket is shared over a fork."""
+    return redis.Redis.from_url(
+        url, socket_timeout=NODE_TIMEOUT_SECONDS, socket_connect_timeout=NODE_TIMEOUT_SECONDS
+    )
+
+
+def control_server() -> redis.Redis:
+    """The control server of the settings."""
+    return connection(settings.REDIS_URL)
+
+
+@shared_task(name="workers.tasks.consume", ignore_result=True)
+def consume(queue: str, node: str, worker_id: str) -> None:
+    """One short-lived worker at one container; see `workers.consumers`."""
+    desk = Desk(control_server(), queue, node, worker_id)
+    if not desk.begin(time.time()):
+        return
+    consumer, trouble = None, ""
+    try:
+        consumer = consumer_for(desk)
+        consumer.run()
+    except (WeirError, SoftTimeLimitExceeded) as error:
+        # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
+        trouble = str(error) or type(error).__name__
+        logger.warning("A worker of %s on %s ended early: %s", queue, node, trouble)
+    finally:
+        desk.end(consumer.report() if consumer else Report(), trouble)
+
+
+def consumer_for(desk: Desk) -> Consumer:
+    """The worker proper. Raises WeirError: the queue, the node or the handler is not there."""
+    topology = Topology.from_json(desk.control.get(KEY))
+    spec = topology.queue(desk.queue)
+    segment = Segment(connection(topology.node(desk.node).url), desk.queue)
+    handler = handler_for(desk.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
+    return Consumer(spec, segment, handler, desk.worker_id, alive=lambda: desk.alive(time.time()))
+
+
+@shared_task(name="workers.tasks.tick", ignore_result=True)
+def tick(law: str) -> None:
+    """One tick of every loop of a law, on one snapshot."""
+    control = control_server()
+    loops.tick_law(law, PublishedPlant(control, time.time), datetime.now(UTC), control)
+
+
+@shared_task(name="workers.tasks.upkeep", ignore_result=True)
+def upkeep() -> None:
+    """What is due now and then: loops for new containers, expiries noted, ended workers forgotten."""
+    control = control_server()
+    topology = Topology.from_json(control.get(KEY))
+    loops.ensure_loops(topology)
+    overrides.expire_due(datetime.now(UTC), control)
+    sweep(topology)
+
+
+def sweep(topology: Topology) -> int:
+    """Take ended workers off the segments' groups; answers how many. A node that is away is left out."""
+    gone = 0
+    for queue in topology.queues.values():
+        for node in queue.points if queue.kind == "jobs" else ():
+            try:
+                gone += Segment(connection(topology.node(node).url), queue.name).sweep()
+            except WeirError:
+                continue
+    return gone
