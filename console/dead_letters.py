@@ -16,23 +16,24 @@ from queues.segment import DeadLetter, Segment
 Chosen = list[tuple[Segment, list[str]]]
 
 FIRST = 50
+SHOWN_EVENTS = 3
 PAGE = 500
 TIMEOUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter as a page shows it; `id` is node/entry id."""
+    """A dead letter as a page shows it; node and id together name it, `node:id`."""
 
     id: str
     node: str
-    events: int
+    events: list[dict[str, Any]]  # the first few
+    event_count: int
     error: str
     tries: int
     worker: str
     block_id: str
     at: datetime
-    example: dict[str, Any]  # its first event
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def every_id(queue: Queue) -> list[str]:
     for node, segment in _segments(queue).items():
         after = "-"
         while page := segment.dead_letters(PAGE, after):
-            ids += [f"{node}/{letter.dead_id}" for letter in page]
+            ids += [f"{node}:{letter.dead_id}" for letter in page]
             after = page[-1].dead_id
     return ids
 
@@ -82,7 +83,7 @@ def choose(queue: Queue, ids: Iterable[str]) -> Chosen:
     segments = _segments(queue)
     chosen: dict[str, list[str]] = defaultdict(list)
     for name in ids:
-        node, _, dead_id = name.partition("/")
+        node, _, dead_id = name.partition(":")
         milliseconds, _, number = dead_id.partition("-")
         if node not in segments or not (milliseconds.isdigit() and number.isdigit()):
             raise BadInput("letter", f"{name} is not a dead letter of {queue.name}; reload the page.")
@@ -106,13 +107,13 @@ def _client(url: str) -> redis.Redis:
 
 def _letter(node: str, letter: DeadLetter) -> Letter:
     return Letter(
-        id=f"{node}/{letter.dead_id}",
+        id=letter.dead_id,
         node=node,
-        events=letter.batch.num_rows,
+        events=letter.batch.slice(0, SHOWN_EVENTS).to_pylist(),
+        event_count=letter.batch.num_rows,
         error=letter.error,
         tries=letter.tries,
         worker=letter.worker,
         block_id=letter.block_id,
         at=datetime.fromtimestamp(letter.at_seconds, UTC),
-        example=letter.batch.slice(0, 1).to_pylist()[0],
     )

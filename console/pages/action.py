@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import redis
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
@@ -12,7 +13,7 @@ from django.views.decorators.http import require_POST
 from django.views.defaults import permission_denied
 
 from console.access import requires
-from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
+from queues.errors import BadInput, NodeFull, NodeUnavailable
 
 Refused = Callable[..., HttpResponse]
 
@@ -42,8 +43,11 @@ def action(permission: str, page: Refused) -> Callable[[Callable[..., Done]], Ca
                 done = view(request, **named)
             except BadInput as error:
                 return _refusal(request, page, named, {error.field: [error.message]}, 422)
-            except (NodeUnavailable, NodeFull, NoContainerAvailable) as error:
+            except (NodeUnavailable, NodeFull) as error:
                 return _refusal(request, page, named, {"node": [str(error)]}, 503)
+            except redis.RedisError as error:
+                said = f"does not answer ({error}); nothing was changed, try again shortly."
+                return _refusal(request, page, named, {"control": [said]}, 503)
             if wants_json(request):
                 return JsonResponse({"ok": True, "message": done.message, **done.data})
             messages.success(request, done.message)

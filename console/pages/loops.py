@@ -1,49 +1,227 @@
 """Loop pages: what steers, with which parameters, and what people put in their place."""
 
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.access import requires
+from console import steering
+from console.access import actor_of, requires
+from console.control_server import control
+from console.pages.action import Done, action
+from console.pages.expiry import expiry_of, minutes_of, number_of
 from console.pages.frame import show
-from workers.models import Loop
+from console.pages.plant import node_page
+from controllers import catalog
+from controllers.law import Law
+from controllers.parameter import Parameter
+from queues.errors import BadInput
+from workers import overrides
+from workers.loops import active_loops
+from workers.models import Loop, Override
 
 LATEST_ENTRIES = 50
+WOULD = "would-"  # the loop page's fields: one for each parameter
 
 
 @require_safe
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """Context: loops (see `describe`)."""
-    return show(
-        request, "loops.html", "loops", loops=[describe(loop) for loop in Loop.objects.order_by("name")]
-    )
+    return show(request, "loops.html", "loops", loops=described(timezone.now()))
 
 
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: loop (see `describe`), parameters, guard, entries (last 50)."""
+    """Context: loop (`describe`), parameters (`parameter_rows`), guard, entries (last 50), errors."""
+    return loop_page(request, loop_id)
+
+
+def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
     found = get_object_or_404(Loop, pk=loop_id)
-    entries = found.entries.order_by("-at")[:LATEST_ENTRIES]
+    now = timezone.now()
+    held = list(overrides.in_force(now).filter(loop=found).select_related("owner"))
+    law = catalog.law(found.law)
     return show(
-        request, "loop.html", "loops", loop=describe(found), parameters=[], guard=found.guard, entries=entries
+        request,
+        "loop.html",
+        "loops",
+        loop=describe(found, held, now),
+        parameters=parameter_rows(law, found.parameters, held, now),
+        guard=overrides.effective_guard(law, found.guard, held, now),
+        entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
+        errors=errors or {},
+        submitted=submitted or {},
     )
 
 
-def describe(loop: Loop) -> dict[str, Any]:
-    overrides = loop.overrides.filter(ended_at=None, expires_at__gt=timezone.now())
+def described(now: datetime) -> list[dict[str, Any]]:
+    """Every loop that has a target, by name."""
+    by_loop: dict[int, list[Override]] = {}
+    for override in overrides.in_force(now).filter(loop__isnull=False).select_related("owner"):
+        by_loop.setdefault(override.loop_id, []).append(override)
+    found = active_loops().order_by("name")
+    return [describe(loop, by_loop.get(loop.pk, []), now) for loop in found]
+
+
+def describe(loop: Loop, held: list[Override], now: datetime) -> dict[str, Any]:
+    """A loop with what is in force: mode and effective parameters are those with overrides in their place."""
+    law = catalog.law(loop.law)
+    about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
     return {
         "id": loop.pk,
         "name": loop.name,
         "law": loop.law,
+        "summary": about,
         "target": loop.target,
         "base_mode": loop.mode,
-        "mode": next((o.value for o in overrides if o.name == "mode"), loop.mode),
-        "parameters": loop.parameters,
-        "effective": loop.parameters,
-        "overrides": list(overrides),
+        "mode": overrides.value_of("mode", held, now) or loop.mode,
+        "parameters": catalog.read_parameters(law, loop.parameters),
+        "effective": overrides.effective_parameters(law, loop.parameters, held, now),
+        "overrides": held,
+        "actuator": law.actuator,
+        "interval_seconds": loop.interval_seconds,
+        "ticked_at": loop.ticked_at,
     }
+
+
+def parameter_rows(
+    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+) -> list[dict[str, Any]]:
+    """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
+    values = catalog.read_parameters(law, given)
+    in_force = overrides.effective_parameters(law, given, held, now)
+    by_name = {override.name: override for override in held}
+    return [
+        {
+            "name": each.name,
+            "value": values[each.name],
+            "effective": in_force[each.name],
+            "default": each.default,
+            "minimum": each.minimum,
+            "maximum": each.maximum,
+            "unit": each.unit,
+            "help": each.help,
+            "kind": each.kind,
+            "choices": each.choices,
+            "override": by_name.get(each.name),
+        }
+        for each in law.parameters
+    ]
+
+
+@action("override.set", loop_page)
+def override(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: name and value, or `would-NAME` per parameter (unchanged ones are left); reason; expiry."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    now = timezone.now()
+    try:
+        made = steering.override_loop(
+            actor_of(request),
+            found,
+            _wanted_values(request, found, now),
+            reason=request.POST.get("reason", ""),
+            now=now,
+            **expiry_of(request.POST),
+        )
+    except BadInput as error:
+        raise _named_as_posted(request, error) from None
+    what = ", ".join(f"{each.name.replace('_', ' ')} is {_short(each.value)}" for each in made)
+    message = f"{what[:1].upper()}{what[1:]} until {made[0].expires_at:%H:%M:%S} UTC."
+    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
+
+
+def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str, Any]:
+    law = catalog.law(loop.law)
+    if "name" in request.POST:
+        name = request.POST["name"]
+        return {name: _typed(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
+    held = list(overrides.in_force(now).filter(loop=loop))
+    in_force = overrides.effective_parameters(law, loop.parameters, held, now)
+    wanted = {}
+    for each in law.parameters:
+        if (text := request.POST.get(WOULD + each.name)) is not None:
+            value = _typed(each, text, WOULD + each.name)
+            if value != in_force[each.name]:
+                wanted[each.name] = value
+    return wanted
+
+
+def _typed(parameter: Parameter, text: str, field: str) -> Any:
+    """What was typed as the parameter's kind, within its range. Raises BadInput naming the form's field."""
+    value = text.strip() if parameter.kind == "choice" else number_of(text, field)
+    try:
+        return parameter.check(value, field)
+    except BadInput as error:
+        raise BadInput(field, error.message) from None
+
+
+def _named_as_posted(request: HttpRequest, error: BadInput) -> BadInput:
+    """A parameter's error stands at its own field when the page's fields were posted."""
+    if error.field != "value" or "name" in request.POST:
+        return error
+    fields = [name for name in request.POST if name.startswith(WOULD)]
+    return BadInput(fields[0] if len(fields) == 1 else "value", error.message)
+
+
+@action("loop.mode", loop_page)
+def mode(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: mode (auto, advise, hold, manual), reason, minutes (hold, manual need them), value (manual)."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    value = request.POST.get("value", "").strip()
+    made = steering.set_mode(
+        actor_of(request),
+        found,
+        request.POST.get("mode", ""),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        minutes=minutes_of(request.POST),
+        value=number_of(value, "value") if value else None,
+    )
+    url = reverse("loop", args=[loop_id])
+    if made is None:
+        return Done(f"{found.name} is on {request.POST['mode']}.", url)
+    until = f"{made.expires_at:%H:%M:%S}"
+    return Done(f"{found.name} is on {made.value} until {until} UTC.", url, {"overrides": [made.pk]})
+
+
+def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
+    """Where an override is shown: the page of its loop or node."""
+    found = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
+    if found.loop_id:
+        return loop_page(request, found.loop_id, **refusal)
+    return node_page(request, found.node.name, **refusal)
+
+
+def url_of(found: Override) -> str:
+    return reverse("loop", args=[found.loop_id]) if found.loop_id else reverse("node", args=[found.node.name])
+
+
+@action("override.end", override_page)
+def end_override(request: HttpRequest, override_id: int) -> Done:
+    """Nothing need be posted; ending twice is no error."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    ended = steering.end_override(actor_of(request), found, now=timezone.now(), control=control())
+    back = "" if found.instead_of is None else f": back to {_short(found.instead_of)}"
+    said = f"ended{back}" if ended else "was over already"
+    return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))
+
+
+@action("override.extend", override_page)
+def extend_override(request: HttpRequest, override_id: int) -> Done:
+    """Posted: minutes (added to its expiry) or expires_at."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    steering.extend_override(actor_of(request), found, now=timezone.now(), **expiry_of(request.POST))
+    message = f"{found.name.replace('_', ' ').capitalize()} runs until {found.expires_at:%H:%M:%S} UTC."
+    return Done(message, url_of(found))
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

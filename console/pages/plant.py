@@ -1,14 +1,23 @@
 """Pages that show the plant as it is: overview, nodes, workers, pipeline."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.access import requires
+from console.access import actor_of, requires
+from console.control_server import control
+from console.pages.action import Done, action
+from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
 from console.pages.standing import worst_first
+from console.steering import THRESHOLDS, override_thresholds
 from queues.models import Node
 from workers.models import LedgerEntry
+from workers.overrides import in_force
 
 LATEST_DECISIONS = 8
 WORST = 5
@@ -37,10 +46,44 @@ def nodes(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def node(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: name, node (the configured row), row (its part of the snapshot, or None)."""
+    """Context: name, node (as configured), row (its part of the snapshot, or None), overrides, errors."""
+    return node_page(request, name)
+
+
+def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
-    row = ((snapshot_of(request) or {}).get("nodes") or {}).get(name)
-    return show(request, "node.html", "nodes", name=name, node=found, row=row)
+    return show(
+        request,
+        "node.html",
+        "nodes",
+        name=name,
+        node=found,
+        row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
+        overrides=in_force(timezone.now()).filter(node=found).select_related("owner"),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+@action("node.thresholds", node_page)
+def thresholds(request: HttpRequest, name: str) -> Done:
+    """Posted: busy, toobusy (one or both; shares of capacity), reason, expiry."""
+    found = get_object_or_404(Node, name=name)
+    wanted = {
+        key: number_of(request.POST[key], key) for key in THRESHOLDS if request.POST.get(key, "").strip()
+    }
+    made = override_thresholds(
+        actor_of(request),
+        found,
+        wanted,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        control=control(),
+        **expiry_of(request.POST),
+    )
+    what = " and ".join(f"{each.name.removesuffix('_threshold')} at {each.value:g}" for each in made)
+    message = f"{name} is {what} of capacity until {made[0].expires_at:%H:%M:%S} UTC."
+    return Done(message, reverse("node", args=[name]), {"overrides": [each.pk for each in made]})
 
 
 @require_safe

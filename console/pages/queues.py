@@ -60,7 +60,7 @@ def letters(request: HttpRequest, name: str) -> HttpResponse:
 
 @action("dead_letters.requeue", queue_page)
 def change_letters(request: HttpRequest, name: str) -> Done:
-    """Posted: action (requeue, discard), letter (repeated) or all=1, reason; to discard also confirm (name)."""
+    """Posted: action (requeue, discard), letter (repeated) or all=1, reason; to discard, confirm (name)."""
     wanted = request.POST.get("action", "")
     if wanted not in ("requeue", "discard"):
         raise BadInput("action", "takes requeue or discard.")

@@ -13,6 +13,8 @@ from django.views.decorators.http import require_safe
 from console.access import requires
 from console.models import AuditEntry
 from console.pages.frame import show
+from queues.errors import BadInput
+from workers import ledger as ledger_of_loops
 from workers.models import LedgerEntry, Loop
 
 PAGE_ROWS = 50
@@ -73,12 +75,17 @@ def ledger(request: HttpRequest) -> HttpResponse:
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Context: entry, export (what `manage.py decide` takes), replay ({same, decision, error})."""
     found = get_object_or_404(LedgerEntry.objects.select_related("loop"), pk=entry_id)
-    export = {}
+    export = ledger_of_loops.export(found)
     return show(request, "entry.html", "ledger", entry=found, export=export, replay=_replay(found))
 
 
 def _replay(entry: LedgerEntry) -> dict[str, Any]:
-    return {"same": None}
+    """The decision taken once more from what is recorded: {same, decision, error}."""
+    try:
+        decision = ledger_of_loops.replay(entry)
+    except BadInput as error:
+        return {"same": None, "decision": None, "error": str(error)}
+    return {"same": ledger_of_loops.same(entry, decision), "decision": decision, "error": ""}
 
 
 @require_safe
