@@ -1,0 +1,287 @@
+// Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
+// from the server once, live snapshots continue it, and only charts that are seen are drawn.
+import { VERDICT_WORDS, formatted } from "./format.js";
+import { history } from "./history.js";
+import { resolve, store, subscribe } from "./store.js";
+
+const POINTS = 450;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 26, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 26;
+const RIGHT = 108, LEFT = 56, NARROW = 520;
+const KEPT_SECONDS = 7200;
+const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
+
+const charts = new Set();
+
+class Chart {
+  constructor(figure) {
+    this.figure = figure;
+    this.plot = figure.querySelector(".plot");
+    this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
+    this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
+    this.seconds = rangeOfUrl() * 60;
+    this.time = [];
+    this.columns = new Map(this.series.map((series) => [series.path, []]));
+    this.paused = false;
+    this.seen = false;
+    new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.draw(); }).observe(figure);
+    new ResizeObserver(() => this.draw()).observe(figure);
+    this.load();
+  }
+
+  async load() {
+    const to = store.snapshot?.at ?? Date.now() / 1000;
+    const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
+    const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
+    const keep = found.time.map((at) => at < first);
+    const past = found.time.filter((_, index) => keep[index]);
+    if (this.loaded) this.clear();
+    for (const { path } of this.series) {
+      const before = (found.series[path] ?? past.map(() => null)).filter((_, index) => keep[index]);
+      this.columns.set(path, [...before, ...this.columns.get(path)]);
+    }
+    this.time = [...past, ...this.time];
+    this.loaded = true;
+    this.draw();
+  }
+
+  clear() {
+    this.time = [];
+    for (const path of this.columns.keys()) this.columns.set(path, []);
+  }
+
+  add(snapshot) {
+    if (this.time.length && snapshot.at <= this.time.at(-1)) return;
+    this.time.push(snapshot.at);
+    for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
+    while (this.time[0] < snapshot.at - KEPT_SECONDS) {
+      this.time.shift();
+      for (const column of this.columns.values()) column.shift();
+    }
+    this.draw();
+  }
+
+  draw() {
+    if (!this.seen || document.hidden || this.paused || !window.Plotly || !this.figure.offsetWidth) return;
+    if (!this.known()) return this.say("No measurement yet. The line begins with the next snapshot.");
+    this.plot.querySelector(".nothing")?.remove();
+    const { data, layout } = this.compose();
+    window.Plotly.react(this.plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
+    if (!this.listening) this.listen();
+  }
+
+  known() {
+    return [...this.columns.values()].some((column) => column.some((value) => typeof value === "number"));
+  }
+
+  say(text) {
+    if (this.plot.querySelector(".nothing")) return;
+    this.plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: text }));
+  }
+
+  listen() {
+    this.listening = true;
+    // A zoom is a question about one stretch of time: live waits until it is answered.
+    this.plot.on("plotly_relayout", (change) => {
+      if (change["xaxis.autorange"]) this.resume();
+      else if (change["xaxis.range[0]"]) this.pause();
+    });
+    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(link); });
+  }
+
+  pause() {
+    if (this.paused) return;
+    this.paused = true;
+    const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Resume live" });
+    button.addEventListener("click", () => this.resume());
+    this.figure.before(button);
+    this.button = button;
+  }
+
+  resume() {
+    this.paused = false;
+    this.button?.remove();
+    this.draw();
+  }
+
+  compose() {
+    const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
+    const decisions = this.decisions(), bars = this.bars();
+    const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
+    const space = TOP + BOTTOM + (bars.length ? BAR_LANE : 0) + (decisions ? TRIANGLE_LANE : 0);
+    const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
+    const height = inner + space, plotted = height - TOP - BOTTOM;
+    const layout = frame(colours, height, narrow);
+    const until = this.time.at(-1) ?? Date.now() / 1000;
+    layout.xaxis.range = [date(until - this.seconds), date(until)];
+    const data = [];
+    let top = plotted - (bars.length ? BAR_LANE : 0);
+    this.lanes.forEach((lane, index) => {
+      const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
+      layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
+      layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
+      data.push(...this.traces(lane, axis, colours, layout, narrow));
+      top -= heights[index] + LANE_GAP;
+    });
+    if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
+    bars.forEach((bar) => overrideBar(bar, colours, layout, plotted));
+    return { data, layout };
+  }
+
+  traces(lane, axis, colours, layout, narrow) {
+    const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [];
+    const traces = lane.series.map((series) => {
+      const values = series.constant === null ? this.columns.get(series.path).map((value) => (value === null ? null : value * lane.factor))
+        : null;
+      const x = values ? this.time.map(date) : [date(from), date(this.time.at(-1) ?? 0)];
+      const y = values ?? [series.constant * lane.factor, series.constant * lane.factor];
+      const last = y.findLast((value) => typeof value === "number");
+      if (last !== undefined) ends.push({ series, last });
+      return {
+        x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
+        line: lineOf(series.kind, colours), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
+        hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
+      };
+    });
+    if (!narrow) labels(ends, axis, colours, layout, this.highest(lane));
+    return traces;
+  }
+
+  highest(lane) {
+    const from = (this.time.at(-1) ?? 0) - this.seconds;
+    const values = lane.series.flatMap((series) => (series.constant === null
+      ? this.columns.get(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
+    const highest = values.reduce((most, value) => Math.max(most, value), 0) * lane.factor;
+    return highest > 0 ? highest * 1.12 : 1;
+  }
+
+  /** Decisions out of the ledger rows that stand on this page. */
+  decisions() {
+    const place = this.figure.dataset.decisions;
+    if (!place) return null;
+    return [...document.querySelectorAll(`#${place} tr[data-decision]`)].map((row) => ({
+      at: row.dataset.at, verdict: row.dataset.verdict, url: row.dataset.href, reason: row.querySelector(".wide")?.textContent.trim() ?? "",
+    }));
+  }
+
+  bars() {
+    return [...document.querySelectorAll("[data-override]")].map(({ dataset }) => ({ from: dataset.from, to: dataset.to, label: `Override: ${dataset.label}` }));
+  }
+}
+
+function readLane(element) {
+  const factor = Number(element.dataset.scale ?? 1);
+  const series = [...element.querySelectorAll("[data-series]")].map(({ dataset }) => ({
+    path: dataset.series, label: dataset.label, kind: dataset.kind, constant: dataset.value === undefined ? null : Number(dataset.value),
+  }));
+  return { title: element.dataset.lane, factor, series };
+}
+
+const date = (seconds) => new Date(seconds * 1000);
+
+function tokens() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent") };
+}
+
+function lineOf(kind, colours) {
+  return {
+    measured: { color: colours.text, width: 1.5 },
+    second: { color: colours.muted, width: 1.25 },
+    step: { color: colours.text, width: 1.5, shape: "hv" },
+    reference: { color: colours.muted, width: 1.25, dash: "dash" },
+    threshold: { color: colours.muted, width: 0.75 },
+  }[kind];
+}
+
+/** The one layout all charts have. */
+function frame(colours, height, narrow) {
+  const font = { family: "system-ui, sans-serif", size: 12, color: colours.muted };
+  return {
+    height, font, autosize: true, showlegend: false, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
+    margin: { l: narrow ? 44 : LEFT, r: narrow ? 12 : RIGHT, t: TOP, b: BOTTOM, pad: 0 }, hovermode: "x", dragmode: "zoom",
+    hoverlabel: { bgcolor: colours.surface, bordercolor: colours.line, font: { ...font, color: colours.text } },
+    modebar: { bgcolor: "transparent", color: colours.muted, activecolor: colours.text, orientation: "h" },
+    annotations: [], shapes: [], uirevision: "still",
+    xaxis: {
+      type: "date", gridcolor: colours.line, linecolor: colours.line, showline: true, zeroline: false, nticks: narrow ? 4 : 7, tickformat: "%H:%M",
+      showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid", spikecolor: colours.muted, spikesnap: "cursor", anchor: "free", position: 0, hoverformat: "%H:%M:%S",
+    },
+  };
+}
+
+function scale(colours, lane, domain, highest) {
+  return {
+    domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticks: "",
+    tickfont: { color: colours.muted, size: 12 },
+  };
+}
+
+/** The unit stands above its axis, where it can be read without turning the head. */
+function heading(colours, text, y, narrow) {
+  return { text, x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12, color: colours.muted } };
+}
+
+/** Names and values at the right end; those that would touch are moved apart. */
+function labels(ends, axis, colours, layout, highest) {
+  const least = highest * 0.1;
+  const sorted = ends.sort((one, other) => other.last - one.last);
+  let above = Infinity;
+  for (const { series, last } of sorted) {
+    const y = Math.min(Math.max(last, 0), above - least, highest);
+    above = y;
+    const value = series.constant === null || series.kind === "threshold" ? formatted(last, Math.abs(last) < 100 ? "number" : "integer") : "";
+    const strong = series.kind === "measured" || series.kind === "step";
+    layout.annotations.push({ text: `${series.label} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
+  }
+}
+
+function triangles(decisions, colours, layout, share) {
+  layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
+  return {
+    x: decisions.map((row) => new Date(row.at)), y: decisions.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    marker: { symbol: decisions.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: decisions.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
+    customdata: decisions.map((row) => [`${VERDICT_WORDS[row.verdict] ?? row.verdict}: ${row.reason}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+  };
+}
+
+function overrideBar(bar, colours, layout, plotted) {
+  const low = 1 - (BAR_LANE - 8) / plotted;
+  const [from, to] = layout.xaxis.range, left = new Date(Math.max(new Date(bar.from), from)), right = new Date(Math.min(new Date(bar.to), to));
+  if (right <= left) return;
+  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: 1, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
+  layout.annotations.push({ text: bar.label, x: right, xref: "x", xshift: -4, y: (low + 1) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+}
+
+function rangeOfUrl() {
+  const minutes = Number(new URLSearchParams(location.search).get("minutes"));
+  return minutes > 0 && minutes <= KEPT_SECONDS / 60 ? minutes : 15;
+}
+
+function setRange({ target }) {
+  const button = target.closest("[data-range] button");
+  if (!button) return;
+  const url = new URL(location.href);
+  url.searchParams.set("minutes", button.value);
+  window.history.replaceState(null, "", url);
+  pressRange();
+  for (const chart of charts) { chart.seconds = rangeOfUrl() * 60; chart.load(); }
+}
+
+function pressRange() {
+  for (const button of document.querySelectorAll("[data-range] button")) button.setAttribute("aria-pressed", String(Number(button.value) === rangeOfUrl()));
+}
+
+function start() {
+  pressRange();
+  document.querySelectorAll("figure.chart").forEach((figure) => {
+    figure.setAttribute("role", "figure");
+    figure.setAttribute("aria-label", figure.dataset.chart);
+    charts.add(new Chart(figure));
+  });
+  document.addEventListener("click", setRange);
+  subscribe((snapshot) => charts.forEach((chart) => chart.add(snapshot)));
+  document.addEventListener("weir:theme", () => charts.forEach((chart) => chart.draw()));
+}
+
+start();

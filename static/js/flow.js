@@ -1,0 +1,236 @@
+// The flow map: producers → queues → nodes → pipeline and workers → sinks. Width is rate; a band has colour only where
+// it arrives at a node in trouble. The order is fixed, and everything is updated in place, so the map is smooth but still.
+import { STATE_WORDS, UNKNOWN, formatted } from "./format.js";
+import { subscribe } from "./store.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const WIDTH = 1200, TOP = 40, GAP = 12, LEAST_BAND = 1;
+const COLUMNS = [
+  { title: "Producers", x: 0, width: 128 }, { title: "Queues", x: 256, width: 150 }, { title: "Nodes", x: 534, width: 140 },
+  { title: "Pipeline and workers", x: 800, width: 140 }, { title: "Sinks", x: 1056, width: 144 },
+];
+const HEIGHTS = [32, 46, 50, 46, 32];
+const MOST_PRODUCERS = 6;
+const TROUBLE = ["BUSY", "TOOBUSY"];
+
+let shown = "rate", unitHeight = null, latest = null;
+
+/** What the map shows: boxes by column and links between them, from one snapshot. */
+export function model(snapshot) {
+  const queues = Object.entries(snapshot.queues), nodes = Object.entries(snapshot.nodes);
+  const { producers, links } = producing(snapshot.producers ?? {}, queues);
+  const boxes = [producers, queues.map(queueBox), nodes.map(nodeBox), consumers(snapshot, queues), sinks(snapshot, queues)];
+  for (const [name, queue] of queues) {
+    for (const [node, container] of Object.entries(queue.containers ?? {})) {
+      const state = snapshot.nodes[node]?.state;
+      links.push({ from: `1:${name}`, to: `2:${node}`, rate: container.in_per_second, state: TROUBLE.includes(state) ? state : null });
+    }
+  }
+  for (const kind of ["pipeline", "jobs"]) {
+    for (const [node] of nodes) {
+      const rate = known(queues.filter(([, queue]) => queue.kind === kind).map(([, queue]) => queue.containers?.[node]?.out_per_second));
+      links.push({ from: `2:${node}`, to: `3:${kind}`, rate });
+    }
+  }
+  for (const sink of boxes[4]) links.push({ from: `3:${sink.of}`, to: sink.id, rate: sink.rate });
+  const present = new Set(boxes.flat().map((box) => box.id));
+  return { boxes, links: links.filter((link) => present.has(link.from) && present.has(link.to)) };
+}
+
+function producing(producers, queues) {
+  const all = Object.entries(producers), listed = all.slice(0, MOST_PRODUCERS), rest = all.slice(MOST_PRODUCERS);
+  const boxes = listed.map(([name, row]) => ({ id: `0:${name}`, name, rate: row.in_per_second }));
+  const links = listed.flatMap(([name, row]) => Object.entries(row.queues ?? {}).map(([queue, rate]) => ({ from: `0:${name}`, to: `1:${queue}`, rate })));
+  if (rest.length) {
+    boxes.push({ id: "0:", name: `${rest.length} others`, rate: known(rest.map(([, row]) => row.in_per_second)) });
+    for (const [queue] of queues) links.push({ from: "0:", to: `1:${queue}`, rate: known(rest.map(([, row]) => row.queues?.[queue])) });
+  }
+  return { producers: boxes, links };
+}
+
+function queueBox([name, queue]) {
+  const second = {
+    rate: ["waiting", unit(queue.wait_seconds, "seconds", "s")],
+    waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
+    latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
+  }[shown];
+  return { id: `1:${name}`, name, rate: queue.in_per_second, second, url: `/queues/${name}/` };
+}
+
+function nodeBox([name, node]) {
+  return {
+    id: `2:${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
+    figure: unit(node.utilisation, "percent", "%"), second: [STATE_WORDS[node.state] ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
+  };
+}
+
+function consumers(snapshot, queues) {
+  const of = (kind) => queues.filter(([, queue]) => queue.kind === kind).map(([, queue]) => queue);
+  const rate = (kind) => known(of(kind).map((queue) => queue.out_per_second));
+  const boxes = [], { totals, pipeline } = snapshot;
+  const pipelineSecond = { rate: ["", pipeline?.state ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
+  if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, url: "/pipeline/" });
+  const slots = `${formatted(totals.workers_busy ?? null, "integer")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
+  const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
+  const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
+  if (of("jobs").length) boxes.push({ id: "3:jobs", name: "Workers", rate: rate("jobs"), second: workersSecond, url: "/workers/" });
+  return boxes;
+}
+
+/** Where events go in the end: complex events, and one sink per handler. */
+function sinks(snapshot, queues) {
+  const boxes = [];
+  if (queues.some(([, queue]) => queue.kind === "pipeline")) {
+    boxes.push({ id: "4:complex", of: "pipeline", name: "Complex events", rate: snapshot.pipeline?.alerts_per_second });
+  }
+  const byHandler = Map.groupBy(queues.filter(([, queue]) => queue.kind === "jobs"), ([, queue]) => queue.handler ?? "handler");
+  for (const [handler, rows] of byHandler) {
+    boxes.push({ id: `4:${handler}`, of: "jobs", name: handler, rate: known(rows.map(([, queue]) => queue.out_per_second)) });
+  }
+  return boxes;
+}
+
+const sum = (...values) => values.reduce((total, value) => total + value, 0);
+
+/** Of what is known, the sum (or another measure); unknown when nothing is. */
+function known(values, measure = sum) {
+  const numbers = values.filter((value) => typeof value === "number");
+  return numbers.length ? measure(...numbers) : null;
+}
+
+function unit(value, format, word) {
+  return value == null ? UNKNOWN : `${formatted(value, format)}${word ? ` ${word}` : ""}`;
+}
+
+/** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
+function layout({ boxes, links }) {
+  const height = Math.max(220, ...boxes.map((column, index) => column.length * (HEIGHTS[index] + 20) + GAP * column.length));
+  const widest = Math.max(1e-6, ...boxes.map((column) => column.reduce((total, box) => total + (box.rate ?? 0), 0)));
+  const fitting = 0.62 * height / widest;
+  if (unitHeight === null || fitting < unitHeight * 0.98 || fitting > unitHeight * 1.6) unitHeight = fitting;
+  const placed = new Map();
+  boxes.forEach((column, index) => placeColumn(column, index, height, placed));
+  const sides = { out: new Map(), in: new Map() };
+  for (const link of links) {
+    link.width = link.rate ? Math.max(LEAST_BAND, link.rate * unitHeight) : 0;
+    link.start = advance(sides.out, link.from, link.width);
+    link.end = advance(sides.in, link.to, link.width);
+  }
+  for (const link of links) band(link, placed, sides);
+  return { placed, height: TOP + height };
+}
+
+function placeColumn(column, index, height, placed) {
+  const sizes = column.map((box) => Math.max(HEIGHTS[index], (box.rate ?? 0) * unitHeight + 8));
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  const gap = column.length > 1 ? Math.min(28, Math.max(4, (height - total) / (column.length - 1))) : 0;
+  let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
+  column.forEach((box, place) => {
+    placed.set(box.id, { ...box, ...COLUMNS[index], y, height: sizes[place] });
+    y += sizes[place] + gap;
+  });
+}
+
+function advance(side, id, width) {
+  const at = side.get(id) ?? 0;
+  side.set(id, at + width);
+  return at;
+}
+
+function band(link, placed, sides) {
+  const from = placed.get(link.from), to = placed.get(link.to);
+  const middle = (box, total) => box.y + Math.max(2, (box.height - total) / 2);
+  const y0 = middle(from, sides.out.get(link.from)) + link.start, y1 = middle(to, sides.in.get(link.to)) + link.end;
+  const x0 = from.x + from.width, x1 = to.x, bend = (x1 - x0) * 0.5;
+  const at = (value) => value.toFixed(1);
+  link.path = `M${at(x0)} ${at(y0)}C${at(x0 + bend)} ${at(y0)} ${at(x1 - bend)} ${at(y1)} ${at(x1)} ${at(y1)}`
+    + `L${at(x1)} ${at(y1 + link.width)}C${at(x1 - bend)} ${at(y1 + link.width)} ${at(x0 + bend)} ${at(y0 + link.width)} ${at(x0)} ${at(y0 + link.width)}Z`;
+}
+
+// --- drawing, in place -------------------------------------------------------------------------------------
+
+const drawn = new Map();
+
+function element(parent, key, name, attributes) {
+  let found = drawn.get(key);
+  if (!found) {
+    found = document.createElementNS(SVG, name);
+    drawn.set(key, found);
+    parent.append(found);
+  }
+  found.used = latest;
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (found.getAttribute(attribute) !== String(value)) found.setAttribute(attribute, value);
+  }
+  return found;
+}
+
+function label(parent, key, x, y, text, attributes = {}) {
+  const found = element(parent, key, "text", { x, y, ...attributes });
+  if (found.textContent !== text) found.textContent = text;
+}
+
+function draw(host, snapshot) {
+  latest = snapshot.seq;
+  const map = model(snapshot), { placed, height } = layout(map);
+  const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${WIDTH + 2} ${height + 2}`, role: "group", "aria-label": "Flow of events through the plant" });
+  if (!drawn.has("defs")) hatch(svg);
+  for (const { title, x } of COLUMNS) label(svg, `heading ${title}`, x, 14, title, { class: "heading" });
+  const bands = element(svg, "bands", "g", { "aria-hidden": "true" });
+  for (const link of map.links) {
+    if (link.width) element(bands, `band ${link.from}>${link.to}`, "path", { d: link.path, class: `band${link.state ? ` to-${link.state}` : ""}` });
+  }
+  for (const box of placed.values()) drawBox(svg, box);
+  if (!map.boxes[0].length) label(svg, "no producers", 0, TOP + 20, "No producer publishes now.", { class: "second" });
+  for (const [key, found] of drawn) if (found.used !== latest && key !== "defs") { found.remove(); drawn.delete(key); }
+}
+
+function hatch(svg) {
+  const defs = document.createElementNS(SVG, "defs");
+  defs.innerHTML = '<pattern id="stale-hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="8"/></pattern>';
+  svg.prepend(defs);
+  drawn.set("defs", defs);
+}
+
+function drawBox(svg, box) {
+  const key = box.id, right = box.x + box.width - 9, left = box.x + 9;
+  const group = element(svg, `box ${key}`, box.url ? "a" : "g", { class: box.state ? `at-${box.state}` : "plain", ...(box.url ? { href: box.url } : {}) });
+  element(group, `rect ${key}`, "rect", { class: "box", x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 });
+  if (box.stale) element(group, `hatch ${key}`, "rect", { class: "hatch", x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 });
+  const middle = box.y + box.height / 2, first = box.second ? middle - 4 : middle + 4;
+  label(group, `name ${key}`, left, first.toFixed(1), clipped(box.name, box.width), { class: "name" });
+  label(group, `figure ${key}`, right, first.toFixed(1), box.figure ?? unit(box.rate, "rate", ""), { "text-anchor": "end" });
+  if (!box.second) return;
+  const second = middle + 13;
+  if (box.state) sign(group, key, box.state, left + 5, second - 4);
+  label(group, `word ${key}`, box.state ? left + 16 : left, second.toFixed(1), box.second[0] || box.second[1], { class: box.state ? "state-word" : "second" });
+  if (box.second[0]) label(group, `second ${key}`, right, second.toFixed(1), box.second[1], { class: "second", "text-anchor": "end" });
+}
+
+const SIGNS = {
+  BUSY: "M0 -5L5 4.5H-5Z", TOOBUSY: "M-4.5 -4.5H4.5V4.5H-4.5Z",
+  ROUND: "M-4.5 0A4.5 4.5 0 1 1 4.5 0A4.5 4.5 0 1 1 -4.5 0Z",
+};
+
+function sign(group, key, state, x, y) {
+  element(group, `sign ${key}`, "path", { class: "sign", d: SIGNS[state] ?? SIGNS.ROUND, transform: `translate(${x} ${y.toFixed(1)})` });
+}
+
+/** A name that would run into its figure is cut; the page behind it has the whole. */
+function clipped(name, width) {
+  const most = Math.floor((width - 62) / 7);
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
+
+const host = document.getElementById("flow");
+if (host) {
+  host.replaceChildren();
+  let newest = null;
+  subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(host, snapshot); });
+  document.getElementById("flow-figure").addEventListener("click", ({ target }) => {
+    if (!target.value) return;
+    shown = target.value;
+    for (const button of target.parentElement.children) button.setAttribute("aria-pressed", String(button === target));
+    if (newest) draw(host, newest);
+  });
+}

@@ -1,0 +1,236 @@
+// Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
+import { formatted, words } from "./format.js";
+import { refreshAll } from "./refresh.js";
+
+const TOAST_SECONDS = 12;
+
+export function start() {
+  document.querySelectorAll("form.steer").forEach(differ);
+  document.addEventListener("submit", submit);
+  document.addEventListener("input", ({ target }) => { const form = target.closest("form.steer"); if (form) differ(form); });
+  document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
+  document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); });
+  document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy]"); if (button) copy(button); });
+  document.addEventListener("weir:part", ({ detail }) => detail.querySelectorAll("form.steer").forEach(differ));
+  document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
+}
+
+// --- what is, what would be ------------------------------------------------------------------------------
+
+const changed = (form) => [...form.querySelectorAll(".would:not(:disabled)")]
+  .filter((field) => field.value.trim() !== "" && Number(field.value) !== Number(field.dataset.is));
+
+function differ(form) {
+  const fields = [...form.querySelectorAll(".would")];
+  fields.forEach(showRange);
+  const different = changed(form), place = form.querySelector("[data-difference]");
+  fields.forEach((field) => field.classList.toggle("changed", different.includes(field)));
+  const wrong = different.filter((field) => outside(field));
+  if (place) {
+    place.textContent = different.length ? different.map(sentence).join(" ") : "Change a value to see what it means. It reverts by itself.";
+    place.classList.toggle("grave", wrong.length > 0);
+  }
+  const button = form.querySelector("[data-effect]");
+  if (!button) return;
+  button.textContent = effect(form, different, button.dataset.effect);
+  button.disabled = !different.length || wrong.length > 0;
+}
+
+const labelOf = (field) => words(field.dataset.name);
+
+function effect(form, different, verb) {
+  if (!different.length) return verb;
+  const time = form.elements.minutes.selectedOptions[0].textContent.trim().replace(/^in /, "");
+  const [first] = different;
+  const what = different.length === 1 ? `${labelOf(first)} to ${plain(first.value)}` : `${different.length} values`;
+  return `Override ${what} for ${time}`;
+}
+
+/** A value as it was typed, only grouped when it is a plain number. */
+const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
+
+function sentence(field) {
+  const was = Number(field.dataset.is), would = Number(field.value);
+  if (!Number.isFinite(would)) return `${capital(labelOf(field))} takes a number.`;
+  const limit = outside(field);
+  if (limit) return limit;
+  const share = was ? Math.abs(would - was) / Math.abs(was) : null;
+  const by = share === null ? "" : ` ${formatted(share, "percent")} % ${would > was ? "higher" : "lower"}:`;
+  return `${capital(labelOf(field))}${by} ${formatted(would)} instead of ${formatted(was)}, then back by itself.`;
+}
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+/** A sentence when the value lies outside its range, else an empty text. */
+function outside(field) {
+  const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
+  if (!Number.isFinite(value)) return `${capital(labelOf(field))} takes a number.`;
+  if (low !== null && value < low) return `${capital(labelOf(field))} takes at least ${formatted(low)}.`;
+  if (high !== null && value > high) return `${capital(labelOf(field))} takes at most ${formatted(high)}.`;
+  return "";
+}
+
+function limitOf(field, name) {
+  const text = field.dataset[name];
+  return text === undefined || text === "" || text === "None" ? null : Number(text);
+}
+
+function showRange(field) {
+  const range = field.closest("tr")?.querySelector(".range");
+  const low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
+  if (!range || low === null || high === null || high <= low) return;
+  const place = (value) => Math.max(0, Math.min(1, position(value, low, high))).toFixed(3);
+  range.querySelector(".is").style.setProperty("--at", place(Number(field.dataset.is)));
+  const mark = range.querySelector(".would-be"), different = Number(field.value) !== Number(field.dataset.is);
+  mark.hidden = !different || !Number.isFinite(Number(field.value));
+  if (!mark.hidden) mark.style.setProperty("--at", place(Number(field.value)));
+}
+
+/** A wide range is shown by its logarithm, else its lower half would be one pixel. */
+function position(value, low, high) {
+  if (low > 0 && high / low > 100) return value > 0 ? Math.log(value / low) / Math.log(high / low) : 0;
+  return (value - low) / (high - low);
+}
+
+// --- sending ----------------------------------------------------------------------------------------------
+
+async function submit(event) {
+  const form = event.target;
+  if (form.matches("form[data-mode-form]")) return askWhy(event);
+  if (!form.matches("form[data-steer]")) return;
+  event.preventDefault();
+  clearErrors(form);
+  const answers = [];
+  for (const [body, field] of bodies(form, event.submitter)) {
+    const answer = await send(form.action, body);
+    if (!answer.ok) return refuse(form, answer.errors, field);
+    answers.push(answer);
+  }
+  done(form, answers);
+}
+
+/** One request a changed parameter; everything else goes as it stands. */
+function bodies(form, submitter) {
+  if (form.dataset.differs !== "parameters") return [[new FormData(form, submitter), null]];
+  return changed(form).map((field) => {
+    const body = new FormData();
+    for (const name of ["csrfmiddlewaretoken", "reason", "minutes"]) body.set(name, form.elements[name].value);
+    body.set("name", field.dataset.name);
+    body.set("value", field.value.trim());
+    return [body, field];
+  });
+}
+
+async function send(url, body) {
+  try {
+    const response = await fetch(url, { method: "POST", body, headers: { Accept: "application/json" } });
+    const type = response.headers.get("Content-Type") ?? "";
+    if (response.redirected && response.url.includes("/login/")) location.assign(response.url);
+    if (!type.includes("json")) return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
+    const answer = await response.json();
+    return response.ok ? { ok: true, ...answer } : { ok: false, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
+  } catch {
+    return { ok: false, errors: { form: ["The console does not answer. Whether it was done is not known: look at the overrides once it is connected again."] } };
+  }
+}
+
+function refuse(form, errors, sent) {
+  for (const [name, messages] of Object.entries(errors)) {
+    const field = name === "value" && sent ? sent : [...form.elements].find((element) => element.name === name && element.type !== "hidden");
+    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${field ? "" : `${words(name)}: `}${messages.join(" ")}` });
+    note.setAttribute("role", "alert");
+    if (field) {
+      field.setAttribute("aria-invalid", "true");
+      field.closest("label, td")?.append(note);
+      field.focus();
+    } else (form.querySelector(".line-form") ?? form).append(note);
+  }
+}
+
+function clearErrors(form) {
+  form.querySelectorAll(".error").forEach((note) => note.remove());
+  form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
+}
+
+function done(form, answers) {
+  const ids = answers.map((answer) => answer.override ?? answer.id).filter((id) => id !== undefined);
+  const token = form.elements.csrfmiddlewaretoken?.value;
+  toast(answers.map((answer) => answer.message).join(" "), ids.length ? () => undo(ids, token) : null);
+  form.closest("#why")?.setAttribute("hidden", "");
+  if (form.matches(".steer")) {
+    form.elements.reason.value = "";
+    // The values in force have changed: the form is written again by the server, with them as what "is".
+    setTimeout(() => document.activeElement?.blur?.());
+  }
+  refreshAll();
+}
+
+async function undo(ids, token) {
+  for (const id of ids) {
+    const body = new FormData();
+    body.set("csrfmiddlewaretoken", token);
+    const answer = await send(`/overrides/${id}/end`, body);
+    toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
+  }
+  refreshAll();
+}
+
+/** A short word at the edge, with undo while it can be undone. */
+export function toast(text, back = null) {
+  const note = Object.assign(document.createElement("div"), { className: "toast" });
+  note.append(Object.assign(document.createElement("span"), { textContent: text }));
+  if (back) {
+    const button = Object.assign(document.createElement("button"), { textContent: "Undo", type: "button" });
+    button.addEventListener("click", () => { note.remove(); back(); });
+    note.append(button);
+  }
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), TOAST_SECONDS * 1000);
+}
+
+// --- modes: what it will do, why, and until when, in one line under the title -----------------------------
+
+const EFFECTS = {
+  auto: "Auto: the loop applies what its law decides.",
+  advise: "Advise: the loop decides and records, and applies nothing.",
+  hold: "Hold: the actuator stays as it is; each tick is still recorded.",
+  manual: "Manual: only the value you override the actuator with is applied.",
+};
+
+function askWhy(event) {
+  event.preventDefault();
+  const line = document.getElementById("why"), form = line.querySelector("form");
+  const mode = event.submitter.value, minutes = event.target.elements.minutes?.value;
+  form.elements.mode.value = mode;
+  if (minutes) form.elements.minutes.value = minutes;
+  line.querySelector("[data-what]").textContent = EFFECTS[mode];
+  nameMode(form);
+  line.hidden = false;
+  form.elements.reason.focus();
+  form.elements.minutes.onchange = () => nameMode(form);
+  line.querySelector("[data-cancel]").onclick = () => { line.hidden = true; };
+}
+
+function nameMode(form) {
+  const time = form.elements.minutes.selectedOptions[0].textContent.trim().replace(/^in /, "");
+  form.querySelector("[data-do]").textContent = `${form.elements.mode.value === "hold" ? "Hold loop" : `Set ${form.elements.mode.value}`} for ${time}`;
+}
+
+// --- selections: what can be done, and to how many ---------------------------------------------------------
+
+function select(target) {
+  const form = target.closest("form[data-selection]");
+  const boxes = [...form.querySelectorAll('input[name="letter"]')];
+  if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
+  const count = boxes.filter((box) => box.checked).length;
+  for (const button of form.querySelectorAll("[data-counts]")) {
+    button.textContent = count ? `${button.dataset.counts} ${count} letter${count === 1 ? "" : "s"}` : button.dataset.counts;
+    button.disabled = !count;
+  }
+}
+
+async function copy(button) {
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+}
