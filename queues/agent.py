@@ -58,7 +58,7 @@ class Parts:
 
 
 def parts(before: Sample | None, now: Sample, spec: NodeSpec) -> Parts:
-    """Utilisation by part. Rates need two samples; a counter that went back (a restarted server) counts as 0."""
+    """Utilisation by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
     if before is None or now.at_seconds <= before.at_seconds:
@@ -70,7 +70,7 @@ def parts(before: Sample | None, now: Sample, spec: NodeSpec) -> Parts:
 
 
 class Agent:
-    """Samples one node and beats. `beat` does one second's work and never raises for a server that is away."""
+    """Samples one node and beats. `beat` does one second's work and raises for no server that is away."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Agent:
         self._trouble = ""
 
     def beat(self) -> dict[str, Any] | None:
-        """Sample the node and send the heartbeat; returns what was sent, or None (and why, once, in the log)."""
+        """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
         try:
             topology = Topology.from_json(self._control.get(KEY))
             spec = topology.node(self.name)

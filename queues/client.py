@@ -119,7 +119,7 @@ class Client:
         return self.publish_batches(queue, [batch])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
-        """Publish a stream of batches already under `SCHEMA`: the next is made while servers take the last."""
+        """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
         spec = self.topology().queue(queue)
         return Publishing(self, spec).run(batches)
 
@@ -267,7 +267,7 @@ class Publishing:
                 yield from cut(batch.slice(start, rows), self._client.ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
-        """Each block with its node; nodes are chosen a few blocks at a time, so that a failure is seen soon."""
+        """Each block with its node. Nodes are chosen a few blocks at a time: a failure is seen soon."""
         chosen: deque[str] = deque()
         for block in blocks:
             if not chosen:
@@ -286,7 +286,7 @@ class Publishing:
         self._flights[future] = (node, blocks, refused)
 
     def _land(self, most: int) -> None:
-        """Wait until no more than `most` flushes are in flight; count what arrived, send elsewhere what failed."""
+        """Wait until at most `most` flushes are in flight; count what arrived, send elsewhere what failed."""
         while len(self._flights) > most:
             done, _ = wait(self._flights, return_when=FIRST_COMPLETED)
             for future in done:

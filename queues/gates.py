@@ -1,4 +1,4 @@
-"""Which nodes a publisher may use: a gate closes when a node fails, and is opened by a probe, with back-off."""
+"""Which nodes a publisher may use: a gate closes when a node fails; a probe opens it, with back-off."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Gate:
 
 
 class Gates:
-    """A gate a node. After a failure the first probe is due in 0.5 s, then in twice as long each time, up to 5 s.
+    """A gate a node. After a failure the first probe is due in 0.5 s, the next in twice as long, up to 5 s.
 
     A probe that succeeds opens the gate, but only a stored flush forgets the back-off: a full node answers
     every probe and refuses every flush.
@@ -35,7 +35,7 @@ class Gates:
         return gate is None or not gate.is_closed
 
     def take_probe(self, node: str) -> bool:
-        """True for one caller when a probe of a closed gate is due; that caller probes and says the outcome."""
+        """True for one caller when a probe of a closed gate is due; it probes and tells the outcome."""
         if node not in self._gates:
             return False
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a node's segments hold, measured in one round trip. Light: the agents import it, and no Arrow with it."""
+"""What a node's segments hold, measured in one round trip. Light, as every agent imports it: no Arrow."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Gauge = dict[str, int | float | None]
 
 
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
-    """{queue: the cumulative counters, the lengths, and `oldest_seconds`} of each queue's segment on the node.
+    """{queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
 
     The age of the oldest entry is in seconds by the node's clock, None when the segment is empty. Each
     segment is measured in one script, so that its figures are of one instant. Raises redis' errors.

@@ -33,14 +33,14 @@ class NodeState:
 
 
 def smooth(newest: float, before: float | None, alpha: float) -> float:
-    """V = α·NV + (1-α)·OV (eq. 4.1); the first measurement stands for itself."""
+    """V = alpha·NV + (1 - alpha)·OV (eq. 4.1); the first measurement stands for itself."""
     return newest if before is None else alpha * newest + (1 - alpha) * before
 
 
 def step(before: NodeState, raw: float, has_points: bool, thresholds: Thresholds) -> NodeState:
     """The state after a measurement `raw` (the greatest of the parts, a share of capacity).
 
-    A state begins when the smoothed value reaches its threshold and ends when it is below threshold ×
+    A state begins when the smoothed value reaches its threshold and ends when it is below threshold *
     release_ratio; in between the state before holds. A node without points is IDLE, whatever else it does.
     """
     value = smooth(raw, before.utilisation, thresholds.alpha)

@@ -9,7 +9,7 @@ import redis
 KEY = "weir:producers"
 EVERY_SECONDS = 1.0
 
-# Counts are added on the server: two processes under one producer's name count together, and a restart goes on.
+# Added on the server: two processes under one producer's name count together, and a restart goes on.
 _ADD = """
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 local ok, row = pcall(cjson.decode, old or '{}')

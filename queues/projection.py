@@ -16,7 +16,7 @@ Overriding = Mapping[str, Mapping[str, float]]
 
 
 def read_database(thresholds: Overriding | None = None) -> Topology:
-    """The topology as the database has it. `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own."""
+    """The topology in the database. `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own."""
     number = TopologyRevision.objects.values_list("number", flat=True).first() or 0
     nodes = {
         node.name: _node(node, (thresholds or {}).get(node.name, {}))

@@ -93,8 +93,9 @@ class Segment:
                 Flush(self.queue, blocks).send(self.node)
 
     def claim(self, worker: str, limit_events: int, idle_seconds: float) -> list[Claimed]:
-        """Up to `limit_events` for a worker, at least one block if there is one: due retries, then blocks idle
-        for `idle_seconds` (their worker is dead), then new ones.
+        """Up to `limit_events` for a worker, at least one block if there is one.
+
+        Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
         with _errors(self.node):
             found, waiting, length = self._script(
@@ -129,7 +130,8 @@ class Segment:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
         One step, whole or not at all. Rows of the block that are not given were handled. When the entry is
-        gone already (another worker ended it), nothing is moved. Raises `BadInput` when a row's id is null: cut rows from `Block.explicit()`.
+        gone already (another worker ended it), nothing is moved. Raises `BadInput` when a row's id is null:
+        cut rows from `Block.explicit()`.
         """
         letters: list[Any] = []
         for batch, error in rows:
@@ -171,7 +173,7 @@ class Segment:
         return [Surveyed(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
-        """(entry id, block id, data) behind `after_id` through `through_id`; may be read any number of times."""
+        """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again."""
         start = after_id or "0-0"
         while True:
             with _errors(self.node):
