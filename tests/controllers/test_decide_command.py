@@ -1,0 +1,110 @@
+"""`manage.py decide`, to the contract."""
+
+import io
+import json
+import sys
+
+import pytest
+from django.core.management import call_command
+
+from controllers.catalog import CONTRACT_LAWS, LAWS
+
+SETTINGS = {"events_per_worker": 50, "upper_limit": 250, "interval_seconds": 5}
+
+
+def ask(monkeypatch, text, law="worker_rate"):
+    """Exit code, output, error of the command with the text on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text if isinstance(text, str) else json.dumps(text)))
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command("decide", law, "-", stdout=out, stderr=err)
+    except SystemExit as end:
+        return end.code, out.getvalue(), err.getvalue()
+    return 0, out.getvalue(), err.getvalue()
+
+
+def answer(monkeypatch, document):
+    code, out, err = ask(monkeypatch, document)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def document(*lengths, **more):
+    observations = [{"queue_length": length, "removed": 0, "started": 0} for length in lengths]
+    return {"parameters": SETTINGS, "state": None, "observations": observations, **more}
+
+
+def test_observations_are_decided_one_after_the_other(monkeypatch):
+    given = answer(monkeypatch, document(0, 300, 600))
+    assert given["law"] == "worker_rate"
+    assert [each["action"] for each in given["decisions"]] == [None, {"start": 1}, {"start": 2}]
+    assert {"action", "reason", "terms", "limited_by"} <= set(given["decisions"][0])
+
+
+def test_the_state_fed_back_continues_exactly_where_it_stopped(monkeypatch):
+    whole = answer(monkeypatch, document(*range(0, 900, 70)))
+    first = answer(monkeypatch, document(*range(0, 350, 70)))
+    rest = answer(monkeypatch, document(*range(350, 900, 70), state=first["state"]))
+    assert first["decisions"] + rest["decisions"] == whole["decisions"]
+    assert rest["state"] == whole["state"]
+
+
+def test_a_file_is_read_too(tmp_path, capsys):
+    path = tmp_path / "ask.json"
+    path.write_text(json.dumps(document(300)))
+    call_command("decide", "worker_rate", str(path))
+    assert json.loads(capsys.readouterr().out)["decisions"][0]["action"] == {"start": 1}
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("colour", document(1, colour="red")),
+        ("parameters.colour", document(1, parameters={"colour": 1})),
+        ("observations[0].colour", document(observations=[{"queue_length": 1, "colour": 2}])),
+        ("observations[1].queue_length", document(observations=[{"queue_length": 1}, {}])),
+        ("observations[0].queue_length", document(-1)),
+        ("observations[0].queue_length", document("many")),
+        ("observations[0]", document(observations=[5])),
+        ("observations", document()),
+        ("observations", {"parameters": {}}),
+        ("observations", document(observations={"queue_length": 1})),
+        ("parameters.upper_limit", document(1, parameters={"upper_limit": 0})),
+        ("parameters.events_per_worker", document(1, parameters={"events_per_worker": 2.5})),
+        ("parameters.interval_seconds", document(1, parameters={"interval_seconds": True})),
+        ("parameters", document(1, parameters=[1])),
+        ("state.rate", document(1, state={"carry": 0, "history": []})),
+        ("state.colour", document(1, state={"colour": 0})),
+        ("law", document(1, law="flow")),
+        ("observation", document(1, observation={"queue_length": 1})),
+        ("guard.colour", document(1, guard={"colour": 1})),
+        ("guard.settings.maximum", document(1, guard={"settings": {"maximum": "x"}})),
+        ("guard.unfit", document(1, guard={"unfit": 5})),
+        ("guard.age_seconds", document(1, guard={"age_seconds": "x"})),
+        ("manual", document(1, manual={"start": 1})),
+        ("manual.stop", document(1, manual={"stop": 1}, guard={})),
+        ("observations", document(1, 2, guard={})),
+        ("document", '{"observations": [{"queue_length": NaN}]}'),
+        ("document", '{"observations": [{"queue_length": Infinity}]}'),
+        ("document", '{"observations": [{"queue_length": 1e999}]}'),
+        ("document", "[1]"),
+        ("document", "{"),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_line_that_names_the_field(monkeypatch, field, text):
+    code, out, err = ask(monkeypatch, text)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{field}: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("law", [law for law in CONTRACT_LAWS if law not in LAWS])
+def test_a_law_the_contract_promises_answers_not_yet(monkeypatch, law):
+    code, _, err = ask(monkeypatch, "", law)
+    assert code == 2
+    assert "not yet" in err and law in err
+
+
+def test_a_law_nobody_knows_is_named_with_the_list(monkeypatch):
+    code, _, err = ask(monkeypatch, "{}", "wokrer_rate")
+    assert code == 2
+    assert "wokrer_rate" in err and "worker_rate" in err.replace("wokrer_rate", "")

@@ -1,0 +1,190 @@
+"""What the guard holds back, and that it says so."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers import guard
+from controllers.decision import Decision, Expected
+from controllers.guard import Measured
+from queues.errors import BadInput
+
+FRESH = Measured(0.4)
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A law that starts as many as it is told to: what reaches the plant is the guard's doing."""
+
+    name: str = "echo"
+    parameters: tuple = ()
+    observation: tuple = ()
+    actuator: str | None = "start"
+    guard_defaults: dict[str, Any] = field(default_factory=dict)
+
+    def decide(self, parameters, state, observation):
+        wanted = observation["wanted"]
+        expected = Expected("removed_events", "up", 100.0 * wanted, 10.0) if wanted else None
+        action = {"start": wanted} if wanted else None
+        return state + 1, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
+
+
+def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, **settings):
+    """Each wanted value through the guard, some seconds apart."""
+    law = law or Echo()
+    settings = guard.read_settings(law, settings)
+    state, guard_state, results = 0, guard.initial_state(), []
+    for number, value in enumerate(wanted):
+        result = guard.decide(
+            law,
+            {},
+            state,
+            {"wanted": value},
+            settings=settings,
+            guard_state=guard_state,
+            now_seconds=1000.0 + number * seconds,
+            measured=measured,
+            manual=manual,
+        )
+        state, guard_state = result.state, result.guard_state
+        results.append(result)
+    return results
+
+
+def applied(results):
+    return [result.value for result in results]
+
+
+def test_a_decision_within_all_limits_passes_as_it_is():
+    (result,) = pass_through(3)
+    assert result.decision == Echo().decide({}, 0, {"wanted": 3})[1]
+    assert result.value == 3
+
+
+@pytest.mark.parametrize(
+    ("measured", "why"),
+    [
+        (Measured(3.1), "3.1 s old, over the limit of 3 s"),
+        (Measured(None), "age of the measurement is not known"),
+        (Measured(0.1, "node n2 is OFFLINE"), "node n2 is OFFLINE"),
+    ],
+)
+def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, why):
+    (result,) = pass_through(3, measured=measured)
+    assert (result.decision.action, result.decision.limited_by) == (None, "stale measurement")
+    assert why in result.decision.reason
+    assert (result.state, result.guard_state, result.asked) == (0, guard.initial_state(), False)
+
+
+def test_a_measurement_exactly_as_old_as_allowed_is_used():
+    assert applied(pass_through(3, measured=Measured(3.0))) == [3]
+
+
+def test_a_value_over_the_maximum_is_clamped_and_expects_less():
+    (result,) = pass_through(8, maximum=2)
+    assert (result.decision.action, result.decision.limited_by) == ({"start": 2}, "guard maximum")
+    assert (result.decision.raw, result.value) == (8.0, 2.0)
+    assert result.decision.expected.amount == 200.0
+    assert "The guard makes it 2" in result.decision.reason
+
+
+def test_a_value_rises_and_falls_by_at_most_the_slew():
+    assert applied(pass_through(1, 9, 9, slew_up=3)) == [1, 4, 7]
+    assert applied(pass_through(9, 1, 1, slew_down=3)) == [9, 6, 3]
+
+
+def test_none_is_never_turned_into_an_action():
+    results = pass_through(9, 0, slew_down=3, minimum=2)
+    assert results[1].decision.action is None
+    assert applied(results) == [9, 0]
+
+
+def test_an_action_waits_until_the_last_one_has_cooled_down():
+    results = pass_through(1, 1, 1, cooldown_seconds=8.0)
+    assert [each.decision.action is not None for each in results] == [True, False, True]
+    assert results[1].decision.limited_by == "guard cool-down"
+    assert "needs 3.0 s more" in results[1].decision.reason
+
+
+def test_a_clock_set_back_does_not_cool_down_for_an_hour():
+    assert applied(pass_through(1, 1, seconds=-3600.0, cooldown_seconds=8.0)) == [1, 1]
+
+
+def test_an_oscillation_is_calmed_to_the_mean_of_its_window():
+    results = pass_through(*[20, 2] * 6, oscillation_turns=6, oscillation_window=12)
+    assert results[-1].decision.limited_by == "oscillation"
+    assert applied(results)[-1] == 11
+    assert not any("oscillation" in str(each.decision.limited_by) for each in results[:6])
+
+
+def test_small_swings_and_one_way_growth_are_no_oscillation():
+    assert guard.turns([1, 2, 1, 2, 1, 2], swing=5) == 0
+    assert guard.turns([1, 9, 20, 40, 90], swing=5) == 0
+    assert guard.turns([10, 20, 10, 20], swing=5) == 2
+
+
+def test_a_hand_passes_the_same_guard_and_leaves_the_law_alone():
+    (result,) = pass_through(7, manual={"start": 5}, maximum=4)
+    assert (result.decision.action, result.state) == ({"start": 4}, 0)
+    assert "set by hand" in result.decision.reason
+    (held,) = pass_through(7, manual={"start": 5}, measured=Measured(60.0))
+    assert held.decision.action is None
+
+
+def test_manual_without_a_value_does_nothing_and_says_so():
+    (result,) = pass_through(7, manual={})
+    assert result.decision.action is None
+    assert "no value is set for start" in result.decision.reason
+
+
+@given(
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=30),
+    st.integers(0, 50),
+    st.integers(50, 500),
+    st.floats(0.5, 300.0),
+    st.floats(0.0, 30.0),
+)
+def test_whatever_the_law_asks_what_is_applied_is_in_range_and_slow_enough(
+    wanted, minimum, maximum, slew_up, cooldown
+):
+    results = pass_through(
+        *wanted, minimum=minimum, maximum=maximum, slew_up=slew_up, cooldown_seconds=cooldown
+    )
+    acted_at, before = None, None
+    for number, (asked, result) in enumerate(zip(wanted, results, strict=True)):
+        assert json.loads(json.dumps(result.guard_state)) == result.guard_state
+        changed = result.value != asked
+        assert (result.decision.limited_by is not None) == changed
+        if result.value:
+            assert minimum <= result.value <= maximum
+            assert asked > 0
+            assert before is None or result.value <= max(before + slew_up, minimum)
+            assert acted_at is None or (number - acted_at) * 5.0 >= cooldown
+            acted_at = number
+        before = result.value
+
+
+def test_settings_that_contradict_or_are_unknown_are_refused_by_name():
+    for settings, field_name in (
+        ({"minimum": 5, "maximum": 4}, "guard.minimum"),
+        ({"slow": 1}, "guard.slow"),
+        ({"stale_seconds": float("nan")}, "guard.stale_seconds"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            guard.read_settings(Echo(), settings)
+        assert refused.value.field == field_name
+
+
+def test_a_guard_state_that_does_not_fit_is_refused_by_name():
+    for state, field_name in (
+        ({"value": "x"}, "guard.state.value"),
+        ({"recent": 3}, "guard.state.recent"),
+        ({"speed": 3}, "guard.state.speed"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            guard.read_state(state)
+        assert refused.value.field == field_name

@@ -1,0 +1,133 @@
+"""One contract for every law in the catalog."""
+
+import copy
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers import catalog, guard
+from controllers.parameter import Parameter, read_values
+from queues.errors import BadInput
+
+LAWS = list(catalog.LAWS.values())
+each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+
+
+def values_of(declared: Parameter) -> st.SearchStrategy:
+    if declared.kind == "choice":
+        return st.sampled_from(declared.choices)
+    low, high = max(declared.minimum, -1e6), min(declared.maximum, 1e6)
+    if declared.kind == "integer":
+        return st.integers(math.ceil(low), math.floor(high))
+    return st.floats(low, high, allow_nan=False)
+
+
+def documents_of(declared) -> st.SearchStrategy:
+    return st.fixed_dictionaries({each.name: values_of(each) for each in declared})
+
+
+def parameters_of(law) -> st.SearchStrategy:
+    def fits(document) -> bool:
+        try:
+            catalog.read_parameters(law, document)
+        except BadInput:
+            return False
+        return True
+
+    some = st.sets(st.sampled_from([each.name for each in law.parameters]), max_size=3)
+    whole = st.tuples(documents_of(law.parameters), some)
+    chosen = whole.map(lambda pair: {key: value for key, value in pair[0].items() if key in pair[1]})
+    return chosen.filter(fits).map(lambda document: catalog.read_parameters(law, document))
+
+
+def runs_of(law) -> st.SearchStrategy:
+    return st.tuples(parameters_of(law), st.lists(documents_of(law.observation), min_size=2, max_size=20))
+
+
+def decide_all(law, parameters, state, observations):
+    decisions = []
+    for observation in observations:
+        state, decision = law.decide(parameters, state, observation)
+        decisions.append(decision)
+    return state, decisions
+
+
+def through_json(value):
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+@each_law
+@given(data=st.data())
+def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data):
+    parameters, observations = data.draw(runs_of(law))
+    state = law.initial_state(parameters)
+    given_before = copy.deepcopy((parameters, state, observations))
+    first = decide_all(law, parameters, state, observations)
+    assert (parameters, state, observations) == given_before
+    assert decide_all(law, parameters, state, observations) == first
+
+
+@each_law
+@given(data=st.data())
+def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
+    parameters, observations = data.draw(runs_of(law))
+    cut = data.draw(st.integers(1, len(observations) - 1))
+    whole_state, whole = decide_all(law, parameters, law.initial_state(parameters), observations)
+    half_state, before = decide_all(law, parameters, law.initial_state(parameters), observations[:cut])
+    restored = law.read_state(parameters, through_json(half_state))
+    end_state, after = decide_all(law, parameters, restored, observations[cut:])
+    assert before + after == whole
+    assert through_json(end_state) == through_json(whole_state)
+
+
+@each_law
+@given(data=st.data())
+def test_a_decision_is_finite_json_with_a_reason(law, data):
+    parameters, observations = data.draw(runs_of(law))
+    _, decisions = decide_all(law, parameters, law.initial_state(parameters), observations)
+    for decision in decisions:
+        printed = through_json(decision.to_json())
+        assert printed == decision.to_json()
+        assert decision.reason.endswith(".") and len(decision.reason) > 20
+        assert decision.action is None or decision.action != {}
+
+
+@each_law
+def test_every_value_a_law_takes_is_documented_with_range_and_unit(law):
+    for declared in (*law.parameters, *law.observation, *guard.PARAMETERS):
+        assert declared.help.endswith("."), declared.name
+        assert declared.unit, declared.name
+        assert declared.minimum < declared.maximum, declared.name
+        assert all(map(math.isfinite, (declared.minimum, declared.maximum))), declared.name
+        assert declared.required or declared.check(declared.default, "default") == declared.default
+    assert law.__doc__ and type(law).decide.__doc__
+
+
+@each_law
+def test_the_defaults_of_a_law_and_of_its_guard_are_good_values(law):
+    assert catalog.read_parameters(law, {}).keys() == {each.name for each in law.parameters}
+    assert guard.read_settings(law, None).keys() == {each.name for each in guard.PARAMETERS}
+
+
+def test_the_catalog_knows_its_laws_by_their_own_names_from_the_contract():
+    assert all(name == law.name for name, law in catalog.LAWS.items())
+    assert set(catalog.LAWS) <= set(catalog.CONTRACT_LAWS)
+
+
+@pytest.mark.parametrize("value", [True, "7", None, [], math.nan, math.inf, -math.inf, -1, 11, 2.5, 10**400])
+def test_a_value_that_is_no_whole_number_in_range_is_refused_by_name(value):
+    declared = (Parameter("tries", "tries", "How often.", 3, 0, 10, "integer"),)
+    with pytest.raises(BadInput) as refused:
+        read_values(declared, {"tries": value}, "parameters")
+    assert refused.value.field == "parameters.tries"
+    assert "from 0 to 10" in refused.value.message
+
+
+def test_an_unknown_key_is_refused_by_name_with_the_known_ones():
+    with pytest.raises(BadInput) as refused:
+        catalog.read_parameters(catalog.law("worker_rate"), {"uper_limit": 5})
+    assert refused.value.field == "parameters.uper_limit"
+    assert "upper_limit" in refused.value.message
