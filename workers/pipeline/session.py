@@ -1,0 +1,64 @@
+"""The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from workers.java import spark_environment
+from workers.pipeline.source import SegmentSource
+
+_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    # The first compiler is enough: most of a batch is Arrow in Python, and the second one would work for
+    # minutes on an idle plant.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=128m",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
+    "-XX:-UsePerfData",
+    "-Djava.net.preferIPv4Stack=true",
+)
+_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
+    """A session with the segment source registered. `folder` takes Spark's scratch files."""
+    os.environ.update(spark_environment(folder / "java"))
+    builder = SparkSession.builder.master(master).appName(f"weir {name}")
+    for key, value in _settings(folder, heap).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(SegmentSource)
+    return spark
+
+
+def _settings(folder: Path, heap: str) -> dict[str, str]:
+    return {
+        "spark.driver.memory": heap,
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # A value that can't be cast is unknown, not the end of the batch.
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopTimeout": "5000",
+        "spark.python.worker.reuse": "true",
+        "spark.cleaner.periodicGC.interval": "10min",
+    }
