@@ -8,9 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from queues.errors import BadInput, NoContainerAvailable, NodeUnavailable, UnknownQueue
+from queues.errors import BadInput, NodeUnavailable, UnknownQueue
 
 RETRY_AFTER_SECONDS = 2
+WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
 
 
 class RefusedError(Exception):
@@ -64,10 +65,9 @@ def add_refusals(api: NinjaAPI) -> None:
     def http(request: HttpRequest, error: HttpError) -> HttpResponse:
         return refuse(request, error.status_code, "request", str(error))
 
-    @api.exception_handler(NoContainerAvailable)
     @api.exception_handler(NodeUnavailable)
-    def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
-        return later(refuse(request, 503, "queue", str(error)), RETRY_AFTER_SECONDS)
+    def unavailable(request: HttpRequest, error: NodeUnavailable) -> HttpResponse:
+        return later(refuse(request, 503, "node", str(error)), RETRY_AFTER_SECONDS)
 
     @api.exception_handler(redis.RedisError)
     def no_control(request: HttpRequest, error: redis.RedisError) -> HttpResponse:
@@ -80,5 +80,6 @@ def by_field(errors: list[dict[str, Any]]) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for error in errors:
         place = [str(part) for part in error.get("loc", ()) if part not in ("body", "query", "path")]
-        named.setdefault(".".join(place) or "body", []).append(error["msg"])
+        said = WORDS.get(error.get("type", ""), error["msg"])
+        named.setdefault(".".join(place) or "body", []).append(said)
     return named

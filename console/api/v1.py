@@ -4,7 +4,7 @@ from typing import Any
 
 from ninja import NinjaAPI
 
-from console.api import plant
+from console.api import control, history, plant
 from console.api.authentication import Caller
 from console.api.refusals import add_refusals
 
@@ -18,7 +18,8 @@ api = NinjaAPI(
     urls_namespace="api",
 )
 add_refusals(api)
-api.add_router("/v1", plant.router)
+for part in (plant, history, control):
+    api.add_router("/v1", part.router)
 
 
 def urls() -> Any:

@@ -36,17 +36,24 @@ class LedgerFilter(forms.Form):
         """The entries wanted; a field that is not valid chooses nothing, and its error stands beside it."""
         if not self.is_valid():
             return entries.none()
-        wanted = self.cleaned_data
-        if loop := wanted["loop"]:
-            entries = entries.filter(loop_id=int(loop)) if loop.isdigit() else entries.filter(loop__name=loop)
-        if wanted["verdict"]:
-            entries = entries.filter(verdict=wanted["verdict"])
-        if wanted["acted"]:
-            entries = entries.exclude(action=None)
-        return _between(entries, wanted["since"], wanted["until"])
+        return chosen_entries(entries, **self.cleaned_data)
 
 
-def _between(entries: QuerySet, since: datetime | None, until: datetime | None) -> QuerySet:
+def chosen_entries(
+    entries: QuerySet[LedgerEntry],
+    loop: str,
+    verdict: str,
+    acted: bool,
+    since: datetime | None,
+    until: datetime | None,
+) -> QuerySet[LedgerEntry]:
+    """The entries of a loop (id or name), with a verdict, that acted, in a time range; empty chooses all."""
+    if loop:
+        entries = entries.filter(loop_id=int(loop)) if loop.isdigit() else entries.filter(loop__name=loop)
+    if verdict:
+        entries = entries.filter(verdict=verdict)
+    if acted:
+        entries = entries.exclude(action=None)
     if since:
         entries = entries.filter(at__gte=since)
     return entries.filter(at__lt=until) if until else entries

@@ -1,0 +1,232 @@
+"""Steering: loops, their ledger, and overrides."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Schema, Status
+from pydantic import ConfigDict
+
+from console import steering
+from console.api.authentication import actor_for
+from console.api.plant import node_named
+from console.control_server import control
+from console.pages.loops import describe, described, parameter_rows
+from console.pages.records import chosen_entries
+from controllers import catalog
+from queues.errors import BadInput
+from workers import ledger, overrides
+from workers.models import LedgerEntry, Loop, Override
+
+router = Router(tags=["control"])
+MAXIMUM_ROWS = 500
+
+
+class Given(Schema):
+    """A body whose unknown keys are refused by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewOverride(Given):
+    """A value on a loop (`loop`: id or name) or a node; it ends after `minutes` or at `expires_at`."""
+
+    name: str
+    value: int | float | str
+    reason: str
+    loop: int | str | None = None
+    node: str | None = None
+    minutes: float | None = None
+    expires_at: datetime | None = None
+
+
+class Longer(Given):
+    """`minutes` more, or a new end."""
+
+    minutes: float | None = None
+    expires_at: datetime | None = None
+
+
+class NewMode(Given):
+    """hold and manual take `minutes`; `value` is what manual applies."""
+
+    mode: str
+    reason: str
+    minutes: float | None = None
+    value: float | None = None
+
+
+@router.get("/loops", summary="Every loop with what is in force")
+def list_loops(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"loops": [_loop(each) for each in described(timezone.now())]}
+
+
+@router.get("/loops/{loop_id}", summary="One loop, its parameters and guard")
+def get_loop(request: HttpRequest, loop_id: int) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    now = timezone.now()
+    found = loop_named(loop_id)
+    law = catalog.law(found.law)
+    held = list(overrides.in_force(now).filter(loop=found).select_related("owner", "loop", "node"))
+    rows = parameter_rows(law, found.parameters, held, now)
+    return {
+        **_loop(describe(found, held, now)),
+        "declared": [{**row, "override": row["override"] and row["override"].pk} for row in rows],
+        "guard": overrides.effective_guard(law, found.guard, held, now),
+    }
+
+
+@router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")
+def change_mode(request: HttpRequest, loop_id: int, body: NewMode) -> dict[str, Any]:
+    actor = actor_for(request, "loop.mode")
+    found = loop_named(loop_id)
+    made = steering.set_mode(actor, found, now=timezone.now(), **body.dict())
+    return {"mode": body.mode, "override": None if made is None else _override(made)}
+
+
+@router.get("/ledger", summary="Decisions, newest first")
+def list_ledger(
+    request: HttpRequest,
+    loop: str = "",
+    verdict: str = "",
+    acted: bool = False,
+    since: Annotated[datetime | None, Query(alias="from")] = None,
+    until: Annotated[datetime | None, Query(alias="to")] = None,
+    before: int | None = None,
+    rows: int = 50,
+) -> dict[str, Any]:
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    actor_for(request, "plant.view")
+    if verdict and verdict not in LedgerEntry.Verdict.values:
+        raise BadInput("verdict", f"takes {', '.join(LedgerEntry.Verdict.values)}, not {verdict!r}.")
+    if not 1 <= rows <= MAXIMUM_ROWS:
+        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    chosen = LedgerEntry.objects.select_related("loop").order_by("-id")
+    chosen = chosen_entries(chosen, loop, verdict, acted, since, until)
+    if before is not None:
+        chosen = chosen.filter(pk__lt=before)
+    found = list(chosen[: rows + 1])
+    more = len(found) > rows
+    return {"entries": [_entry(each) for each in found[:rows]], "next": found[rows - 1].pk if more else None}
+
+
+@router.get("/ledger/{entry_id}", summary="One decision")
+def get_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+    """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
+    actor_for(request, "plant.view")
+    found = LedgerEntry.objects.select_related("loop").filter(pk=entry_id).first()
+    if found is None:
+        raise Http404(f"ledger entry {entry_id} is not there.")
+    return {**_entry(found), "export": ledger.export(found)}
+
+
+@router.get("/overrides", summary="Overrides in force")
+def list_overrides(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = overrides.in_force(timezone.now()).select_related("loop", "node", "owner").order_by("expires_at")
+    return {"overrides": [_override(each) for each in found]}
+
+
+@router.post("/overrides", response={201: dict[str, Any]}, summary="Put a value in force until it expires")
+def create_override(request: HttpRequest, body: NewOverride) -> Status:
+    if (body.loop is None) == (body.node is None):
+        raise BadInput("loop", "takes a loop or a node, one of the two.")
+    end = {"minutes": body.minutes, "expires_at": body.expires_at}
+    now = timezone.now()
+    if body.node is not None:
+        actor = actor_for(request, "node.thresholds")
+        wanted = {_threshold(body.name): body.value}
+        made = steering.override_thresholds(
+            actor, node_named(body.node), wanted, reason=body.reason, now=now, control=control(), **end
+        )
+    else:
+        actor = actor_for(request, "override.set")
+        values = {body.name: body.value}
+        made = steering.override_loop(
+            actor, loop_named(body.loop), values, reason=body.reason, now=now, **end
+        )
+    return Status(201, _override(made[0]))
+
+
+@router.post("/overrides/{override_id}/end", summary="End an override now")
+def end_override(request: HttpRequest, override_id: int) -> dict[str, Any]:
+    actor = actor_for(request, "override.end")
+    found = override_numbered(override_id)
+    ended = steering.end_override(actor, found, now=timezone.now(), control=control())
+    return {**_override(found), "ended": ended}
+
+
+@router.post("/overrides/{override_id}/extend", summary="Let an override run longer")
+def extend_override(request: HttpRequest, override_id: int, body: Longer) -> dict[str, Any]:
+    actor = actor_for(request, "override.extend")
+    found = override_numbered(override_id)
+    return _override(steering.extend_override(actor, found, now=timezone.now(), **body.dict()))
+
+
+def loop_named(given: int | str) -> Loop:
+    """A loop by id or name, or 404."""
+    by_id = isinstance(given, int) or given.isdigit()
+    found = Loop.objects.filter(**({"pk": int(given)} if by_id else {"name": given})).first()
+    if found is None:
+        raise Http404(f"loop {given} is not known; GET /api/v1/loops lists them.")
+    return found
+
+
+def override_numbered(override_id: int) -> Override:
+    found = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
+    if found is None:
+        raise Http404(f"override {override_id} is not there.")
+    return found
+
+
+def _threshold(name: str) -> str:
+    for key, stored in steering.THRESHOLDS.items():
+        if name in (key, stored):
+            return key
+    raise BadInput("name", f"takes {' or '.join(steering.THRESHOLDS)} for a node, not {name!r}.")
+
+
+def _loop(loop: dict[str, Any]) -> dict[str, Any]:
+    return {**loop, "overrides": [_override(each) for each in loop["overrides"]]}
+
+
+def _override(override: Override) -> dict[str, Any]:
+    return {
+        "id": override.pk,
+        "loop": override.loop.name if override.loop_id else None,
+        "node": override.node.name if override.node_id else None,
+        "name": override.name,
+        "value": override.value,
+        "instead_of": override.instead_of,
+        "owner": override.owner.get_username(),
+        "reason": override.reason,
+        "created_at": override.created_at,
+        "expires_at": override.expires_at,
+        "ended_at": override.ended_at,
+    }
+
+
+ENTRY_FIELDS = (
+    "id",
+    "at",
+    "mode",
+    "observation",
+    "action",
+    "raw",
+    "guarded",
+    "reason",
+    "terms",
+    "limited_by",
+    "expected",
+    "outcome",
+    "applied",
+    "error",
+    "verdict",
+)
+
+
+def _entry(entry: LedgerEntry) -> dict[str, Any]:
+    fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
+    return {"loop": entry.loop.name, "law": entry.loop.law, **fields}
