@@ -2,43 +2,49 @@
 overrides in force.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models import OuterRef, Subquery
 
-from workers.models import LedgerEntry, Loop, Override
+from workers.loops import active_loops
+from workers.models import LedgerEntry, Override
+from workers.overrides import in_force
 
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget")
 MEASURED = ("measured", "queue_length")
 
 
-def overrides_now(now: datetime) -> list[dict[str, Any]]:
-    """Overrides in force, the soonest to expire first."""
-    rows = Override.objects.filter(ended_at=None, expires_at__gt=now).order_by("expires_at", "id")
-    return [_override(row) for row in rows.select_related("loop", "node", "owner")]
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """`loops` by name and `overrides`, the soonest to expire first; both as the snapshot has them."""
+
+    loops: dict[str, dict[str, Any]]
+    overrides: list[dict[str, Any]]
 
 
-def loops_now(now: datetime) -> dict[str, dict[str, Any]]:
-    """Every loop with its newest ledger entry: two queries, however many loops and entries there are."""
+def control_record(now: datetime) -> ControlRecord:
+    """What is recorded at this moment: three queries, however many loops, entries and overrides there are."""
+    rows = list(in_force(now).select_related("loop", "node", "owner").order_by("expires_at", "id"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
-    in_force = Q(overrides__ended_at=None, overrides__expires_at__gt=now)
-    loops = list(
-        Loop.objects.order_by("name").annotate(
-            newest=Subquery(newest), in_force=Count("overrides", filter=in_force)
-        )
-    )
+    loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
-    return {loop.name: _loop(loop, entries.get(loop.newest)) for loop in loops}
+    by_loop: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        by_loop.setdefault(row.loop_id, {})[row.name] = row.value
+    documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
+    return ControlRecord(documents, [_override(row) for row in rows])
 
 
-def _loop(loop: Any, entry: LedgerEntry | None) -> dict[str, Any]:
-    parameters = entry.parameters if entry else loop.parameters
+def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:
+    """An override shows at once, though the loop's next tick is seconds away."""
+    parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     return {
         "id": loop.pk,
         "law": loop.law,
         "target": loop.target,
-        "mode": entry.mode if entry else loop.mode,
+        "mode": overridden.get("mode", loop.mode),
         "measured": _first(entry.observation if entry else None, MEASURED),
         "setpoint": _first(parameters, SETPOINTS),
         "actuator": _actuator(entry),
@@ -46,7 +52,7 @@ def _loop(loop: Any, entry: LedgerEntry | None) -> dict[str, Any]:
         "reason": entry.reason if entry else None,
         "verdict": entry.verdict if entry else None,
         "entry": entry.pk if entry else None,
-        "overrides": loop.in_force,
+        "overrides": len(overridden),
     }
 
 

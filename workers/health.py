@@ -39,11 +39,9 @@ def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
             yield "OFFLINE", f"Node {name} has never reported; start its agent."
         elif node["state"] == "OFFLINE":
             served = f"served by {_list(serving)}" if serving else "served by nobody"
-            age = f"{node['age_seconds']:.0f} s"
-            yield (
-                "OFFLINE",
-                f"Node {name} has not reported for {age}; its {node['points']} points are {served}.",
-            )
+            age = node["age_seconds"]
+            silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
+            yield "OFFLINE", f"Node {name} {silent}; its {node['points']} points are {served}."
         elif node["state"] in ("BUSY", "TOOBUSY"):
             word = "busy" if node["state"] == "BUSY" else "too busy"
             yield node["state"], f"Node {name} is {word}: {node['utilisation']:.0%} of its capacity."

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from queues.membership import Membership
 from queues.topology import NodeSpec, QueueSpec
 from workers.health import health
 from workers.latency import Latencies
 from workers.readings import Readings, Workers
 
-STALE_SECONDS = 2.0
-OFFLINE_SECONDS = 3.0
 PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
 PIPELINE_OFFLINE_SECONDS = 10.0
@@ -35,19 +34,37 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """Readings, with ages in seconds by (kind, name), rates per second by counter name, recent latencies by
-    queue.
-    """
+class Watch:
+    """Who is heard, at one moment of the watcher's monotonic clock."""
 
-    readings: Readings
-    ages: Mapping[tuple[str, str], float]
-    rates: Mapping[str, float | None]
-    recent: Mapping[str, Latencies]
+    membership: Membership
+    now_seconds: float
+
+    def age_seconds(self, node: str) -> float | None:
+        """Since its last beat; None when it has not been heard for certain."""
+        age_seconds = self.membership.age_seconds(node, self.now_seconds)
+        return None if age_seconds is None else round(age_seconds, 3)
 
     def offline(self, node: str) -> bool:
         """Not heard for three beats, or never."""
-        return self.ages.get(("node", node), OFFLINE_SECONDS) >= OFFLINE_SECONDS
+        return self.membership.is_offline(node, self.now_seconds)
+
+    def stale(self, node: str) -> bool:
+        """Not heard for two beats, or only what lay there when the watch began."""
+        return self.age_seconds(node) is None or self.membership.is_stale(node, self.now_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Readings, with ages in seconds by (kind, name) of hosts, producers and pipeline, rates per second by
+    counter name, recent latencies by queue.
+    """
+
+    readings: Readings
+    watch: Watch
+    ages: Mapping[tuple[str, str], float]
+    rates: Mapping[str, float | None]
+    recent: Mapping[str, Latencies]
 
 
 def compose(sight: Sight, loops: Document, overrides: list[Document]) -> Document:
@@ -153,18 +170,17 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
 
 def _rate(sight: Sight, node: str, counter: str) -> float | None:
     """A node that is offline has no known rate: its counters stand still because nobody reads them."""
-    return None if sight.offline(node) else sight.rates.get(counter)
+    return None if sight.watch.offline(node) else sight.rates.get(counter)
 
 
 def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
     heartbeat: Document = sight.readings.heartbeats.get(spec.name, {})
-    age = sight.ages.get(("node", spec.name))
     mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
     last_state = heartbeat.get("state")
     return {
-        "state": "OFFLINE" if last_state and sight.offline(spec.name) else last_state,
-        "stale": age is not None and age >= STALE_SECONDS,
-        "age_seconds": age,
+        "state": "OFFLINE" if last_state and sight.watch.offline(spec.name) else last_state,
+        "stale": sight.watch.stale(spec.name),
+        "age_seconds": sight.watch.age_seconds(spec.name),
         "utilisation": heartbeat.get("utilisation"),
         "raw": heartbeat.get("raw"),
         "parts": heartbeat.get("parts", {}),

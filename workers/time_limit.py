@@ -8,6 +8,7 @@ kills the process.
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -29,10 +30,14 @@ def time_limit(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    began_seconds = time.monotonic()
     previous = signal.signal(signal.SIGALRM, _raise)
-    signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
+    left_seconds, interval_seconds = signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        if left_seconds:  # somebody else's alarm was set: it goes on as if we had not been here
+            left_seconds = max(0.001, left_seconds - (time.monotonic() - began_seconds))
+            signal.setitimer(signal.ITIMER_REAL, left_seconds, interval_seconds)

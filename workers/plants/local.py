@@ -8,15 +8,16 @@ from typing import Any
 
 import redis
 
+from queues.membership import Membership
 from queues.topology import KEY, Topology
-from workers.control_record import loops_now, overrides_now
+from workers.control_record import control_record
 from workers.dispatch import send_workers
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.plants.plant import Snapshot
 from workers.rates import Rates
 from workers.readings import Readings, read
-from workers.snapshot import Sight, compose
+from workers.snapshot import Sight, Watch, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
 DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
@@ -36,7 +37,7 @@ class LocalPlant:
         name: str = "main",
     ) -> None:
         self._control, self._clock, self._monotonic, self._name = control, clock, monotonic, name
-        self._freshness, self._rates = Freshness(), Rates()
+        self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
         self._seq = 0
 
@@ -48,10 +49,10 @@ class LocalPlant:
         now = self._clock()
         readings = read(self._control, now)
         sight = self._sight(readings, now, self._monotonic())
-        moment = datetime.fromtimestamp(now, UTC)
+        record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
-        return {**snapshot, **compose(sight, loops_now(moment), overrides_now(moment))}
+        return {**snapshot, **compose(sight, record.loops, record.overrides)}
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
         """See `workers.dispatch.send_workers`."""
@@ -68,14 +69,16 @@ class LocalPlant:
             )
             return round(age_seconds, DIGITS)
 
-        ages = {("node", name): age("node", name, beat, "seq") for name, beat in readings.heartbeats.items()}
-        ages |= {("host", name): age("host", name, host, "at") for name, host in readings.hosts.items()}
+        sequences = {name: beat["seq"] for name, beat in readings.heartbeats.items()}
+        self._membership = self._membership.seen(sequences, monotonic_seconds)
+        watch = Watch(self._membership, monotonic_seconds)
+        ages = {("host", name): age("host", name, host, "at") for name, host in readings.hosts.items()}
         for (producer, queue), document in readings.producers.items():
             ages["producer", f"{producer}|{queue}"] = age("producer", f"{producer}|{queue}", document, "at")
         if readings.pipeline:
             ages["pipeline", ""] = age("pipeline", "", readings.pipeline, "at")
         recent = self._recent(readings.latencies, monotonic_seconds)
-        return Sight(readings, ages, self._counted(readings, monotonic_seconds), recent)
+        return Sight(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
 
     def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """Rates per second of every cumulative counter, by name."""

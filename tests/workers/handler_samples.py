@@ -1,0 +1,48 @@
+"""Callables that the python handler is pointed at in tests."""
+
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+NOT_CALLABLE = 3
+
+
+def ignore(events: list[dict[str, Any]]) -> None:
+    """Handles everything."""
+
+
+def raise_on_odd(events: list[dict[str, Any]]) -> None:
+    odd = [event["value"] for event in events if event["value"] % 2]
+    if odd:
+        raise ValueError(f"odd: {odd[0]}")
+
+
+def raise_on_13(events: list[dict[str, Any]]) -> None:
+    if any(event["value"] == 13.0 for event in events):
+        raise ValueError("thirteen")
+
+
+def hang_on_13(events: list[dict[str, Any]]) -> None:
+    if any(event["value"] == 13.0 for event in events):
+        time.sleep(600)
+
+
+def die_on_13(events: list[dict[str, Any]]) -> None:
+    if any(event["value"] == 13.0 for event in events):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def keep_then_die_once(events: list[dict[str, Any]]) -> None:
+    """Has its effect, and is killed before anybody learns of it; the second time it lives."""
+    folder = Path(os.environ["WEIR_DATA"])
+    with sqlite3.connect(folder / "kept.sqlite3") as database:
+        database.execute("CREATE TABLE IF NOT EXISTS kept (id TEXT PRIMARY KEY)")
+        database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", [(event["id"],) for event in events])
+    database.close()
+    mark = folder / "died"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
