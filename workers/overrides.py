@@ -110,7 +110,8 @@ def set_override(
             created_at=now,
             expires_at=until,
         )
-    _tell_agents(node, now, control)
+        # Inside the transaction: when the agents can't be told, nothing has changed.
+        _tell_agents(node, now, control)
     return override
 
 
@@ -136,19 +137,23 @@ def end(
     override: Override, *, by: AbstractBaseUser, now: datetime, control: redis.Redis | None = None
 ) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
-    still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
-    still.update(ended_at=now, ended_by=by)
+    with transaction.atomic():
+        still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
+        if still.update(ended_at=now, ended_by=by):
+            _tell_agents(override.node, now, control)
     override.refresh_from_db()
-    _tell_agents(override.node, now, control)
     return override
 
 
 def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Override]:
     """Note once, on each override that has run out, that it ended when it expired; give those back."""
     due = list(Override.objects.filter(ended_at__isnull=True, expires_at__lte=now).select_related("node"))
-    noted = [each for each in due if _note_expiry(each)]
-    if any(each.node_id for each in noted):
-        _project(control, now)
+    if not due:
+        return []
+    with transaction.atomic():
+        noted = [each for each in due if _note_expiry(each)]
+        if any(each.node_id for each in noted):
+            _project(control, now)
     return noted
 
 

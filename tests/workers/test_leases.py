@@ -1,0 +1,67 @@
+"""Leases on a real server."""
+
+import pytest
+
+from tests.waiting import until
+from workers.leases import Lease
+
+
+def test_only_one_holds_a_lease_at_a_time(control):
+    first, second = Lease(control, "loop:1", 30), Lease(control, "loop:1", 30)
+    assert first.acquire() == 1
+    assert second.acquire() is None
+    assert first.release()
+    assert second.acquire() == 2
+
+
+def test_leases_of_different_names_do_not_meet(control):
+    assert Lease(control, "loop:1", 30).acquire() == 1
+    assert Lease(control, "loop:2", 30).acquire() == 1
+
+
+def test_each_acquisition_gets_a_greater_fencing_number_also_after_expiry(control):
+    assert Lease(control, "loop:1", 0.03).acquire() == 1
+    successor = Lease(control, "loop:1", 30)
+    assert until(successor.acquire, 5) == 2
+
+
+def test_a_holder_that_was_paused_past_its_expiry_neither_renews_nor_releases_its_successors_lease(control):
+    paused, successor = Lease(control, "loop:1", 0.03), Lease(control, "loop:1", 30)
+    paused.acquire()
+    until(successor.acquire, 5)
+    assert not paused.renew()
+    assert not paused.release()
+    assert Lease(control, "loop:1", 30).acquire() is None
+    assert successor.renew()
+
+
+def test_renewing_prolongs_a_lease(control):
+    lease = Lease(control, "loop:1", 20)
+    lease.acquire()
+    control.pexpire("weir:lease:loop:1", 500)
+    assert lease.renew()
+    assert control.pttl("weir:lease:loop:1") > 15_000
+
+
+def test_a_lease_never_acquired_is_neither_renewed_nor_released(control):
+    lease = Lease(control, "loop:1", 20)
+    assert not lease.renew()
+    assert not lease.release()
+
+
+def test_a_control_server_that_came_back_empty_does_not_fence_everybody_out(control):
+    assert Lease(control, "loop:1", 30, at_least=812).acquire() == 813
+    assert Lease(control, "loop:2", 30).acquire() == 1
+
+
+def test_a_fencing_number_stays_exact_when_it_is_great(control):
+    assert Lease(control, "loop:1", 30, at_least=10**15).acquire() == 10**15 + 1
+
+
+def test_the_block_gives_the_lease_back_also_when_it_fails(control):
+    with pytest.raises(RuntimeError, match="inside"), Lease(control, "loop:1", 30) as fence:
+        assert fence == 1
+        with Lease(control, "loop:1", 30) as other:
+            assert other is None
+        raise RuntimeError("inside")
+    assert Lease(control, "loop:1", 30).acquire() == 2

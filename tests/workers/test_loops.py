@@ -1,0 +1,389 @@
+"""The general loop, on the plant in memory, with a real database and a real control server."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queues.topology import NodeSpec, QueueSpec, Topology
+from workers import ledger, loops
+from workers.leases import Lease
+from workers.models import LedgerEntry, Loop, Override
+from workers.plants.memory import MemoryPlant
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now.timestamp()
+
+    def pass_seconds(self, seconds):
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def plant(clock):
+    return MemoryPlant(clock, [("alert", "n1"), ("alert", "n2")])
+
+
+@pytest.fixture
+def loop():
+    target = {"queue": "alert", "node": "n1"}
+    parameters = {"events_per_worker": 100, "upper_limit": 500}
+    return Loop.objects.create(
+        name="worker_rate/alert/n1", law="worker_rate", target=target, parameters=parameters
+    )
+
+
+@pytest.fixture
+def owner(django_user_model):
+    return django_user_model.objects.create(username="desk-2")
+
+
+def override(loop, owner, clock, name, value, minutes=30):
+    return Override.objects.create(
+        loop=loop,
+        name=name,
+        value=value,
+        owner=owner,
+        reason="A test.",
+        created_at=clock.now,
+        expires_at=clock.now + timedelta(minutes=minutes),
+    )
+
+
+def fresh(loop):
+    return Loop.objects.get(pk=loop.pk)
+
+
+def tick(loop, plant, clock, control, seconds=5.0):
+    entry = loops.tick(fresh(loop), plant, clock.now, control)
+    clock.pass_seconds(seconds)
+    return entry
+
+
+def submitted(plant, node="n1"):
+    return plant.observe()["queues"]["alert"]["containers"][node]["waiting_to_run"]
+
+
+def test_a_tick_starts_workers_and_records_all_of_it(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    entry = tick(loop, plant, clock, control)
+    entry.refresh_from_db()
+    assert submitted(plant) == 2
+    assert (entry.action, entry.applied, entry.error) == ({"start": 2}, True, "")
+    assert (entry.mode, entry.raw, entry.guarded) == ("auto", 2.0, 2.0)
+    assert entry.observation["queue_length"] == 1_200
+    assert "1,200 events wait" in entry.reason
+    assert entry.verdict == "checking"
+    assert entry.at == START
+    assert fresh(loop).state["law"]["rate"] == pytest.approx(1.2)
+
+
+def test_nothing_to_do_is_recorded_too(loop, plant, clock, control):
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.applied, entry.verdict) == (None, False, "no action")
+    assert "Nothing waits" in entry.reason
+
+
+def test_state_and_counters_go_on_from_tick_to_tick(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    tick(loop, plant, clock, control)
+    plant.run("alert", "n1", 100)
+    entry = tick(loop, plant, clock, control)
+    assert entry.observation["removed"] == 200
+    assert entry.observation["started"] == 2
+    assert fresh(loop).state["law"]["history"] == [1_200, 1_000]
+
+
+def test_a_counter_that_was_reset_counts_from_zero_again(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    tick(loop, plant, clock, control)
+    plant.run("alert", "n1", 100)
+    tick(loop, plant, clock, control)
+    plant.reset_counters("alert", "n1")
+    plant.put("alert", "n1", 50)
+    ran = plant.run("alert", "n1", 5)
+    assert ran > 0
+    assert tick(loop, plant, clock, control).observation["removed"] == 5 * ran
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        ({"state": "OFFLINE", "age_seconds": 4.0}, "node n1 is OFFLINE"),
+        ({"stale": True, "age_seconds": 2.2}, "node n1 has missed two heartbeats"),
+        ({"age_seconds": None}, "has not reported yet"),
+        ({"age_seconds": 3.5}, "3.5 s old"),
+    ],
+)
+def test_no_loop_acts_on_a_node_that_is_not_heard(loop, plant, clock, control, report, why):
+    plant.put("alert", "n1", 1_200)
+    plant.set_node("n1", **report)
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.limited_by) == (None, "stale measurement")
+    assert why in entry.reason
+    assert submitted(plant) == 0
+    assert fresh(loop).state["law"]["history"] == []
+
+
+def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    plant.clock = lambda: clock() - 3.1
+    assert tick(loop, plant, clock, control).limited_by == "stale measurement"
+    plant.clock = lambda: clock() - 2.0
+    assert tick(loop, plant, clock, control).action == {"start": 2}
+
+
+def test_no_loop_acts_on_a_snapshot_from_the_future(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    plant.clock = lambda: clock() + 3_600
+    assert tick(loop, plant, clock, control).limited_by == "stale measurement"
+
+
+def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clock, control):
+    Loop.objects.update(mode="advise")
+    plant.put("alert", "n1", 1_200)
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.applied, entry.verdict) == ({"start": 2}, False, "no action")
+    assert entry.reason.startswith("Advice only")
+    assert submitted(plant) == 0
+    assert fresh(loop).state["law"]["history"] == [1_200]
+
+
+def test_a_hold_for_30_minutes_records_what_it_would_have_done_and_ends_by_itself(
+    loop, plant, clock, control, owner
+):
+    override(loop, owner, clock, "mode", "hold", minutes=30)
+    plant.put("alert", "n1", 1_200)
+    entry = tick(loop, plant, clock, control, seconds=1_795)
+    assert (entry.mode, entry.action, entry.applied) == ("hold", {"start": 2}, False)
+    assert entry.reason.startswith("On hold until 2026-01-05 03:30:00 UTC")
+    assert fresh(loop).state["law"]["history"] == []
+    assert tick(loop, plant, clock, control).mode == "hold"
+    assert submitted(plant) == 0
+    resumed = tick(loop, plant, clock, control)
+    assert (resumed.mode, resumed.applied) == ("auto", True)
+    assert submitted(plant) == 2
+
+
+def test_in_manual_a_person_says_how_many_workers_start(loop, plant, clock, control, owner):
+    Loop.objects.update(mode="manual")
+    plant.put("alert", "n1", 1_200)
+    idle = tick(loop, plant, clock, control)
+    assert idle.action is None
+    assert "no value is set" in idle.reason
+    override(loop, owner, clock, "start", 7)
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.applied) == ({"start": 7}, True)
+    assert entry.parameters["manual"] == {"start": 7}
+    assert submitted(plant) == 7
+    assert fresh(loop).state["law"]["history"] == []
+
+
+def test_an_overridden_limit_is_used_until_it_expires(loop, plant, clock, control, owner):
+    override(loop, owner, clock, "upper_limit", 2_000, minutes=2)
+    plant.put("alert", "n1", 1_200)
+    entry = tick(loop, plant, clock, control, seconds=120)
+    assert entry.parameters["upper_limit"] == 2_000
+    assert entry.action == {"start": 1}
+    assert tick(loop, plant, clock, control).parameters["upper_limit"] == 500
+
+
+def test_an_overridden_guard_limits_what_is_started(loop, plant, clock, control, owner):
+    override(loop, owner, clock, "guard.maximum", 1)
+    plant.put("alert", "n1", 1_200)
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.raw, entry.limited_by) == ({"start": 1}, 2.0, "guard maximum")
+    assert submitted(plant) == 1
+
+
+def test_an_error_of_the_plant_is_in_the_entry_and_the_loop_goes_on(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    plant.error = ConnectionError("the broker is away")
+    entry = LedgerEntry.objects.get(pk=tick(loop, plant, clock, control).pk)
+    assert (entry.applied, entry.error) == (False, "ConnectionError: the broker is away")
+    assert entry.verdict == "no action"
+    plant.error = None
+    assert tick(loop, plant, clock, control).applied
+    assert submitted(plant) == 2
+
+
+def test_a_second_tick_while_one_has_the_lease_does_nothing(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    with Lease(control, f"loop:{loop.pk}", 30):
+        assert tick(loop, plant, clock, control) is None
+    assert not LedgerEntry.objects.exists()
+    assert submitted(plant) == 0
+
+
+def test_a_loop_read_before_another_tick_was_there_is_not_ticked_again(loop, plant, clock, control):
+    plant.put("alert", "n1", 1_200)
+    read_before = fresh(loop)
+    tick(loop, plant, clock, control)
+    assert loops.tick(read_before, plant, clock.now, control) is None
+    assert submitted(plant) == 2
+
+
+def test_a_paused_tick_that_wakes_after_its_successor_leaves_no_trace(
+    loop, plant, clock, control, monkeypatch
+):
+    plant.put("alert", "n1", 1_200)
+    acquire = Lease.acquire
+
+    def pause_while_a_successor_comes_and_goes(lease):
+        fence = acquire(lease)
+        Loop.objects.filter(pk=loop.pk).update(fence=fence + 1)
+        return fence
+
+    monkeypatch.setattr(Lease, "acquire", pause_while_a_successor_comes_and_goes)
+    assert loops.tick(fresh(loop), plant, clock.now, control) is None
+    assert not LedgerEntry.objects.exists()
+    assert submitted(plant) == 0
+
+
+@pytest.mark.parametrize("died", ["before the action", "after the action"])
+def test_a_tick_that_died_has_its_action_applied_exactly_once_by_the_next(
+    loop, plant, clock, control, monkeypatch, died
+):
+    """Before the action or after it: the successor can't know, so it repeats, and the ids keep it single."""
+    plant.put("alert", "n1", 2_000)
+    start_workers = plant.start_workers
+
+    def killed(*arguments):
+        if died == "after the action":
+            start_workers(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plant, "start_workers", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tick(loop, plant, clock, control)
+    monkeypatch.undo()
+    control.delete(f"weir:lease:loop:{loop.pk}")
+    assert submitted(plant) == (2 if died == "after the action" else 0)
+    plant.run("alert", "n1", 100)
+    clock.pass_seconds(5)
+    tick(loop, plant, clock, control)
+    plant.run("alert", "n1", 100)
+    first, second = LedgerEntry.objects.order_by("pk")
+    assert first.applied and second.applied
+    assert sorted(plant.ran) == [f"e{each.pk}-{number}" for each in (first, second) for number in range(2)]
+
+
+def test_an_open_action_that_is_too_old_is_not_repeated_and_says_so(loop, plant, clock, control, monkeypatch):
+    plant.put("alert", "n1", 1_200)
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plant, "start_workers", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tick(loop, plant, clock, control)
+    monkeypatch.undo()
+    control.delete(f"weir:lease:loop:{loop.pk}")
+    clock.pass_seconds(60)
+    tick(loop, plant, clock, control)
+    first = LedgerEntry.objects.order_by("pk").first()
+    assert not first.applied
+    assert "not repeated after 60 s" in first.error
+    assert submitted(plant) == 2
+
+
+def topology(**points):
+    nodes = {name: NodeSpec(name, f"redis://{name}:6379/0") for name in ("n1", "n2")}
+    queues = {name: QueueSpec(name, "jobs", held, events_per_worker=300) for name, held in points.items()}
+    queues["telemetry"] = QueueSpec("telemetry", "pipeline", {"n1": 1000})
+    return Topology(4, nodes, queues)
+
+
+def test_every_container_of_a_jobs_queue_has_a_loop():
+    made = loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
+    assert {each.name for each in made} == {
+        "worker_rate/alert/n1",
+        "worker_rate/alert/n2",
+        "worker_rate/process/n2",
+    }
+    assert made[0].parameters == {"events_per_worker": 300}
+    assert {
+        each.pk for each in loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
+    } == {each.pk for each in made}
+
+
+def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns_with_it(
+    plant, clock, control
+):
+    both = topology(alert={"n1": 500, "n2": 500})
+    loops.ensure_loops(both)
+    retired = Loop.objects.get(name="worker_rate/alert/n2")
+    tick(retired, plant, clock, control)
+    active = loops.ensure_loops(topology(alert={"n1": 1000}))
+    assert [each.name for each in active] == ["worker_rate/alert/n1"]
+    assert [each.loop.name for each in loops.tick_law("worker_rate", plant, clock.now, control)] == [
+        "worker_rate/alert/n1"
+    ]
+    assert retired.entries.count() == 1
+    assert {each.pk for each in loops.ensure_loops(both)} >= {retired.pk}
+
+
+def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest():
+    before = topology(alert={"n1": 1000})
+    loops.ensure_loops(before)
+    Loop.objects.update(parameters={"events_per_worker": 300, "upper_limit": 70})
+    queues = {**before.queues, "alert": replace(before.queues["alert"], events_per_worker=900)}
+    (loop,) = loops.ensure_loops(replace(before, queues=queues))
+    assert loop.parameters == {"events_per_worker": 900, "upper_limit": 70}
+
+
+def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
+    loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    plant.put("alert", "n1", 10)
+    entries = loops.tick_law("worker_rate", plant, clock.now, control)
+    assert [each.observation["queue_length"] for each in entries] == [10, 0]
+    assert plant.observe()["seq"] == 2
+
+
+def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
+    loops.ensure_loops(topology(alert={"n1": 1000}))
+    assert len(loops.tick_law("worker_rate", plant, clock.now, control)) == 1
+    assert loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
+    assert len(loops.tick_law("worker_rate", plant, clock.pass_seconds(3.8), control)) == 1
+
+
+def test_a_clock_set_back_by_an_hour_does_not_stop_the_loop(plant, clock, control):
+    loops.ensure_loops(topology(alert={"n1": 1000}))
+    loops.tick_law("worker_rate", plant, clock.now, control)
+    assert len(loops.tick_law("worker_rate", plant, clock.pass_seconds(-3_600), control)) == 1
+
+
+def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
+    loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    Loop.objects.filter(name="worker_rate/alert/n1").update(parameters={"upper_limit": -1})
+    entries = loops.tick_law("worker_rate", plant, clock.now, control)
+    assert [each.loop.name for each in entries] == ["worker_rate/alert/n2"]
+    assert "parameters.upper_limit" in caplog.text
+
+
+def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
+    loops.ensure_loops(topology(alert={"n1": 1000}))
+    plant.put("alert", "n1", 1_200)
+    (first,) = loops.tick_law("worker_rate", plant, clock.now, control)
+    plant.run("alert", "n1", 300)
+    loops.tick_law("worker_rate", plant, clock.pass_seconds(5), control)
+    assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
+    loops.tick_law("worker_rate", plant, clock.pass_seconds(5), control)
+    judged = LedgerEntry.objects.get(pk=first.pk)
+    assert judged.verdict == "effective"
+    assert ledger.same(judged, ledger.replay(judged))
