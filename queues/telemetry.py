@@ -152,7 +152,7 @@ class HostTelemetry:
 
 
 class Outbox:
-    """Events that wait to be published, the oldest first; when full the oldest is dropped, counted and said."""
+    """Events that wait to be published, the oldest first; when full the oldest is dropped and counted."""
 
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
         self._client, self._most = client, most_events
