@@ -1,14 +1,24 @@
-"""One contract for every plant."""
+"""One contract for every plant: the twin in memory, and the real one on real servers."""
 
 import json
+from contextlib import suppress
 from itertools import count
+from queue import Empty
 
 import pytest
 
+from console.celery import app
+from queues.agent import Agent
 from queues.errors import BadInput
+from queues.segment import Segment
+from tests.workers.events import fill
+from workers import tasks
+from workers.plants.local import LocalPlant
 from workers.plants.memory import MemoryPlant
 
+pytestmark = pytest.mark.django_db
 QUEUE, NODE = "alert", "n1"
+BLOCK = 500
 
 
 class MemoryRig:
@@ -18,50 +28,98 @@ class MemoryRig:
         seconds = count(1_790_000_000)
         self.plant = MemoryPlant(lambda: float(next(seconds)), [(QUEUE, NODE), (QUEUE, "n2")])
 
-    def publish(self, events):
-        self.plant.put(QUEUE, NODE, events)
+    def observe(self):
+        return self.plant.observe()
+
+    def publish(self, blocks):
+        self.plant.put(QUEUE, NODE, blocks * BLOCK)
 
     def run_workers(self):
         return self.plant.run(QUEUE, NODE, 5_000)
 
 
-@pytest.fixture(params=[MemoryRig], ids=["memory"])
-def rig(request):
-    return request.param()
+class LocalRig:
+    """The local plant: real node servers and agents; tasks are taken from the real broker and run here."""
+
+    def __init__(self, control, nodes):
+        self.plant = LocalPlant(control)
+        self.agents = [Agent(name, control) for name in nodes]
+        self.segment = Segment(nodes[NODE].client(), QUEUE)
+        self.control = control
+
+    def observe(self):
+        for agent in self.agents:
+            agent.beat()
+        return self.plant.observe()
+
+    def publish(self, blocks):
+        fill(self.segment, blocks, BLOCK)
+
+    def run_workers(self):
+        before = self.started()
+        with app.connection_for_read() as connection, suppress(Empty):
+            submitted = connection.SimpleQueue("jobs")
+            while True:
+                message = submitted.get(block=False)
+                tasks.consume(*message.payload[0])
+                message.ack()
+        return self.started() - before
+
+    def started(self):
+        return int(self.control.hget(f"weir:work:{QUEUE}:{NODE}", "started") or 0)
+
+    def close(self):
+        for agent in self.agents:
+            agent.close()
+
+
+@pytest.fixture(params=["memory", "local"])
+def rig(request, monkeypatch):
+    if request.param == "memory":
+        yield MemoryRig()
+        return
+    request.getfixturevalue("plant_topology")
+    settings = request.getfixturevalue("settings")
+    monkeypatch.setitem(app.conf, "broker_url", settings.CELERY_BROKER_URL)
+    # Celery keeps its first connections: those of another test would lead to another broker.
+    monkeypatch.setattr(app.amqp, "_producer_pool", None)
+    local = LocalRig(request.getfixturevalue("control"), request.getfixturevalue("nodes"))
+    yield local
+    local.close()
 
 
 def container(rig, node=NODE):
-    return rig.plant.observe()["queues"][QUEUE]["containers"][node]
+    return rig.observe()["queues"][QUEUE]["containers"][node]
 
 
 def test_a_snapshot_is_plain_json_and_the_callers_own(rig):
-    snapshot = rig.plant.observe()
+    snapshot = rig.observe()
     assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot
     snapshot["queues"].clear()
-    assert rig.plant.observe()["queues"]
+    assert rig.observe()["queues"]
 
 
 def test_snapshots_are_numbered_and_timed_in_order(rig):
-    first, second = rig.plant.observe(), rig.plant.observe()
+    first, second = rig.observe(), rig.observe()
     assert second["seq"] > first["seq"]
     assert second["at"] >= first["at"]
 
 
 def test_a_snapshot_holds_what_the_loops_read(rig):
-    rig.publish(7)
+    rig.publish(2)
     row = container(rig)
-    assert row["waiting_events"] == 7
+    assert row["waiting_events"] == 2 * BLOCK
     assert {"inserted_events", "removed_events", "waiting_to_run", "workers_started"} <= set(row)
-    assert {"state", "stale", "age_seconds"} <= set(rig.plant.observe()["nodes"][NODE])
+    assert {"state", "stale", "age_seconds"} <= set(rig.observe()["nodes"][NODE])
 
 
 def test_submitted_workers_wait_to_run_then_run_and_remove_events(rig):
-    rig.publish(7_000)
+    rig.publish(14)
     assert rig.plant.start_workers(QUEUE, NODE, 2, ["e1-0", "e1-1"]) == ["e1-0", "e1-1"]
     assert container(rig)["waiting_to_run"] == 2
     assert rig.run_workers() == 2
     row = container(rig)
-    assert (row["waiting_to_run"], row["workers_started"], row["removed_events"]) == (0, 2, 7_000)
+    assert (row["waiting_to_run"], row["workers_started"], row["removed_events"]) == (0, 2, 14 * BLOCK)
 
 
 def test_the_same_ids_submitted_again_run_only_once(rig):
