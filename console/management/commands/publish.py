@@ -1,0 +1,127 @@
+"""`manage.py publish QUEUE [FILE|-]`: events of a file into a queue."""
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from console.management.document import JsonCommand
+from queues.client import Client, Published
+from queues.columns import Columns
+from queues.errors import BadInput, NoContainerAvailable, WeirError
+from queues.lines import FORMATS, NAMED, EventLines, format_of, open_events
+from workers.replay import Pace, limited, multiplied
+
+PRODUCER = "publish"
+
+
+class Command(JsonCommand):
+    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, named and skipped."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("queue", metavar="QUEUE")
+        parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
+        parser.add_argument(
+            "--format", choices=FORMATS, help="default: told by the name, else by the content"
+        )
+        for part in ("time", "type", "key", "value", "source"):
+            parser.add_argument(f"--{part}", metavar="COL", help=f"the column of the event's {part}")
+        replay = "replay by event time, X times faster; 0 (default): as fast as it goes"
+        parser.add_argument("--speed", type=float, default=0.0, metavar="X", help=replay)
+        multiply = "publish every event N times, each copy an event of its own"
+        parser.add_argument("--multiply", type=int, default=1, metavar="N", help=multiply)
+        limit = "read N events of the file at most (default: all)"
+        parser.add_argument("--limit", type=int, metavar="N", help=limit)
+        parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            super().handle(*args, **options)
+        except WeirError as error:
+            self.stderr.write(str(error))
+            sys.exit(1)
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        check(options)
+        began_seconds = time.monotonic()
+        with Client(settings.REDIS_URL, producer=PRODUCER) as client:
+            client.topology().queue(options["queue"])  # before the file is touched
+            with open_events(options["file"]) as stream:
+                lines = EventLines(
+                    stream,
+                    format=options["format"] or format_of(options["file"]),
+                    columns=Columns(**{part: options[part] for part in Columns().__dict__}),
+                    strict=options["strict"],
+                )
+                published = self._publish(client, lines, options)
+            client.count_rejected(options["queue"], lines.rejected)
+        self._name_rejected(lines)
+        return {
+            "published": published.events,
+            "blocks": published.blocks,
+            "rejected": lines.rejected,
+            "seconds": round(time.monotonic() - began_seconds, 3),
+            "by_container": dict(published.by_container),
+            "rerouted": published.rerouted,
+        }
+
+    def human(self, document: dict[str, Any]) -> str:
+        rate_per_second = document["published"] / max(document["seconds"], 0.001)
+        places = ", ".join(f"{name} {events:,}" for name, events in document["by_container"].items())
+        return (
+            f"{document['published']:,} events in {document['blocks']:,} blocks, {document['seconds']} s "
+            f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n{places}"
+        )
+
+    def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> Published:
+        """All of it, or an end that says how far it came."""
+        published = Published()
+        try:
+            for batches in shaped(lines, options):
+                published += client.publish_batches(options["queue"], batches)
+        except WeirError as error:
+            if isinstance(error, NoContainerAvailable) and isinstance(error.stored, Published):
+                published += error.stored
+            self._name_rejected(lines)
+            self._say_so_far(published)
+            raise
+        return published
+
+    def _say_so_far(self, published: Published) -> None:
+        self.stderr.write(f"stored before: {published.events} events in {published.blocks} blocks")
+
+    def _name_rejected(self, lines: EventLines) -> None:
+        for rejection in lines.rejections:
+            self.stderr.write(f"line {rejection.line}: {rejection.error}")
+        if lines.rejected > NAMED:
+            self.stderr.write(f"and {lines.rejected - NAMED} more malformed lines")
+
+
+def check(options: dict[str, Any]) -> None:
+    """Raises BadInput naming the option that is out of range."""
+    if not 0.0 <= options["speed"] <= 1e9:  # also refuses NaN
+        raise BadInput("speed", f"takes a number from 0 to 1e9, not {options['speed']}.")
+    if not 1 <= options["multiply"] <= 1_000_000:
+        raise BadInput("multiply", f"takes a whole number from 1 to 1000000, not {options['multiply']}.")
+    if options["limit"] is not None and options["limit"] < 1:
+        raise BadInput("limit", f"takes a whole number above 0, not {options['limit']}.")
+
+
+def shaped(lines: Iterable[pa.RecordBatch], options: dict[str, Any]) -> Iterable[Iterable[pa.RecordBatch]]:
+    """What is published in one go each: everything, or (paced) what is due together, so that nothing waits in
+    a buffer.
+    """
+    batches = iter(lines)
+    if options["limit"] is not None:
+        batches = limited(batches, options["limit"])
+    if options["speed"] == 0 and not options["strict"]:
+        return [multiplied(batches, options["multiply"])]
+    # A strict one goes piece by piece too: when it stops, it is known how far it came.
+    pieces = Pace(options["speed"])(batches) if options["speed"] else batches
+    return (multiplied([piece], options["multiply"]) for piece in pieces)

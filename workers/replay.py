@@ -1,0 +1,76 @@
+"""Shaping a stream of event batches before it is published: how many, how often, how fast."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+STEP_SECONDS = 0.05
+
+
+def limited(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
+    """The first `events` events; the source is not read further than needed."""
+    left = events
+    for batch in batches:
+        if batch.num_rows:
+            yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def multiplied(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
+    """Every event `times` times.
+
+    A copy is an event of its own: an id of the producer's gets `#2`, `#3` … appended.
+    """
+    for batch in batches:
+        yield batch
+        for copy in range(2, times + 1):
+            ids = batch.column("id")
+            if ids.null_count < len(ids):  # a null id stays null: it is derived from the copy's own block
+                ids = pc.binary_join_element_wise(ids, f"#{copy}", "")
+            yield batch.set_column(0, batch.schema.field(0), ids)
+
+
+class Pace:
+    """Replays by event time, `speed` times faster: an event is due (its time - the first event's) / speed
+    after the first.
+
+    `sleep` and `monotonic` are injected. An event older than one before it is due at once, so disorder
+    delays nothing. Events due within STEP_SECONDS of each other go together.
+    """
+
+    def __init__(
+        self,
+        speed: float,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._speed, self._sleep, self._monotonic = speed, sleep, monotonic
+        self._first_us: int | None = None
+        self._began_seconds = 0.0
+        self._due_seconds = 0.0
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same events in pieces, each when it is due."""
+        for batch in batches:
+            if batch.num_rows:
+                yield from self._pieces(batch)
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        times_us = batch.column("time").cast(pa.int64()).to_numpy()
+        if self._first_us is None:
+            self._first_us, self._began_seconds = int(times_us[0]), self._monotonic()
+        due_seconds = (times_us - self._first_us) / 1e6 / self._speed
+        due_seconds = np.maximum.accumulate(np.maximum(due_seconds, self._due_seconds))
+        self._due_seconds = float(due_seconds[-1])
+        steps = np.floor(due_seconds / STEP_SECONDS)
+        starts = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist()]
+        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            wait_seconds = self._began_seconds + float(due_seconds[start]) - self._monotonic()
+            if wait_seconds > 0:
+                self._sleep(wait_seconds)
+            yield batch.slice(start, stop - start)
