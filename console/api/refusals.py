@@ -1,5 +1,6 @@
 """How the API says no: always `{"errors": {"field": ["what it takes"]}}`, with the status that fits."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -8,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from queues.errors import BadInput, NodeUnavailable, UnknownQueue
+from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 
 RETRY_AFTER_SECONDS = 2
 WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
@@ -17,10 +18,18 @@ WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
 class RefusedError(Exception):
     """A refusal with its own status, such as 413, 415 or 429."""
 
-    def __init__(self, status: int, field: str, message: str, retry_after_seconds: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        field: str,
+        message: str,
+        retry_after_seconds: int | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.field, self.message = status, field, message
         self.retry_after_seconds = retry_after_seconds
+        self.more = dict(more or {})
 
 
 def add_refusals(api: NinjaAPI) -> None:
@@ -38,9 +47,14 @@ def add_refusals(api: NinjaAPI) -> None:
         status = 404 if isinstance(error, UnknownQueue) else 422
         return refuse(request, status, error.field or "body", error.message)
 
+    @api.exception_handler(BadTopology)
+    def no_topology(request: HttpRequest, error: BadTopology) -> HttpResponse:
+        return later(refuse(request, 503, error.field, error.message), RETRY_AFTER_SECONDS)
+
     @api.exception_handler(RefusedError)
     def refused(request: HttpRequest, error: RefusedError) -> HttpResponse:
-        response = refuse(request, error.status, error.field, error.message)
+        document = {"errors": {error.field: [error.message]}, **error.more}
+        response = api.create_response(request, document, status=error.status)
         return response if error.retry_after_seconds is None else later(response, error.retry_after_seconds)
 
     @api.exception_handler(ValidationError)

@@ -1,0 +1,303 @@
+"""Who may do what: one table for every address and every role, and the keys to the doors."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from console.access import (
+    ACTIONS,
+    ROLES,
+    Actor,
+    actor_of_token,
+    create_token,
+    digest_of,
+    least_role,
+    role_of,
+)
+from console.models import ApiToken
+from queues.models import Container, Node, Queue
+from tests.console.conftest import PASSWORD
+from workers.models import LedgerEntry, Loop, Override
+
+pytestmark = pytest.mark.django_db
+EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
+
+# Method and route → who is let in (what is behind the door is another test's). `free`: no login needed.
+DOORS = {
+    "GET ": "viewer",
+    "GET nodes/": "viewer",
+    "GET nodes/<str:name>/": "viewer",
+    "POST nodes/<str:name>/thresholds": "operator",
+    "GET queues/": "viewer",
+    "GET queues/<str:name>/": "viewer",
+    "GET queues/<str:name>/dead-letters/": "viewer",
+    "POST queues/<str:name>/dead-letters/": "operator",
+    "GET workers/": "viewer",
+    "GET pipeline/": "viewer",
+    "GET loops/": "viewer",
+    "GET loops/<int:loop_id>/": "viewer",
+    "POST loops/<int:loop_id>/override": "operator",
+    "POST loops/<int:loop_id>/mode": "operator",
+    "POST overrides/<int:override_id>/end": "operator",
+    "POST overrides/<int:override_id>/extend": "operator",
+    "GET ledger/": "viewer",
+    "GET ledger/<int:entry_id>/": "viewer",
+    "GET audit/": "administrator",
+    "GET settings/": "viewer",
+    "POST settings/tokens": "viewer",
+    "POST settings/tokens/<int:token_id>/revoke": "viewer",
+    "GET login/": "free",
+    "POST logout/": "stranger",
+    "GET healthz": "free",
+    "GET readyz": "free",
+    "GET metrics": "free",  # from this machine; test_health shuts the others out
+    "GET api/": "free",
+    "GET api/schema": "free",
+    "GET api/v1/live": "viewer",
+    "GET api/v1/history": "viewer",
+    "GET api/v1/queues": "viewer",
+    "GET api/v1/queues/<name>": "viewer",
+    "POST api/v1/queues/<queue>/events": "operator",
+    "GET api/v1/nodes": "viewer",
+    "GET api/v1/nodes/<name>": "viewer",
+    "GET api/v1/loops": "viewer",
+    "GET api/v1/loops/<loop_id>": "viewer",
+    "POST api/v1/loops/<loop_id>/mode": "operator",
+    "GET api/v1/ledger": "viewer",
+    "GET api/v1/ledger/<entry_id>": "viewer",
+    "GET api/v1/overrides": "viewer",
+    "POST api/v1/overrides": "operator",
+    "POST api/v1/overrides/<override_id>/end": "operator",
+    "POST api/v1/overrides/<override_id>/extend": "operator",
+}
+QUERY = {"GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1}}
+API_BODIES = {
+    "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
+    "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
+    "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
+}
+
+
+def routes(patterns: Any = None, before: str = "") -> Iterator[str]:
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        here = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, here)
+        elif isinstance(pattern, URLPattern):
+            yield here
+
+
+def test_every_address_stands_in_the_table():
+    assert set(routes()) == {door.split(" ", 1)[1] for door in DOORS}
+
+
+@pytest.fixture
+def things(people, control) -> dict[str, Any]:
+    """One of everything an address may name. Ids are what the addresses are filled with."""
+    node = Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
+    queue = Queue.objects.create(name="alert", kind="jobs")
+    Container.objects.create(queue=queue, node=node, points=1000)
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
+    entry = LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="a test")
+    override = Override.objects.create(
+        loop=loop,
+        name="upper_limit",
+        value=1,
+        owner=people["operator"],
+        reason="a test",
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
+    token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
+    return {
+        "<int:loop_id>": loop.pk,
+        "<loop_id>": loop.pk,
+        "<int:entry_id>": entry.pk,
+        "<entry_id>": entry.pk,
+        "<int:override_id>": override.pk,
+        "<override_id>": override.pk,
+        "<int:token_id>": token.pk,
+        "<queue>": "alert",
+    }
+
+
+def address_of(route: str, things: dict[str, Any]) -> str:
+    address = route
+    for place, value in things.items():
+        address = address.replace(place, str(value))
+    name = "n1" if "nodes/" in route else "alert"
+    return "/" + address.replace("<str:name>", name).replace("<name>", name)
+
+
+def knock(browser: Client, door: str, things: dict[str, Any], **headers: str) -> int:
+    """The status behind a door; what a door changes is taken back with the test's transaction."""
+    method, route = door.split(" ", 1)
+    address = address_of(route, things)
+    if method == "GET":
+        return browser.get(address, QUERY.get(door), **headers).status_code
+    if route.startswith("api/"):
+        body = API_BODIES.get(door, {})
+        return browser.post(address, body, content_type="application/json", **headers).status_code
+    return browser.post(address, {}, headers={"accept": "application/json"}, **headers).status_code
+
+
+@pytest.mark.parametrize("who", EVERYBODY)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_opens_to_its_least_role_and_those_above(door, who, browsers, things, stored_snapshot):
+    least = DOORS[door]
+    status = knock(browsers[who], door, things)
+    if least == "free" or EVERYBODY.index(who) >= EVERYBODY.index(least):
+        assert status not in (401, 403), status
+    elif who == "anonymous":
+        # A page sends to the login, the API says that it does not know who asks.
+        assert status == (401 if "api/" in door else 302)
+    else:
+        assert status == 403
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if "api/v1" in door])
+@pytest.mark.parametrize("role", ["producer", *ROLES])
+def test_a_token_opens_the_api_as_far_as_its_role(door, role, secrets, things, stored_snapshot):
+    status = knock(Client(), door, things, HTTP_AUTHORIZATION=f"Bearer {secrets[role]}")
+    publishes = door.endswith("/events")
+    let_in = publishes if role == "producer" else EVERYBODY.index(role) >= EVERYBODY.index(DOORS[door])
+    assert (status not in (401, 403)) if let_in or (publishes and role == "administrator") else status == 403
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if DOORS[door] != "free" and "api/" not in door])
+def test_a_token_opens_no_page(door, secrets, things):
+    assert knock(Client(), door, things, HTTP_AUTHORIZATION=f"Bearer {secrets['administrator']}") == 302
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door.startswith("POST")])
+def test_a_session_without_the_csrf_token_changes_nothing(door, people, things):
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(people["administrator"], backend="django.contrib.auth.backends.ModelBackend")
+    assert knock(browser, door, things) == 403
+
+
+def test_an_api_token_needs_no_csrf_token(secrets, things):
+    browser = Client(enforce_csrf_checks=True)
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+    assert knock(browser, "POST api/v1/overrides/<override_id>/end", things, **headers) == 200
+
+
+def test_a_wrong_token_does_not_fall_back_to_the_session(browsers, things):
+    headers = {"HTTP_AUTHORIZATION": "Bearer weir_nobodys"}
+    assert knock(browsers["administrator"], "GET api/v1/loops", things, **headers) == 401
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "weir_x"])
+def test_a_malformed_authorization_is_refused(header, things):
+    response = Client().get("/api/v1/loops", HTTP_AUTHORIZATION=header)
+    assert response.status_code == 401
+    assert response["WWW-Authenticate"] == "Bearer"
+    assert "authorization" in response.json()["errors"]
+
+
+def test_only_the_digest_of_a_token_is_kept(people):
+    token, secret = create_token(people["viewer"], "t", "viewer", timezone.now() + timedelta(days=1))
+    kept = str(ApiToken.objects.values().get(pk=token.pk))
+    assert secret not in kept and digest_of(secret) in kept
+
+
+@pytest.mark.parametrize("end", ["expired", "revoked", "owner inactive"])
+def test_a_token_that_has_ended_is_nobody(end, people):
+    now = timezone.now()
+    token, secret = create_token(people["viewer"], "t", "viewer", now + timedelta(days=1))
+    assert actor_of_token(secret, now).name == "token:t"
+    if end == "owner inactive":
+        User.objects.filter(pk=people["viewer"].pk).update(is_active=False)
+    if end == "revoked":
+        ApiToken.objects.filter(pk=token.pk).update(revoked_at=now)
+    assert actor_of_token(secret, now + timedelta(days=1 if end == "expired" else 0)) is None
+
+
+def test_a_token_falls_with_its_owners_role(people):
+    _, secret = create_token(people["operator"], "t", "operator", timezone.now() + timedelta(days=1))
+    people["operator"].groups.set([Group.objects.get(name="viewer")])
+    actor = actor_of_token(secret, timezone.now())
+    assert actor.role == "viewer"
+    assert not actor.may("override.set")
+
+
+@pytest.mark.parametrize(
+    ("token", "owner", "least"),
+    [
+        ("administrator", "operator", "operator"),
+        ("viewer", "administrator", "viewer"),
+        ("producer", "operator", "producer"),
+        ("producer", "viewer", None),
+        ("viewer", None, None),
+    ],
+)
+def test_a_token_never_has_more_than_its_owner(token, owner, least):
+    assert least_role(token, owner) == least
+
+
+def test_the_highest_group_counts_and_a_superuser_is_an_administrator(people):
+    people["viewer"].groups.add(Group.objects.get(name="operator"))
+    assert role_of(people["viewer"]) == "operator"
+    assert role_of(User(username="root", is_superuser=True)) == "administrator"
+    assert role_of(people["stranger"]) is None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_each_role_may_all_that_a_lower_one_may(action):
+    answers = [Actor("somebody", role).may(action) for role in ROLES]
+    assert answers == sorted(answers)
+    assert answers[-1]
+    assert not Actor("nobody", None).may(action)
+
+
+def test_an_action_that_is_not_in_the_table_is_refused_loudly():
+    with pytest.raises(KeyError):
+        Actor("somebody", "administrator").may("plant.destroy")
+
+
+def test_every_page_carries_the_content_security_policy(browsers, stored_snapshot):
+    for address in ("/", "/login/", "/nowhere", "/healthz", "/api/v1/live"):
+        policy = browsers["viewer"].get(address)["Content-Security-Policy"]
+        assert "script-src 'self';" in policy and "frame-ancestors 'none'" in policy
+
+
+def test_a_login_leads_in_and_a_logout_out(people, control):
+    browser = Client()
+    assert browser.get("/nodes/").url == "/login/?next=/nodes/"
+    answer = browser.post("/login/?next=/nodes/", {"username": "viewer", "password": PASSWORD})
+    assert answer.url == "/nodes/"
+    assert browser.get("/nodes/").status_code == 200
+    assert browser.get("/logout/").status_code == 405
+    browser.post("/logout/")
+    assert browser.get("/nodes/").status_code == 302
+
+
+def test_a_login_never_leads_to_another_site(people, control):
+    answer = Client().post("/login/?next=https://elsewhere/", {"username": "viewer", "password": PASSWORD})
+    assert answer.url == "/"
+
+
+def test_five_wrong_passwords_lock_the_account_out_for_a_while(people, control):
+    browser = Client()
+    tries = [browser.post("/login/", {"username": "viewer", "password": "wrong"}) for _ in range(5)]
+    assert [answer.status_code for answer in tries[:4]] == [200] * 4
+    assert tries[4].status_code == 429
+    assert browser.post("/login/", {"username": "viewer", "password": PASSWORD}).status_code == 429
+    assert browser.post("/login/", {"username": "operator", "password": PASSWORD}).status_code == 302
+
+
+def test_a_locked_out_page_says_so(people, control):
+    answers = [Client().post("/login/", {"username": "viewer", "password": "wrong"}) for _ in range(5)]
+    assert "locked_out.html" in [template.name for template in answers[-1].templates]
+
+
+def test_a_request_has_one_actor(people):
+    request = HttpRequest()
+    request.user = people["operator"]
+    assert role_of(request.user) == "operator"
