@@ -56,7 +56,7 @@ end
 SCRIPTS = {
     name: _HEAD + body
     for name, body in {
-        # worker, limit in events, idle in ms, events of a block
+        # worker, limit in events, idle in ms
         "reclaim": """
 grouped()
 local worker, limit, idle = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

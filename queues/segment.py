@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
-from queues.block import BLOCK_EVENTS, Block, BlockIds, EncodedBlock, decode, newest_time_us
+from queues.block import Block, BlockIds, EncodedBlock, decode, newest_time_us
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.flush import Flush
 from queues.gauge import read_gauges
 from queues.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
 
 CHUNK = 256
+CLAIM_BLOCKS = 4096
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,14 @@ class Segment:
         Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
         with _errors(self.node):
-            found, waiting, length = self._script(
-                "reclaim", worker, limit_events, round(idle_seconds * 1000), BLOCK_EVENTS
-            )
+            found, waiting, length = self._script("reclaim", worker, limit_events, round(idle_seconds * 1000))
             claimed = [_claimed(entry_id, fields, int(tries)) for entry_id, fields, tries in found]
             rest = limit_events - sum(each.events for each in claimed)
-            if rest <= 0 or (claimed and rest < BLOCK_EVENTS):
+            # Whole blocks of the average size that still fit; the first claim takes one in any case.
+            count = rest * length // waiting if waiting > 0 else 0
+            if claimed and count < 1:
                 return claimed
-            count = max(1, rest * max(length, 1) // max(waiting, 1)) if waiting else 1
-            return claimed + self._read_new(worker, min(count, 4096))
+            return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))
 
     def keep_alive(self, worker: str, entry_ids: Sequence[str]) -> list[str]:
         """Say that the worker is still at these entries; returns those it still holds."""
@@ -285,9 +285,9 @@ def _errors(node: redis.Redis) -> Iterator[None]:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
         raise NodeUnavailable(f"{_address(node)} does not answer ({error}).") from error
+    except redis.OutOfMemoryError as error:
+        raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
     except redis.ResponseError as error:
-        if "OOM" in str(error):
-            raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
         if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ")):
             raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
         raise
