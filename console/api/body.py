@@ -3,7 +3,7 @@
 import gzip
 import tempfile
 import zlib
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from typing import BinaryIO
 
 from django.conf import settings
@@ -19,7 +19,7 @@ IN_MEMORY_BYTES = 8 * 2**20
 CHUNK_BYTES = 2**20
 
 
-def body_of(request: HttpRequest) -> BinaryIO:
+def body_of(request: HttpRequest) -> BufferedReader:
     """The body as a file that can be read again. Raises RefusedError: 413 too large, 400 broken gzip, 415 an
     encoding we don't know.
     """
@@ -37,13 +37,23 @@ def body_of(request: HttpRequest) -> BinaryIO:
     except UnreadablePostError as error:
         raise RefusedError(400, "body", f"broke off ({error}); send it again.") from None
     if encoding == "gzip" or body[:2] == GZIP:
-        return unpacked(body, UNPACKED_TIMES * limit_bytes)
-    return BytesIO(body)
+        return BufferedReader(unpacked(body, UNPACKED_TIMES * limit_bytes))
+    return BufferedReader(BytesIO(body))
 
 
 def unpacked(body: bytes, limit_bytes: int) -> BinaryIO:
     """A gzip body unpacked to a temporary file, before anything of it is published."""
-    found = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115 - the caller reads it
+    found = tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
+    try:
+        _unpack(body, found, limit_bytes)
+    except BaseException:
+        found.close()
+        raise
+    found.seek(0)
+    return found
+
+
+def _unpack(body: bytes, found: BinaryIO, limit_bytes: int) -> None:
     try:
         with gzip.GzipFile(fileobj=BytesIO(body)) as packed:
             while data := packed.read(CHUNK_BYTES):
@@ -55,5 +65,3 @@ def unpacked(body: bytes, limit_bytes: int) -> BinaryIO:
     found.seek(0)
     if found.read(2) == GZIP:
         raise RefusedError(400, "body", "is packed twice; pack it once.")
-    found.seek(0)
-    return found

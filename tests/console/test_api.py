@@ -1,0 +1,453 @@
+"""The API: publishing over HTTP, reading the plant, steering, and every way of asking wrongly."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+import redis
+from django.test import Client as Browser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.api import publisher
+from console.api.body_limit import BodyLimit
+from console.api.downsampling import downsample
+from queues.models import Container, Node, Queue
+from queues.segment import Segment
+from tests.servers import Server
+from workers import metrics
+from workers.models import LedgerEntry, Loop, Override
+
+pytestmark = pytest.mark.django_db
+LINES = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+Nodes = dict[str, Server]
+
+
+@pytest.fixture
+def publishing(plant_topology) -> Iterator[None]:
+    """The process's client, closed afterwards: the next test has other servers."""
+    yield
+    publisher.publisher().close()
+    publisher._client.cache_clear()
+
+
+@pytest.fixture
+def producer(secrets, publishing) -> Any:
+    """Post a body to a queue with a producer's token."""
+
+    def post(body: bytes, queue: str = "alert", content_type: str = LINES, query: str = "", **headers: str):
+        token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}
+        address = f"/api/v1/queues/{queue}/events{query}"
+        return Browser().post(address, body, content_type=content_type, **token, **headers)
+
+    return post
+
+
+def stored_events(nodes: Nodes, queue: str = "alert") -> int:
+    return sum(Segment(server.client(), queue).counters()["inserted_events"] for server in nodes.values())
+
+
+def stored_rows(nodes: Nodes, queue: str = "alert") -> list[dict[str, Any]]:
+    rows = []
+    for server in nodes.values():
+        for claimed in Segment(server.client(), queue).claim("a test", 10_000, 60):
+            rows += claimed.block().batch.to_pylist()
+    return rows
+
+
+def lines(*events: Any) -> bytes:
+    return b"".join(orjson.dumps(event) + b"\n" for event in events)
+
+
+def test_json_lines_are_stored_and_counted(producer, nodes):
+    answer = producer(lines({"type": "a", "key": "1", "value": 1.5}, {"type": "b", "id": "own"}))
+    assert answer.status_code == 202
+    assert answer.json() | {"by_container": None} == {
+        "published": 2,
+        "blocks": 1,
+        "by_container": None,
+        "rerouted": 0,
+        "rejected": 0,
+        "errors": [],
+    }
+    assert sum(answer.json()["by_container"].values()) == 2
+    assert sorted(row["type"] for row in stored_rows(nodes)) == ["a", "b"]
+
+
+def test_a_gzipped_body_is_unpacked(producer, nodes):
+    body = gzip.compress(lines(*({"type": "a"} for _ in range(1000))))
+    assert producer(body, HTTP_CONTENT_ENCODING="gzip").json()["published"] == 1000
+    assert stored_events(nodes) == 1000
+
+
+def test_an_arrow_stream_is_stored_with_its_values(producer, nodes):
+    batch = pa.RecordBatch.from_pydict({"type": ["a"] * 600, "value": [float(n) for n in range(600)]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    answer = producer(sink.getvalue().to_pybytes(), content_type=ARROW)
+    assert (answer.status_code, answer.json()["published"]) == (202, 600)
+    assert sum(row["value"] for row in stored_rows(nodes)) == sum(range(600))
+
+
+def test_a_malformed_line_is_named_and_skipped(producer, nodes, control):
+    body = lines({"type": "a"}) + b"not json\n" + lines({"type": "b", "value": "much"}, {"type": "c"})
+    answer = producer(body)
+    assert (answer.status_code, answer.json()["published"], answer.json()["rejected"]) == (202, 2, 2)
+    assert [error["line"] for error in answer.json()["errors"]] == [2, 3]
+    assert "value" in answer.json()["errors"][1]["error"]
+    assert stored_events(nodes) == 2
+
+
+def test_strict_refuses_the_whole_body_for_one_line(producer, nodes):
+    answer = producer(lines({"type": "a"}) + b"not json\n", query="?strict=1")
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["line 2"]
+    assert stored_events(nodes) == 0
+
+
+def test_strict_stores_a_body_without_a_fault(producer, nodes):
+    assert producer(lines({"type": "a"}, {"type": "b"}), query="?strict=1").json()["published"] == 2
+    assert stored_events(nodes) == 2
+
+
+def arrow_of(columns: dict[str, list[Any]]) -> bytes:
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+BAD_BODIES = {
+    "nothing": (b"\n", {}, 400, "empty"),
+    "no line is an event": (b"1\n[]\nx\n", {}, 400, "object"),
+    "not utf-8": (b"\xff\xfe\n", {}, 400, "JSON"),
+    "gzip that is none": (b"plain", {"HTTP_CONTENT_ENCODING": "gzip"}, 400, "gzip"),
+    "gzip that breaks off": (gzip.compress(b"{}" * 999)[:-9], {"HTTP_CONTENT_ENCODING": "gzip"}, 400, "gzip"),
+    "packed twice": (gzip.compress(gzip.compress(b"{}")), {"HTTP_CONTENT_ENCODING": "gzip"}, 400, "twice"),
+    "an encoding we don't know": (b"{}", {"HTTP_CONTENT_ENCODING": "br"}, 415, "gzip"),
+    "a type we don't know": (b"{}", {"content_type": "application/xml"}, 415, "x-ndjson"),
+    "arrow that is none": (b"arrows", {"content_type": ARROW}, 400, "Arrow"),
+    "arrow with an unknown column": (arrow_of({"kind": ["a"]}), {"content_type": ARROW}, 400, "kind"),
+    "arrow with infinity": (arrow_of({"value": [float("inf")]}), {"content_type": ARROW}, 400, "value"),
+    "a queue we don't know": (b"{}", {"queue": "orders"}, 404, "alert, process, telemetry"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BODIES)
+def test_a_bad_body_is_refused_with_a_reason_and_stores_nothing(case, producer, nodes):
+    body, how, status, says = BAD_BODIES[case]
+    answer = producer(body, **how)
+    assert answer.status_code == status
+    assert says in json.dumps(answer.json()["errors"])
+    assert stored_events(nodes) == 0
+
+
+def test_a_body_over_the_limit_is_refused(producer, nodes, settings):
+    settings.WEIR_MAX_BODY_BYTES = 100
+    answer = producer(lines(*({"type": "a"} for _ in range(100))))
+    assert answer.status_code == 413
+    assert "100 bytes" in answer.json()["errors"]["body"][0]
+    assert stored_events(nodes) == 0
+
+
+def test_a_body_that_unpacks_to_too_much_is_refused_before_anything_is_stored(producer, nodes, settings):
+    settings.WEIR_MAX_BODY_BYTES = 1000
+    body = gzip.compress(lines(*({"type": "a"} for _ in range(5000))))
+    assert len(body) < 1000
+    assert producer(body, HTTP_CONTENT_ENCODING="gzip").status_code == 413
+    assert stored_events(nodes) == 0
+
+
+def test_a_throttled_queue_says_when_to_come_again(producer, nodes, control: redis.Redis):
+    control.set("weir:throttle:alert", "0.5", ex=7)
+    answer = producer(lines({"type": "a"}))
+    assert (answer.status_code, answer["Retry-After"]) == (429, "7")
+    assert stored_events(nodes) == 0
+    assert producer(lines({"type": "a"}), queue="process").status_code == 202
+
+
+def test_without_any_node_the_sender_is_told_to_come_again(producer, nodes):
+    for server in nodes.values():
+        server.kill()
+    answer = producer(lines({"type": "a"}))
+    assert answer.status_code == 503
+    assert int(answer["Retry-After"]) > 0
+    assert "alert" in answer.json()["errors"]["queue"][0]
+    assert answer.json()["published"] == 0
+
+
+def test_a_node_that_died_is_routed_around(producer, nodes):
+    nodes["n2"].kill()
+    answer = producer(lines(*({"type": "a"} for _ in range(3000))))
+    assert (answer.status_code, answer.json()["published"]) == (202, 3000)
+    assert "n2" not in answer.json()["by_container"]
+
+
+def test_before_the_plant_is_seeded_nothing_is_taken(secrets, control):
+    token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}
+    address = "/api/v1/queues/alert/events"
+    answer = Browser().post(address, b"{}", content_type=LINES, **token)
+    publisher.publisher().close()
+    publisher._client.cache_clear()
+    assert (answer.status_code, "Retry-After" in answer) == (503, True)
+
+
+async def spoken(app: Any, headers: list[tuple[bytes, bytes]], chunks: list[bytes]) -> tuple[int, int]:
+    """(status, chunks read) of one request to an ASGI application."""
+    read, sent = 0, []
+
+    async def receive() -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        return {"type": "http.request", "body": chunks[read - 1], "more_body": read < len(chunks)}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "headers": headers}, receive, send)
+    return sent[0]["status"], read
+
+
+async def reading_all(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive())["more_body"]:
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+async def test_an_announced_oversized_body_is_not_read_at_all():
+    headers = [(b"content-length", b"1001")]
+    assert await spoken(BodyLimit(reading_all, 1000), headers, [b"x" * 1001]) == (413, 0)
+
+
+async def test_an_unannounced_oversized_body_is_read_up_to_the_limit_only():
+    assert await spoken(BodyLimit(reading_all, 1000), [], [b"x" * 400] * 50) == (413, 3)
+
+
+async def test_a_body_at_the_limit_passes():
+    assert await spoken(BodyLimit(reading_all, 1000), [(b"content-length", b"1000")], [b"x" * 1000]) == (
+        200,
+        1,
+    )
+
+
+# Reading
+
+
+@pytest.fixture
+def viewer(browsers) -> Browser:
+    return browsers["viewer"]
+
+
+@pytest.fixture
+def operator(browsers) -> Browser:
+    return browsers["operator"]
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+@pytest.fixture
+def plant_rows(db) -> None:
+    node = Node.objects.create(name="n1", url="redis://:secret@127.0.0.1:1/0")
+    queue = Queue.objects.create(name="alert", kind="jobs", handler="sql")
+    Container.objects.create(queue=queue, node=node, points=1000)
+
+
+def test_live_is_what_a_websocket_starts_with(viewer, stored_snapshot):
+    assert viewer.get("/api/v1/live").json() == {
+        "seq": stored_snapshot["seq"],
+        "at": stored_snapshot["at"],
+        "topic": "plant",
+        "snapshot": stored_snapshot,
+    }
+
+
+def test_live_without_a_snapshot_says_so(viewer, control):
+    answer = viewer.get("/api/v1/live")
+    assert (answer.status_code, "snapshot" in answer.json()["errors"]) == (503, True)
+
+
+def test_queues_come_with_points_and_live_figures(viewer, plant_rows, stored_snapshot):
+    (queue,) = viewer.get("/api/v1/queues").json()["queues"]
+    assert (queue["name"], queue["points"]) == ("alert", {"n1": 1000})
+    assert queue["live"] == stored_snapshot["queues"]["alert"]
+    assert viewer.get("/api/v1/queues/alert").json() == queue
+
+
+def test_a_nodes_url_stays_inside(viewer, plant_rows, stored_snapshot):
+    answer = viewer.get("/api/v1/nodes/n1")
+    assert answer.json()["live"]["state"] == "NORMAL"
+    assert "secret" not in answer.content.decode()
+
+
+def test_an_unknown_queue_is_answered_with_the_known_ones(viewer, plant_rows, control):
+    answer = viewer.get("/api/v1/queues/orders")
+    assert (answer.status_code, "alert" in answer.json()["errors"]["queue"][0]) == (404, True)
+
+
+def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
+    for second in (10, 20):
+        control.xadd(metrics.KEY, {"totals.in_per_second": second}, id=f"{second}000-0")
+    answer = viewer.get(
+        "/api/v1/history?series=totals.in_per_second&series=nodes.n9.utilisation&from=0&to=30"
+    )
+    assert answer.json() == {
+        "time": [10.0, 20.0],
+        "series": {"totals.in_per_second": [10.0, 20.0], "nodes.n9.utilisation": [None, None]},
+    }
+
+
+def test_history_is_thinned_to_the_points_asked_for(viewer, control):
+    for second in range(1, 501):
+        control.xadd(metrics.KEY, {"totals.in_per_second": int(second == 250)}, id=f"{second}000-0")
+    answer = viewer.get("/api/v1/history?series=totals.in_per_second&from=0&to=501&points=20").json()
+    assert len(answer["time"]) == 20
+    assert max(answer["series"]["totals.in_per_second"]) == 1.0
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_size=300), st.integers(2, 50))
+def test_thinning_keeps_the_least_the_greatest_and_the_order_of_time(values, points):
+    time, kept = downsample([float(place) for place in range(len(values))], {"v": values}, points)
+    known = [value for value in values if value is not None]
+    left = [value for value in kept["v"] if value is not None]
+    assert len(time) == len(kept["v"]) <= max(points, 2)
+    assert time == sorted(time)
+    assert set(left) <= set(known)
+    if known:
+        assert (min(left), max(left)) == (min(known), max(known))
+
+
+BAD_QUESTIONS = {
+    "history?from=0&to=1": "series",
+    "history?series=at&from=0&to=1": "series",
+    "history?series=a&from=1&to=0": "to",
+    "history?series=a&from=x&to=1": "from",
+    "history?series=a&from=nan&to=1": "from",
+    "history?series=a&from=0&to=inf": "to",
+    "history?series=a&from=0&to=1&points=1": "points",
+    "ledger?verdict=good": "verdict",
+    "ledger?rows=0": "rows",
+    "ledger?from=yesterday": "from",
+}
+
+
+@pytest.mark.parametrize("question", BAD_QUESTIONS)
+def test_a_bad_question_is_refused_naming_the_field(question, viewer, control):
+    answer = viewer.get(f"/api/v1/{question}")
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [BAD_QUESTIONS[question]])
+
+
+def test_the_ledger_is_read_page_by_page(viewer, loop):
+    for _ in range(5):
+        LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="a test", action=None)
+    acted = LedgerEntry.objects.create(
+        loop=loop, mode="auto", parameters={}, reason="a test", action={"start": 1}, verdict="checking"
+    )
+    first = viewer.get("/api/v1/ledger?rows=4").json()
+    rest = viewer.get(f"/api/v1/ledger?rows=4&before={first['next']}").json()
+    assert [len(first["entries"]), len(rest["entries"]), rest["next"]] == [4, 2, None]
+    only = viewer.get(f"/api/v1/ledger?acted=1&verdict=checking&loop={loop.name}").json()["entries"]
+    assert [entry["id"] for entry in only] == [acted.pk]
+
+
+def test_the_schema_is_openapi_3_and_names_the_doors(viewer):
+    schema = viewer.get("/api/schema").json()
+    assert schema["openapi"].startswith("3.")
+    assert "post" in schema["paths"]["/api/v1/queues/{queue}/events"]
+
+
+# Steering
+
+
+def post(browser: Browser, path: str, body: Any) -> Any:
+    return browser.post(f"/api/v1/{path}", body, content_type="application/json")
+
+
+def test_an_override_is_set_extended_and_ended(operator, loop, control):
+    body = {"loop": loop.name, "name": "upper_limit", "value": 500, "reason": "a burst", "minutes": 2}
+    made = post(operator, "overrides", body)
+    assert made.status_code == 201
+    assert (made.json()["value"], made.json()["instead_of"], made.json()["owner"]) == (500, 1000, "operator")
+    assert operator.get(f"/api/v1/loops/{loop.pk}").json()["effective"]["upper_limit"] == 500
+    longer = post(operator, f"overrides/{made.json()['id']}/extend", {"minutes": 10})
+    assert longer.json()["expires_at"] > made.json()["expires_at"]
+    ended = post(operator, f"overrides/{made.json()['id']}/end", {})
+    assert ended.json()["ended"] is True
+    assert operator.get("/api/v1/overrides").json() == {"overrides": []}
+    assert operator.get("/api/v1/loops").json()["loops"][0]["effective"]["upper_limit"] == 1000
+
+
+def test_a_loop_is_held_and_resumed(operator, loop):
+    held = post(operator, f"loops/{loop.pk}/mode", {"mode": "hold", "reason": "an upgrade", "minutes": 30})
+    assert held.json()["override"]["value"] == "hold"
+    assert operator.get(f"/api/v1/loops/{loop.pk}").json()["mode"] == "hold"
+    post(operator, f"loops/{loop.pk}/mode", {"mode": "auto", "reason": "done"})
+    assert operator.get(f"/api/v1/loops/{loop.pk}").json()["mode"] == "auto"
+
+
+GOOD = {"loop": 1, "name": "upper_limit", "value": 500, "reason": "a test", "minutes": 2}
+BAD_OVERRIDES = {
+    "no reason": (GOOD | {"reason": " "}, "reason"),
+    "no expiry": ({key: GOOD[key] for key in GOOD if key != "minutes"}, "expires_at"),
+    "two expiries": (GOOD | {"expires_at": "2030-01-01T00:00:00Z"}, "expires_at"),
+    "for ever": (GOOD | {"minutes": 1e9}, "minutes"),
+    "over before it begins": (GOOD | {"minutes": -1}, "minutes"),
+    "an expiry without a zone": (
+        {key: GOOD[key] for key in GOOD if key != "minutes"} | {"expires_at": "2030-01-01T00:00:00"},
+        "expires_at",
+    ),
+    "out of range": (GOOD | {"value": -1}, "value"),
+    "text for a number": (GOOD | {"value": "many"}, "value"),
+    "an unknown parameter": (GOOD | {"name": "lower_limit"}, "name"),
+    "the mode": (GOOD | {"name": "mode", "value": "hold"}, "name"),
+    "an unknown key": (GOOD | {"forever": True}, "forever"),
+    "a loop and a node": (GOOD | {"node": "n1"}, "loop"),
+    "neither": ({key: GOOD[key] for key in GOOD if key != "loop"}, "loop"),
+    "a node's unknown threshold": (
+        {"node": "n1", "name": "idle", "value": 0.1, "reason": "a test", "minutes": 1},
+        "name",
+    ),
+    "a node's share above 1": (
+        {"node": "n1", "name": "toobusy", "value": 1.1, "reason": "a test", "minutes": 1},
+        "toobusy",
+    ),
+    "busy above toobusy": (
+        {"node": "n1", "name": "busy", "value": 0.95, "reason": "x", "minutes": 1},
+        "busy",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OVERRIDES)
+def test_a_bad_override_names_the_field_and_changes_nothing(case, operator, loop, plant_rows, control):
+    body, field = BAD_OVERRIDES[case]
+    body = {**body, **({"loop": loop.pk} if "loop" in body else {})}
+    answer = post(operator, "overrides", body)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert not Override.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{", 400), (b"[]", 422), (b'{"loop": 1, "value": NaN}', 422), (b"", 422)]
+)
+def test_a_body_that_is_no_document_is_refused(body, status, operator, loop):
+    answer = operator.post("/api/v1/overrides", body, content_type="application/json")
+    assert answer.status_code == status
+    assert answer.json()["errors"]
+    assert not Override.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["loops/999", "ledger/999", "nodes/n9", "queues/none"])
+def test_what_is_not_there_is_404_with_a_word(path, viewer, control):
+    answer = viewer.get(f"/api/v1/{path}")
+    assert (answer.status_code, bool(answer.json()["errors"])) == (404, True)
