@@ -92,4 +92,6 @@ def spark_environment(shim_folder: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": path,
+        # Each thread's own memory arena adds up in processes of many threads that do little.
+        "MALLOC_ARENA_MAX": "2",
     }

@@ -85,7 +85,9 @@ def test_the_matcher_finds_what_a_plain_reading_of_the_contract_finds(pattern, e
 def test_a_matcher_resumed_from_its_json_state_goes_on_as_if_never_stopped(pattern, events, cut):
     batch = batch_of(sorted(events))
     found, matcher = [], SequenceMatcher(pattern)
-    for place, (row, mask) in enumerate(zip(batch.to_pylist(), masks(pattern, batch).to_pylist(), strict=True)):
+    for place, (row, mask) in enumerate(
+        zip(batch.to_pylist(), masks(pattern, batch).to_pylist(), strict=True)
+    ):
         if place == cut:
             matcher.forget(row["time"])
             matcher = SequenceMatcher.resume(pattern, orjson.loads(orjson.dumps(matcher.snapshot())))
@@ -152,7 +154,17 @@ def test_a_condition_holds_as_written_and_never_of_the_unknown(text, event, expe
 
 @pytest.mark.parametrize(
     "text",
-    ["", "value >", "value = 3", "value", "__import__('os')", "a.b > 1", "1 < value < 2", "value in x", "value and 1"],
+    [
+        "",
+        "value >",
+        "value = 3",
+        "value",
+        "__import__('os')",
+        "a.b > 1",
+        "1 < value < 2",
+        "value in x",
+        "value and 1",
+    ],
 )
 def test_what_is_no_condition_is_refused_and_the_field_is_named(text):
     with pytest.raises(BadInput, match=r"define\.A") as refused:

@@ -37,7 +37,7 @@ from workers.pipeline.declaration import Application, read_application
 from workers.pipeline.outbox import Outbox
 from workers.pipeline.rules import check_rules
 from workers.pipeline.session import start_session
-from workers.pipeline.source import COLUMNS, FORMAT
+from workers.pipeline.source import FORMAT
 from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 
@@ -119,9 +119,8 @@ class PipelineProcess:
         with Beat(self._status):
             spark = start_session(self._application.name, settings.master, settings.data / "pipeline")
             try:
-                check_rules(
-                    spark.createDataFrame([], COLUMNS), self._application.rules, self._application.columns
-                )
+                events = spark.readStream.format(FORMAT).options(**self._options()).load()
+                check_rules(events, self._application.rules, self._application.columns)
                 with Client(settings.control_url, producer=f"pipeline-{self._application.name}") as client:
                     self._keep_running(spark, checkpoint, Outbox(self._store, client, self._application.sink))
             finally:
@@ -152,16 +151,18 @@ class PipelineProcess:
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def _start(self, spark: SparkSession, checkpoint: Checkpoint, work: BatchWork) -> StreamingQuery:
-        options = {
+        events = spark.readStream.format(FORMAT).options(**self._options()).load()
+        writer = events.writeStream.foreachBatch(work).option("checkpointLocation", checkpoint.location)
+        return writer.trigger(processingTime=f"{self._settings.trigger_seconds} seconds").start()
+
+    def _options(self) -> dict[str, str]:
+        return {
             "control": self._settings.control_url,
             "queues": ",".join(self._application.queues),
             "controls": json.dumps(self._application.controls.to_document()),
             "hold": self._hold_key,
             "patience": str(self._settings.patience_seconds),
         }
-        events = spark.readStream.format(FORMAT).options(**options).load()
-        writer = events.writeStream.foreachBatch(work).option("checkpointLocation", checkpoint.location)
-        return writer.trigger(processingTime=f"{self._settings.trigger_seconds} seconds").start()
 
     def _watch(self, query: StreamingQuery, outbox: Outbox) -> None:
         """Until the query fails or the process is to stop."""
@@ -220,7 +221,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         settings = Settings.of(os.environ)
         application = read_application(given.application or settings.declaration)

@@ -103,7 +103,7 @@ def apply_rule(events: DataFrame, rule: Rule) -> DataFrame:
             return _by_subnet(events, rule.using, reference)
         case Enrich(reference=reference):
             rows = [(key, *row) for key, row in reference.equal.items()]
-            table = _table(events, rows, ("_key string", *(f"{name} string" for name in reference.columns)))
+            table = _table(events, rows, ("_key", *reference.columns))
             joined = events.join(sql.broadcast(table), events[rule.using] == table["_key"], "left")
             return joined.drop("_key")
     raise TypeError(f"{rule!r} is not a rule")
@@ -111,7 +111,7 @@ def apply_rule(events: DataFrame, rule: Rule) -> DataFrame:
 
 def _by_subnet(events: DataFrame, on: str, reference: Reference) -> DataFrame:
     rows = [(low, high, *row) for low, high, row in reference.ranges]
-    columns = ("_low bigint", "_high bigint", *(f"{name} string" for name in reference.columns))
+    columns = ("_low", "_high", *reference.columns)
     table = _table(events, rows, columns)
     numbered = events.withColumn("_address", sql.expr(address_number(on)))
     inside = numbered["_address"].between(table["_low"], table["_high"])
@@ -119,7 +119,13 @@ def _by_subnet(events: DataFrame, on: str, reference: Reference) -> DataFrame:
 
 
 def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
-    return events.sparkSession.createDataFrame(rows, ", ".join(columns))
+    """A small constant table: part of the plan, so that a batch needs no job to make it."""
+    places = f"({', '.join('?' * len(columns))})"
+    names = ", ".join(columns)
+    values = [value for row in rows for value in row]
+    return events.sparkSession.sql(
+        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({names})", args=values
+    )
 
 
 def address_number(column: str) -> str:

@@ -1,5 +1,6 @@
 """The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _CHECKPOINT_FILES = (
 
 def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
     """A session with the segment source registered. `folder` takes Spark's scratch files."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     os.environ.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     for key, value in _settings(folder, heap).items():

@@ -1,0 +1,67 @@
+"""A checkpoint goes with the state on the control server, or not at all."""
+
+import json
+
+import pytest
+
+from queues.errors import BadInput
+from workers.pipeline.checkpoint import CheckpointInUse, lock_checkpoint, open_checkpoint, reset_checkpoint
+from workers.pipeline.offset import Offset
+
+
+def planned(folder, batch: int, text: str) -> None:
+    """An offset as Spark writes it."""
+    (folder / "spark" / "offsets").mkdir(parents=True, exist_ok=True)
+    (folder / "spark" / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
+    (folder / "spark" / "metadata").write_text('{"id": "x"}')
+
+
+def test_a_checkpoint_is_made_once_and_then_continued(tmp_path, control):
+    first = open_checkpoint(tmp_path / "p", control, "app")
+    assert open_checkpoint(tmp_path / "p", control, "app") == first
+
+
+def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, control):
+    open_checkpoint(tmp_path / "p", control, "app")
+    control.set("weir:pipeline:run:app", "00000000")
+    with pytest.raises(BadInput, match=r"state of run 00000000.*--reset"):
+        open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_refused(tmp_path, control):
+    open_checkpoint(tmp_path / "p", control, "app")
+    with pytest.raises(BadInput, match="is of run none"):
+        open_checkpoint(tmp_path / "elsewhere", control, "app")
+    control.delete("weir:pipeline:run:app")
+    with pytest.raises(BadInput, match="holds no state"):
+        open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_after_a_reset_another_run_begins(tmp_path, control):
+    first = open_checkpoint(tmp_path / "p", control, "app")
+    planned(first.folder, 0, "broken")
+    reset_checkpoint(tmp_path / "p", control, "app")
+    assert open_checkpoint(tmp_path / "p", control, "app").run != first.run
+
+
+@pytest.mark.parametrize("text", ["", "{", json.dumps({**Offset().to_document(), "version": 2})])
+def test_a_broken_or_newer_offset_is_refused_before_anything_is_read(text, tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    planned(checkpoint.folder, 3, json.dumps(Offset().to_document()))
+    checkpoint.check()
+    planned(checkpoint.folder, 4, text)
+    with pytest.raises(BadInput, match="--reset"):
+        open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_a_broken_run_file_is_refused_with_its_path(tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    (checkpoint.folder / "run.json").write_text("{")
+    with pytest.raises(BadInput, match=r"run\.json"):
+        open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_two_processes_never_work_on_one_checkpoint(tmp_path):
+    with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that one first"):
+        lock_checkpoint(tmp_path)
+    lock_checkpoint(tmp_path).close()

@@ -1,0 +1,124 @@
+"""What a declared application takes, and how it refuses what it does not."""
+
+import copy
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from workers.pipeline.application import SHIPPED, Settings
+from workers.pipeline.declaration import application_of, read_application
+from workers.pipeline.reference import disjoint, read_reference
+
+GOOD = {
+    "name": "app",
+    "queues": ["telemetry"],
+    "sink": "alert",
+    "rules": [{"name": "one", "discard": "value is null"}],
+    "patterns": [{"name": "ab", "pattern": "SEQ(A; B)", "key": "source", "within_seconds": 10}],
+}
+
+
+def changed(path: list, value: object) -> dict:
+    document = copy.deepcopy(GOOD)
+    *parents, last = path
+    place = document
+    for step in parents:
+        place = place[step]
+    place[last] = value
+    return document
+
+
+def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():
+    application = read_application(SHIPPED)
+    assert [rule.name for rule in application.rules] == ["address", "rule-1", "host"]
+    assert {pattern.name: pattern.steps for pattern in application.patterns} == {
+        "rule-2": ("overloaded",),
+        "load-rises": ("busy", "loaded"),
+    }
+    assert application.routes == ("host_type", "source")
+
+
+def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
+    pattern = application_of(GOOD, tmp_path).patterns[0]
+    assert pattern.defines["A"].text == "type == 'A'"
+    assert (pattern.within_us, pattern.emits) == (10_000_000, "ab")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (["speed"], 3, "application.speed"),
+        (["name"], "Not a name", "name"),
+        (["queues"], [], "queues"),
+        (["sink"], "telemetry", "sink"),
+        (["lateness_seconds"], -1, "lateness_seconds"),
+        (["rules", 0], {"name": "x", "keep": "a", "discard": "b"}, "rules[0]"),
+        (["rules", 0], {"name": "x", "keep": 3}, "rules[0].keep"),
+        (["rules", 0], {"name": "x", "project": {"compute": {"1x": "a"}}}, "rules[0].project.compute"),
+        (["rules", 0], {"name": "x", "enrich": {"table": "t.csv"}}, "rules[0].enrich.using"),
+        (["patterns", 0, "pattern"], "A then B", "patterns[0].pattern"),
+        (["patterns", 0, "define"], {"C": "value > 1"}, "patterns[0].define.C"),
+        (["patterns", 0, "define"], {"A": "value >"}, "patterns[0].define.A"),
+        (["patterns", 0, "within_seconds"], float("inf"), "patterns[0].within_seconds"),
+        (["patterns", 0, "severity"], "loud", "patterns[0].severity"),
+        (["patterns"], GOOD["patterns"] * 2, "patterns"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(path, value, field, tmp_path):
+    with pytest.raises(BadInput) as refused:
+        application_of(changed(path, value), tmp_path)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("text", ["name: [", "just a text", ""])
+def test_a_file_that_is_no_declaration_is_refused(text, tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="application"):
+        read_application(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("subnet,host\n10.0.0.0/8,a\n10.0.0.0/8,b\n", "given twice"),
+        ("subnet,host\n10.0.0.1/8,a\n", "host bits"),
+        ("subnet\n10.0.0.0/8\n", "no column 'host'"),
+        ("subnet,host\n10.0.0.0/8\n", "line 2"),
+        ("", "no column"),
+    ],
+)
+def test_a_broken_reference_table_is_refused_with_its_name(text, says, tmp_path):
+    path = tmp_path / "hosts.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=says) as refused:
+        read_reference(path, "subnet", ("host",), "rules[0].enrich.table")
+    assert "hosts.csv" in str(refused.value)
+
+
+NETWORKS = st.lists(
+    st.tuples(st.integers(0, 255), st.integers(24, 32)).map(
+        lambda made: ipaddress.IPv4Network((0x0A000000 + made[0], made[1]), strict=False)
+    ),
+    unique=True,
+    max_size=12,
+)
+
+
+@given(NETWORKS, st.integers(0, 255))
+def test_an_address_finds_the_row_of_its_longest_prefix_and_only_that(networks, host):
+    address = 0x0A000000 + host
+    ranges = disjoint({network: (str(network),) for network in networks})
+    found = [row[0] for low, high, row in ranges if low <= address <= high]
+    around = [network for network in networks if ipaddress.IPv4Address(address) in network]
+    expected = [str(max(around, key=lambda network: network.prefixlen))] if around else []
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
+def test_a_setting_that_is_no_time_is_refused_by_its_name(text):
+    with pytest.raises(BadInput, match="WEIR_PIPELINE_TRIGGER_SECONDS"):
+        Settings.of({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
