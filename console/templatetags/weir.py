@@ -98,6 +98,12 @@ def words(name: Any) -> str:
 
 
 @register.filter
+def typed(value: Any) -> str:
+    """A value as a person types it into a field: 1000, not 1,000 and not 1000.0."""
+    return f"{value:.12g}" if known(value) else str(value)
+
+
+@register.filter
 def each(text: str) -> list[str]:
     """The words of a text, to go through them."""
     return text.split()
@@ -136,7 +142,8 @@ def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> S
     """A value of the snapshot that the browser keeps up to date, its unit small and muted beside it."""
     value = _resolved(snapshot, path)
     number = format_html(
-        '<span class="n" data-bind="{}" data-format="{}">{}</span>',
+        '<span{} data-bind="{}" data-format="{}">{}</span>',
+        "" if format == "text" else SafeString(' class="n"'),  # a number never breaks, a sentence may
         ".".join(map(str, path)),
         format,
         formatted(value, format),
@@ -201,7 +208,8 @@ def spark(path: str, label: str) -> SafeString:
 def verdict(value: Any) -> SafeString:
     """Glyph and word of a decision's verdict: filled, hollow, red, dashed, or a bar for no action."""
     return format_html(
-        '<span class="verdict" data-verdict="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
+        '<span class="verdict" data-verdict="{}"><svg class="glyph" viewBox="0 0 10 10" aria-hidden="true">'
+        '<path class="triangle" d="M5 1 9.2 9H.8Z"/><path class="line" d="M0 5.5H10"/></svg>{}</span>',
         value,
         VERDICT_WORDS.get(str(value), str(value)),
     )

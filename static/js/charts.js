@@ -7,7 +7,7 @@ import { resolve, store, subscribe } from "./store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 26, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 26;
 const RIGHT = 108, LEFT = 56, NARROW = 520;
-const KEPT_SECONDS = 7200;
+const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 const charts = new Set();
@@ -119,7 +119,7 @@ class Chart {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
       layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
-      data.push(...this.traces(lane, axis, colours, layout, narrow));
+      data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
     });
     if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
@@ -127,7 +127,7 @@ class Chart {
     return { data, layout };
   }
 
-  traces(lane, axis, colours, layout, narrow) {
+  traces(lane, axis, colours, layout, narrow, height) {
     const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [];
     const traces = lane.series.map((series) => {
       const values = series.constant === null ? this.columns.get(series.path).map((value) => (value === null ? null : value * lane.factor))
@@ -142,7 +142,7 @@ class Chart {
         hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
       };
     });
-    if (!narrow) labels(ends, axis, colours, layout, this.highest(lane));
+    if (!narrow) labels(ends, axis, colours, layout, this.highest(lane), height);
     return traces;
   }
 
@@ -212,7 +212,7 @@ function frame(colours, height, narrow) {
 
 function scale(colours, lane, domain, highest) {
   return {
-    domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticks: "",
+    domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticksuffix: " ",
     tickfont: { color: colours.muted, size: 12 },
   };
 }
@@ -223,14 +223,14 @@ function heading(colours, text, y, narrow) {
 }
 
 /** Names and values at the right end; those that would touch are moved apart. */
-function labels(ends, axis, colours, layout, highest) {
-  const least = highest * 0.1;
+function labels(ends, axis, colours, layout, highest, height) {
+  const least = highest * LABEL_HEIGHT / height;
   const sorted = ends.sort((one, other) => other.last - one.last);
   let above = Infinity;
   for (const { series, last } of sorted) {
     const y = Math.min(Math.max(last, 0), above - least, highest);
     above = y;
-    const value = series.constant === null || series.kind === "threshold" ? formatted(last, Math.abs(last) < 100 ? "number" : "integer") : "";
+    const value = series.constant === null || series.kind === "threshold" ? formatted(last, Math.abs(last) < 10 && !Number.isInteger(last) ? "fraction" : Math.abs(last) < 100 && !Number.isInteger(last) ? "rate" : "integer") : "";
     const strong = series.kind === "measured" || series.kind === "step";
     layout.annotations.push({ text: `${series.label} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
   }

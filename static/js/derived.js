@@ -16,6 +16,15 @@ export const derived = {
     const [name, other] = difference > 0 ? ["out", "in"] : ["in", "out"];
     set(element, `${name} exceeds ${other} by ${formatted(Math.abs(difference), "rate")}/s`);
   },
+  in_out_short(element, { totals }) {
+    const difference = (totals.out_per_second ?? 0) - (totals.in_per_second ?? 0);
+    if (Math.abs(difference) <= Math.max(0.02 * (totals.in_per_second ?? 0), 1)) return set(element, "as in");
+    set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "over" : "under"} in`);
+  },
+  workers_words(element, { totals }) {
+    const free = (totals.worker_slots ?? 0) - (totals.workers_busy ?? 0);
+    set(element, totals.worker_slots ? (free > 0 ? `${free} free` : "none free") : "no host");
+  },
   latency(element) {
     set(element, "publish to done");
   },

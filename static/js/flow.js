@@ -4,7 +4,7 @@ import { STATE_WORDS, UNKNOWN, formatted } from "./format.js";
 import { subscribe } from "./store.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 1200, TOP = 40, GAP = 12, LEAST_BAND = 1;
+const WIDTH = 1200, TOP = 40, GAP = 12, LEAST_BAND = 1, LEAST_HEIGHT = 330;
 const COLUMNS = [
   { title: "Producers", x: 0, width: 128 }, { title: "Queues", x: 256, width: 150 }, { title: "Nodes", x: 534, width: 140 },
   { title: "Pipeline and workers", x: 800, width: 140 }, { title: "Sinks", x: 1056, width: 144 },
@@ -104,15 +104,15 @@ function unit(value, format, word) {
 
 /** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
 function layout({ boxes, links }) {
-  const height = Math.max(220, ...boxes.map((column, index) => column.length * (HEIGHTS[index] + 20) + GAP * column.length));
+  const height = Math.max(LEAST_HEIGHT, ...boxes.map((column, index) => column.length * (HEIGHTS[index] + 20) + GAP * column.length));
   const widest = Math.max(1e-6, ...boxes.map((column) => column.reduce((total, box) => total + (box.rate ?? 0), 0)));
   const fitting = 0.62 * height / widest;
   if (unitHeight === null || fitting < unitHeight * 0.98 || fitting > unitHeight * 1.6) unitHeight = fitting;
   const placed = new Map();
-  boxes.forEach((column, index) => placeColumn(column, index, height, placed));
+  for (const link of links) link.width = link.rate ? Math.max(LEAST_BAND, link.rate * unitHeight) : 0;
+  boxes.forEach((column, index) => placeColumn(column, index, height, placed, links));
   const sides = { out: new Map(), in: new Map() };
   for (const link of links) {
-    link.width = link.rate ? Math.max(LEAST_BAND, link.rate * unitHeight) : 0;
     link.start = advance(sides.out, link.from, link.width);
     link.end = advance(sides.in, link.to, link.width);
   }
@@ -120,8 +120,9 @@ function layout({ boxes, links }) {
   return { placed, height: TOP + height };
 }
 
-function placeColumn(column, index, height, placed) {
-  const sizes = column.map((box) => Math.max(HEIGHTS[index], (box.rate ?? 0) * unitHeight + 8));
+function placeColumn(column, index, height, placed, links) {
+  const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
+  const sizes = column.map((box) => Math.max(HEIGHTS[index], held("from", box.id) + 8, held("to", box.id) + 8));
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const gap = column.length > 1 ? Math.min(28, Math.max(4, (height - total) / (column.length - 1))) : 0;
   let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
@@ -198,7 +199,7 @@ function drawBox(svg, box) {
   element(group, `rect ${key}`, "rect", { class: "box", x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 });
   if (box.stale) element(group, `hatch ${key}`, "rect", { class: "hatch", x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 });
   const middle = box.y + box.height / 2, first = box.second ? middle - 4 : middle + 4;
-  label(group, `name ${key}`, left, first.toFixed(1), clipped(box.name, box.width), { class: "name" });
+  label(group, `name ${key}`, left, first.toFixed(1), clipped(box.name, box.width, box.figure ?? unit(box.rate, "rate", "")), { class: "name" });
   label(group, `figure ${key}`, right, first.toFixed(1), box.figure ?? unit(box.rate, "rate", ""), { "text-anchor": "end" });
   if (!box.second) return;
   const second = middle + 13;
@@ -217,8 +218,8 @@ function sign(group, key, state, x, y) {
 }
 
 /** A name that would run into its figure is cut; the page behind it has the whole. */
-function clipped(name, width) {
-  const most = Math.floor((width - 62) / 7);
+function clipped(name, width, figure) {
+  const most = Math.floor((width - 24 - figure.length * 7) / 7.2);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;
 }
 

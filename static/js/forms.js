@@ -17,8 +17,9 @@ export function start() {
 
 // --- what is, what would be ------------------------------------------------------------------------------
 
+const isChoice = (field) => field.matches("select");
 const changed = (form) => [...form.querySelectorAll(".would:not(:disabled)")]
-  .filter((field) => field.value.trim() !== "" && Number(field.value) !== Number(field.dataset.is));
+  .filter((field) => field.value.trim() !== "" && (isChoice(field) ? field.value !== field.dataset.is : Number(field.value) !== Number(field.dataset.is)));
 
 function differ(form) {
   const fields = [...form.querySelectorAll(".would")];
@@ -36,11 +37,12 @@ function differ(form) {
   button.disabled = !different.length || wrong.length > 0;
 }
 
+const timeOf = (select) => select.selectedOptions[0].textContent.trim().replace(/^in /, "");
 const labelOf = (field) => words(field.dataset.name);
 
 function effect(form, different, verb) {
   if (!different.length) return verb;
-  const time = form.elements.minutes.selectedOptions[0].textContent.trim().replace(/^in /, "");
+  const time = timeOf(form.elements.minutes);
   const [first] = different;
   const what = different.length === 1 ? `${labelOf(first)} to ${plain(first.value)}` : `${different.length} values`;
   return `Override ${what} for ${time}`;
@@ -50,6 +52,7 @@ function effect(form, different, verb) {
 const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
 
 function sentence(field) {
+  if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}, then back by itself.`;
   const was = Number(field.dataset.is), would = Number(field.value);
   if (!Number.isFinite(would)) return `${capital(labelOf(field))} takes a number.`;
   const limit = outside(field);
@@ -63,6 +66,7 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** A sentence when the value lies outside its range, else an empty text. */
 function outside(field) {
+  if (isChoice(field)) return "";
   const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
   if (!Number.isFinite(value)) return `${capital(labelOf(field))} takes a number.`;
   if (low !== null && value < low) return `${capital(labelOf(field))} takes at least ${formatted(low)}.`;
@@ -100,25 +104,9 @@ async function submit(event) {
   if (!form.matches("form[data-steer]")) return;
   event.preventDefault();
   clearErrors(form);
-  const answers = [];
-  for (const [body, field] of bodies(form, event.submitter)) {
-    const answer = await send(form.action, body);
-    if (!answer.ok) return refuse(form, answer.errors, field);
-    answers.push(answer);
-  }
-  done(form, answers);
-}
-
-/** One request a changed parameter; everything else goes as it stands. */
-function bodies(form, submitter) {
-  if (form.dataset.differs !== "parameters") return [[new FormData(form, submitter), null]];
-  return changed(form).map((field) => {
-    const body = new FormData();
-    for (const name of ["csrfmiddlewaretoken", "reason", "minutes"]) body.set(name, form.elements[name].value);
-    body.set("name", field.dataset.name);
-    body.set("value", field.value.trim());
-    return [body, field];
-  });
+  const answer = await send(form.action, new FormData(form, event.submitter));
+  if (answer.ok) done(form, answer);
+  else refuse(form, answer.errors);
 }
 
 async function send(url, body) {
@@ -134,9 +122,9 @@ async function send(url, body) {
   }
 }
 
-function refuse(form, errors, sent) {
+function refuse(form, errors) {
   for (const [name, messages] of Object.entries(errors)) {
-    const field = name === "value" && sent ? sent : [...form.elements].find((element) => element.name === name && element.type !== "hidden");
+    const field = [...form.elements].find((element) => element.name === name && element.type !== "hidden");
     const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${field ? "" : `${words(name)}: `}${messages.join(" ")}` });
     note.setAttribute("role", "alert");
     if (field) {
@@ -152,16 +140,13 @@ function clearErrors(form) {
   form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
 }
 
-function done(form, answers) {
-  const ids = answers.map((answer) => answer.override ?? answer.id).filter((id) => id !== undefined);
-  const token = form.elements.csrfmiddlewaretoken?.value;
-  toast(answers.map((answer) => answer.message).join(" "), ids.length ? () => undo(ids, token) : null);
+function done(form, answer) {
+  const ids = answer.overrides ?? [], token = form.elements.csrfmiddlewaretoken.value;
+  toast(answer.message, ids.length ? () => undo(ids, token) : null);
   form.closest("#why")?.setAttribute("hidden", "");
-  if (form.matches(".steer")) {
-    form.elements.reason.value = "";
-    // The values in force have changed: the form is written again by the server, with them as what "is".
-    setTimeout(() => document.activeElement?.blur?.());
-  }
+  if (form.elements.reason) form.elements.reason.value = "";
+  // The values in force have changed: the server writes the form again with them, once no hand is on it.
+  document.activeElement?.blur();
   refreshAll();
 }
 
@@ -199,10 +184,12 @@ const EFFECTS = {
 
 function askWhy(event) {
   event.preventDefault();
-  const line = document.getElementById("why"), form = line.querySelector("form");
-  const mode = event.submitter.value, minutes = event.target.elements.minutes?.value;
+  const line = document.getElementById("why"), form = line.querySelector("form"), mode = event.submitter.value;
+  const handedOver = mode === "hold" || mode === "manual"; // nobody steers but a person: these revert by themselves
   form.elements.mode.value = mode;
-  if (minutes) form.elements.minutes.value = minutes;
+  form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
+  form.elements.minutes.value = handedOver ? event.target.elements.minutes?.value ?? "30" : "";
+  form.querySelector("[data-manual]").hidden = mode !== "manual";
   line.querySelector("[data-what]").textContent = EFFECTS[mode];
   nameMode(form);
   line.hidden = false;
@@ -212,8 +199,9 @@ function askWhy(event) {
 }
 
 function nameMode(form) {
-  const time = form.elements.minutes.selectedOptions[0].textContent.trim().replace(/^in /, "");
-  form.querySelector("[data-do]").textContent = `${form.elements.mode.value === "hold" ? "Hold loop" : `Set ${form.elements.mode.value}`} for ${time}`;
+  const { mode, minutes } = form.elements;
+  const verb = mode.value === "hold" ? "Hold loop" : `Set to ${mode.value}`;
+  form.querySelector("[data-do]").textContent = minutes.value ? `${verb} for ${timeOf(minutes)}` : verb;
 }
 
 // --- selections: what can be done, and to how many ---------------------------------------------------------

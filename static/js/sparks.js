@@ -2,7 +2,7 @@
 import { history } from "./history.js";
 import { resolve, store, subscribe } from "./store.js";
 
-const SECONDS = 900, POINTS = 60, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2;
+const SECONDS = 900, POINTS = 60, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, LEAST_SPAN = 0.4;
 const kept = new Map(); // path → [[at, value]]
 
 export function start() {
@@ -45,13 +45,15 @@ function drawAll() {
   for (const spark of document.querySelectorAll("[data-spark]")) draw(spark, kept.get(spark.dataset.spark) ?? []);
 }
 
-/** From zero, so that a small wobble looks small; a line that stays at one value lies still. */
+/** Around its middle; never magnified beyond 40 % of its height, so that a small wobble looks small. */
 function draw(spark, points) {
   const known = points.filter(([, value]) => typeof value === "number");
   if (known.length < 2) return spark.replaceChildren();
-  const end = known.at(-1)[0], top = Math.max(...known.map(([, value]) => value), 1e-9);
+  const end = known.at(-1)[0], values = known.map(([, value]) => value);
+  const highest = Math.max(...values), lowest = Math.min(...values);
+  const span = Math.max(highest - lowest, LEAST_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;
   const x = (at) => (WIDTH - PAD) * (1 - (end - at) / SECONDS);
-  const y = (value) => HEIGHT - PAD - (HEIGHT - 2 * PAD) * Math.max(0, value) / top;
+  const y = (value) => HEIGHT / 2 - (HEIGHT - 2 * PAD) * (value - middle) / span;
   const line = known.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   spark.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   if (!spark.firstChild) spark.innerHTML = '<path/><circle r="1.8"/>';

@@ -40,9 +40,10 @@ function overrides(snapshot) {
   const signature = `${found.length} ${nearest}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
+  place.classList.toggle("wide", !found.length);
   place.innerHTML = found.length
     ? `${clockIcon()}<span><b>${found.length}</b> <span class="wide">override${found.length === 1 ? "" : "s"} ·</span> <span class="n" data-until="${nearest}"></span></span>`
-    : '<span class="quiet wide">No overrides</span>';
+    : '<span class="quiet">No overrides</span>';
   countDown();
 }
 

@@ -14,8 +14,8 @@ export function start() {
 
 function prepare(root) {
   for (const table of root.querySelectorAll("table[data-table]")) {
-    table.querySelectorAll("thead th[data-key]").forEach((head) => addButton(table, head));
-    readUrl(table);
+    if (!("fixed" in table.dataset)) table.querySelectorAll("thead th[data-key]").forEach((head) => addButton(table, head));
+    if (!("fixed" in table.dataset)) readUrl(table);
     table.addEventListener("pointerleave", () => sort(table));
     sort(table);
   }
