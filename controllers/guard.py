@@ -4,14 +4,13 @@ A guard decorates a law, and like a law it is pure: time comes in, its state is 
 
 1. stale hold: on a measurement that is older than `stale_seconds` or known to be unfit the law is not asked;
 2. oscillation: when among the last `oscillation_window` values the law turned round `oscillation_turns`
-times,
-   by `oscillation_swing` or more each time, the mean of those values is used instead;
+   times, by `oscillation_swing` or more each time, the mean of those values is used instead;
 3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
 4. range: minimum ≤ value ≤ maximum;
 5. cool-down: no action until `cooldown_seconds` after the last one.
 
-2 to 4 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only.
-A guard never makes an action out of none: where a law does nothing, nothing is done.
+2 to 4 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
+guard never makes an action out of none: where a law does nothing, nothing is done.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,8 +99,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
 
 
 def read_state(document: Any, where: str = "guard.state") -> Json:
-    """A guard's state from outside, checked; None gives the initial one. Raises `BadInput` naming the
-    field."""
+    """A guard's state from outside, checked; None gives the initial one. Raises `BadInput`."""
     if document is None:
         return initial_state()
     given = read_object(document, where)
@@ -231,8 +229,7 @@ def turns(values: Sequence[float], swing: float) -> int:
 
 
 def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str) -> Decision:
-    """The decision with the guard's number in the action. A whole number stays whole, rounded towards
-    zero."""
+    """The decision with the guard's number in the action. A whole number stays whole, towards zero."""
     asked = decision.action or {}
     number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
     action: Mapping[str, Any] | None = {**asked, actuator: number} if number else None

@@ -33,8 +33,7 @@ class Law(Protocol):
 
     @property
     def actuator(self) -> str | None:
-        """The key of an action that is one number the guard may clamp; None when an action is no single
-        number."""
+        """The key of an action that is one number the guard may clamp; None when it is not one number."""
         ...
 
     @property

@@ -1,8 +1,7 @@
 """One at a time, wherever it runs: a lease on the control server, with a token and a fencing number.
 
 A lease alone can't stop a holder that was paused past its expiry and wakes up believing that it still holds.
-The
-fencing number can: each acquisition gets a greater one, and what is written under it is refused once a
+The fencing number can: each acquisition gets a greater one, and what is written under it is refused once a
 greater was seen.
 """
 
@@ -12,8 +11,7 @@ from types import TracebackType
 import redis
 
 # The number must also pass what was last written under this lease (`at_least`): a control server that came
-# back
-# empty counts from zero again, and all of its holders would be fenced out for ever.
+# back empty counts from zero again, and all of its holders would be fenced out for ever.
 _ACQUIRE = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local fence = math.max(redis.call('INCR', KEYS[2]), tonumber(ARGV[3]) + 1)
@@ -32,8 +30,7 @@ return redis.call('DEL', KEYS[1])
 
 
 class Lease:
-    """`weir:lease:{name}` for some seconds. As a context manager it gives the fencing number, or None when
-    taken."""
+    """`weir:lease:{name}` for some seconds. As a context manager it gives the number, or None when taken."""
 
     def __init__(self, control: redis.Redis, name: str, seconds: float, at_least: int = 0) -> None:
         self.name = name

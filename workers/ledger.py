@@ -1,15 +1,13 @@
 """The ledger: one entry per tick of a loop, whether it acted or not, and later whether it helped.
 
 An entry is written **before** the plant is touched, as an intent. A tick that dies in between leaves an
-*open* entry: an
-action that should have been applied, and nobody knows whether it was. The next tick finds it and applies it
-again under the same
-worker ids, which start at most once (`workers.plants.plant`): so an action is neither lost nor applied twice.
+*open* entry: an action that should have been applied, and nobody knows whether it was. The next tick finds it
+and applies it again under the same worker ids, which start at most once (`workers.plants.plant`): so an
+action is neither lost nor applied twice.
 
-What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and,
-in manual,
-`parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds` and
-`unfit`.
+What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and, in
+manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`
+and `unfit`.
 """
 
 from collections.abc import Mapping
@@ -42,8 +40,7 @@ def write(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """One entry. An action that is to be applied is checked later against the baseline, the readings of
-    now."""
+    """One entry. An action that is to be applied is checked later against the baseline of now."""
     decision = guarded.decision
     acts = decision.action is not None and mode in APPLYING_MODES
     expected = decision.expected.to_json() if decision.expected is not None else None
@@ -73,8 +70,7 @@ def confirm(entry: LedgerEntry) -> None:
 
 
 def fail(entry: LedgerEntry, error: str) -> None:
-    """The action was not applied, or its fate can't be known any more: the entry says why, and awaits no
-    effect."""
+    """The action was not applied, or its fate can't be known any more: the entry says why."""
     entry.error, entry.verdict = error, Verdict.NO_ACTION
     LedgerEntry.objects.filter(pk=entry.pk).update(error=error, verdict=Verdict.NO_ACTION)
 
@@ -89,9 +85,8 @@ def judge_due(now: datetime, snapshot: Mapping[str, Any]) -> list[LedgerEntry]:
     """Compare expected with actual for each entry whose settling time is over; give back those judged.
 
     effective: at least half of what was expected came. harmful: as much came the other way, or the node is
-    TOOBUSY since. Else
-    ineffective. An entry whose target has vanished meanwhile, or whose counters were reset, is ineffective,
-    and the outcome says why.
+    TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, or whose counters were
+    reset, is ineffective, and the outcome says why.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING).select_related("loop")
     due = [entry for entry in checking if _settled(entry, now)]
@@ -154,8 +149,7 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def replay(entry: LedgerEntry) -> Decision:
-    """The decision taken once more from what is recorded. Raises `BadInput` when the record no longer fits
-    the law."""
+    """The decision taken once more from the record. Raises `BadInput` when it no longer fits the law."""
     law: Law = catalog.law(entry.loop.law)
     document = export(entry)
     return request.decide_once(law, document).decision

@@ -1,8 +1,7 @@
-"""One loop, always the same shape: lease → observe → effective parameters → decide → guard → mode → record →
-apply.
+"""One loop, always the same shape: lease → observe → parameters → decide → guard → mode → record → apply.
 
-The record comes before the act, in one transaction with the law's state and under the lease's fencing
-number. Then:
+The record comes before the act, in one transaction with the law's state and under the lease's fencing number.
+Then:
 
 - a tick that was paused until another took its lease writes nothing, and so applies nothing;
 - a tick that dies before its action leaves an open entry, which the next tick applies (`workers.ledger`);
@@ -12,8 +11,7 @@ number. Then:
 |---|---|---|---|
 | auto | the law, guarded | advances | yes |
 | advise | the law, guarded | advances | no: it records what it would do |
-| hold | the law, guarded | stands still | no: it records what it would have done; conditions are judged anew
-on resume |
+| hold | the law, guarded | stands still | no: it records what it would have done |
 | manual | a person's value (override of the actuator), guarded | stands still | yes |
 """
 
@@ -38,12 +36,11 @@ from workers.plants.plant import Plant, Snapshot
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
-LEASE_SECONDS = 15.0
-# A tick a little early by jitter is in time; one at a fifth of the interval is a second delivery of the same
-# beat.
+# Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
+LEASE_SECONDS = 8.0
+# A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
 DUE_SHARE = 0.8
-# An action found open that is older than this many intervals is not repeated: it was decided on a plant long
-# gone.
+# An open action older than this many intervals is not repeated: it was decided on a plant long gone.
 REPEAT_INTERVALS = 3.0
 
 
@@ -68,8 +65,8 @@ def active_loops() -> QuerySet[Loop]:
 
 
 def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> list[LedgerEntry]:
-    """Tick every due loop of a law on one snapshot, after judging what earlier actions did and noting
-    expired overrides.
+    """Tick every due loop of a law on one snapshot, after judging what earlier actions did and noting expired
+    overrides.
 
     An error in one loop stops no other: it is logged, and the loop's tick records nothing. Raises what
     `observe` raises.
@@ -93,8 +90,7 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
 
 
 def tick(loop: Loop, plant: Plant, now: datetime, control: redis.Redis) -> LedgerEntry | None:
-    """One tick of one loop on a snapshot of its own; None when another tick has the lease or was there
-    since."""
+    """One tick of one loop on a snapshot of its own; None when another has the lease or was there since."""
     in_force = list(overrides.in_force(now).filter(loop=loop))
     return _tick(loop, plant, plant.observe(), now, control, in_force)
 
@@ -193,8 +189,8 @@ def _record(
     sensed = sensors.SENSORS[loop.law](loop.target, snapshot, before["sensor"], now.timestamp())
     guarded = _decide(law, setting, before, sensed, now)
     with transaction.atomic():
-        # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves
-        # no trace.
+        # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
+        # trace.
         ours = Loop.objects.filter(pk=loop.pk, fence__lt=fence)
         state = _next_state(setting.mode, before, guarded, sensed)
         if not ours.update(fence=fence, state=state, ticked_at=now):
@@ -281,7 +277,8 @@ def _reason(mode: str, guarded: Guarded, in_force: list[Override], now: datetime
 
 def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Do it, and note that it was done; an error of the plant is the entry's, and the loop goes on at its
-    next tick."""
+    next tick.
+    """
     try:
         _start_workers(entry, loop, plant)
     except Exception as error:

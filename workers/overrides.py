@@ -1,8 +1,8 @@
 """A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold.
 
 Every override has an owner, a reason and an expiry. It reverts by itself: in force is only what has neither
-ended nor
-reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and tells the agents.
+ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and tells the
+agents.
 
 | target | names | values |
 |---|---|---|
@@ -88,9 +88,8 @@ def set_override(
     """Put a value in force until it expires; one under the same name on the same target ends.
 
     Give `minutes` or `expires_at`. With `control`, a node's thresholds are projected, so that its agent
-    follows within a
-    second. Raises `BadInput` naming the field (name, value, reason, minutes, expires_at); nothing is changed
-    then.
+    follows within a second. Raises `BadInput` naming the field (name, value, reason, minutes, expires_at);
+    nothing is changed then.
     """
     if (loop is None) == (node is None):
         raise BadInput("target", "takes a loop or a node, one of the two")
@@ -122,8 +121,7 @@ def extend(
     minutes: Any = None,
     expires_at: datetime | None = None,
 ) -> Override:
-    """Let it run until later, counted from now. Raises `BadInput` when it is over, or the expiry isn't
-    good."""
+    """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
     until = _expiry(now, minutes, expires_at)
     # One conditional write: an override that somebody ended a moment ago does not come back to life.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)

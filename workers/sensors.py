@@ -75,7 +75,8 @@ def measured(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], row: Mapping[str, Any], now_seconds: float
 ) -> Measured:
     """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
-    unfit."""
+    unfit.
+    """
     name = target.get("node")
     node = snapshot.get("nodes", {}).get(name)
     at_seconds = snapshot.get("at")

@@ -1,5 +1,4 @@
-"""A plant in memory, for tests of what stands on the port: it obeys the same contract test as the real
-one."""
+"""A plant in memory, for tests of what stands on the port; the real one's contract test holds it too."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -9,8 +8,7 @@ from workers.plants.plant import Snapshot
 
 
 class MemoryPlant:
-    """Containers whose workers run only when `run` is called. Its clock is given; what it measures is its
-    own."""
+    """Containers whose workers run only when `run` is called. Its clock is given."""
 
     def __init__(self, clock: Callable[[], float], containers: Sequence[tuple[str, str]]) -> None:
         self.clock = clock

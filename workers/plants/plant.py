@@ -22,15 +22,12 @@ class Plant(Protocol):
         ids.
 
         Called once the intent is in the ledger, and again with the same ids when a tick died in between. So
-        an id is a
-        promise: **however often it is submitted, its worker runs at most once** (a worker claims its id in
-        the store
-        when it starts, and one that finds it taken ends at once). That makes a resubmission harmless, and
-        lets a loop
-        repeat an action it can't be sure of without applying it twice.
+        an id is a promise: **however often it is submitted, its worker runs at most once** (a worker claims
+        its id in the store when it starts, and one that finds it taken ends at once). That makes a
+        resubmission harmless, and lets a loop repeat an action it can't be sure of without applying it twice.
 
         Raises `queues.errors.BadInput` when count and ids don't agree or there is no such container, and
-        whatever the
-        transport raises when the workers can't be submitted; then the ledger entry holds the error.
+        whatever the transport raises when the workers can't be submitted; then the ledger entry holds the
+        error.
         """
         ...
