@@ -14,7 +14,8 @@ import orjson
 import redis
 from celery import bootsteps, signals
 from celery.worker import state
-from django.conf import settings
+
+from workers.connections import control_server
 
 KEY = "weir:hosts"
 INTERVAL_SECONDS = 1.0
@@ -40,11 +41,7 @@ class HostReport(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, **options: Any) -> None:
         self._entry: Any = None
-        self._control = redis.Redis.from_url(
-            settings.REDIS_URL,
-            socket_timeout=WRITE_TIMEOUT_SECONDS,
-            socket_connect_timeout=WRITE_TIMEOUT_SECONDS,
-        )
+        self._control = control_server(WRITE_TIMEOUT_SECONDS)
         self._silent = False
         super().__init__(parent, **options)
 

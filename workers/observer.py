@@ -81,7 +81,8 @@ class Observer:
             try:
                 self.step()
                 self._in_trouble = False
-            except (redis.RedisError, DatabaseError) as error:
+            except Exception as error:
+                # Whatever it is, the next look may find it gone; nobody is helped by an observer that ends.
                 self._complain(error)
         self.close()
 
@@ -104,6 +105,7 @@ class Observer:
 
     def _complain(self, error: Exception) -> None:
         if not self._in_trouble:
-            logger.warning("The plant can't be observed: %s", error)
+            logger.warning("The plant can't be observed: %r", error)
         self._in_trouble = True
-        close_old_connections()
+        if isinstance(error, DatabaseError):
+            close_old_connections()

@@ -3,9 +3,7 @@
 import logging
 import time
 from datetime import UTC, datetime
-from functools import lru_cache
 
-import redis
 from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
@@ -14,6 +12,7 @@ from queues.errors import WeirError
 from queues.segment import Segment
 from queues.topology import KEY, Topology
 from workers import hosts, loops, overrides
+from workers.connections import connection, control_server
 from workers.consumers import Consumer
 from workers.handlers.registry import handler_for
 from workers.plants.published import PublishedPlant
@@ -21,20 +20,6 @@ from workers.work_report import Desk, Report
 
 hosts.install()
 logger = logging.getLogger(__name__)
-NODE_TIMEOUT_SECONDS = 5.0
-
-
-@lru_cache(maxsize=64)
-def connection(url: str) -> redis.Redis:
-    """A connection pool per server and process, connected on first use: no socket is shared over a fork."""
-    return redis.Redis.from_url(
-        url, socket_timeout=NODE_TIMEOUT_SECONDS, socket_connect_timeout=NODE_TIMEOUT_SECONDS
-    )
-
-
-def control_server() -> redis.Redis:
-    """The control server of the settings."""
-    return connection(settings.REDIS_URL)
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)

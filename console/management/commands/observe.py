@@ -4,10 +4,9 @@ import signal
 import threading
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from workers.connections import control_server
 from workers.observer import Observer
 from workers.plants.local import LocalPlant
 
@@ -21,9 +20,5 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        control = redis.Redis.from_url(
-            settings.REDIS_URL,
-            socket_timeout=CONTROL_TIMEOUT_SECONDS,
-            socket_connect_timeout=CONTROL_TIMEOUT_SECONDS,
-        )
+        control = control_server(CONTROL_TIMEOUT_SECONDS)
         Observer(control, LocalPlant(control)).run(stop)
