@@ -14,6 +14,7 @@ from django.db import transaction
 from console import audit
 from console.access import Actor, demand
 from controllers import catalog
+from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers import overrides
@@ -67,7 +68,7 @@ def override_thresholds(
         raise BadInput("busy", "is the one in force already; change busy or toobusy.")
     # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
-    end = {"minutes": minutes, "expires_at": expires_at, "control": control}
+    end = {"minutes": minutes, "expires_at": expires_at}
     made = []
     for key in order:
         try:
@@ -85,7 +86,13 @@ def override_thresholds(
             )
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
+    _tell_agents(control, now)
     return made
+
+
+def _tell_agents(control: redis.Redis, now: datetime) -> None:
+    """The last step of a change: before it, it may still be taken back, and agents must not know of it."""
+    projection.project(control, overrides.node_thresholds(now))
 
 
 def _put(actor: Actor, action: str, name: str, value: Any, *, reason: str, **more: Any) -> Override:
@@ -129,7 +136,7 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
     demand(actor, "override.end")
     if not overrides.holds(override, now):
         return False
-    overrides.end(override, by=actor.user, now=now, control=control)
+    overrides.end(override, by=actor.user, now=now)
     audit.record(
         actor,
         "override.end",
@@ -137,6 +144,8 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
         before={override.name: override.value, "expires_at": override.expires_at.isoformat()},
         after={override.name: override.instead_of},
     )
+    if override.node_id:
+        _tell_agents(control, now)
     return True
 
 

@@ -14,6 +14,10 @@ from django.utils import timezone
 
 from console.access import ROLES, create_token
 from console.control_server import SNAPSHOT_KEY
+from queues.block import BlockIds, cut, from_events
+from queues.models import Container, Node, Queue
+from queues.segment import Segment
+from tests.servers import Server
 
 PASSWORD = "a long enough pass phrase"
 
@@ -78,6 +82,21 @@ def stored_snapshot(control: redis.Redis, snapshot: dict[str, Any]) -> dict[str,
     snapshot["at"] = timezone.now().timestamp()
     control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
     return snapshot
+
+
+@pytest.fixture
+def poisoned(nodes: dict[str, Server], db) -> dict[str, Server]:
+    """Queue alert on two nodes, a dead letter on each."""
+    queue = Queue.objects.create(name="alert", kind="jobs")
+    for name in ("n1", "n2"):
+        row = Node.objects.create(name=name, url=nodes[name].url)
+        Container.objects.create(queue=queue, node=row, points=500)
+        segment = Segment(nodes[name].client(), "alert")
+        batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
+        segment.publish(cut(batch, BlockIds()))
+        (claimed,) = segment.claim("a worker", 10, 60)
+        segment.bury(claimed, "a worker", [(claimed.block().explicit(), "no")])
+    return nodes
 
 
 def sample_snapshot() -> dict[str, Any]:

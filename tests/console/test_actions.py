@@ -1,0 +1,317 @@
+"""What people do from a page: it happens, it is noted, or it is refused with a word at the field."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console.models import AuditEntry
+from console.seeding import seed
+from queues.models import Node, Queue
+from queues.topology import KEY, Topology
+from tests.servers import Server
+from workers import overrides
+from workers.models import Loop, Override
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator(browsers) -> Client:
+    return browsers["operator"]
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -> Any:
+    """As forms.js posts."""
+    return browser.post(address, posted or {}, headers={"accept": "application/json"})
+
+
+def in_force(loop: Loop) -> dict[str, Any]:
+    return {each.name: each.value for each in overrides.in_force(timezone.now()).filter(loop=loop)}
+
+
+def audited() -> list[tuple[str, str, str]]:
+    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+def test_an_override_by_name_is_in_force_noted_and_can_be_undone(operator, loop, control):
+    posted = {"name": "upper_limit", "value": "500", "reason": "a burst", "minutes": "2"}
+    answer = fetch(operator, f"/loops/{loop.pk}/override", posted)
+    assert answer.status_code == 200 and answer.json()["ok"]
+    assert in_force(loop) == {"upper_limit": 500}
+    assert audited() == [("operator", "override.set", loop.name)]
+    noted = AuditEntry.objects.get()
+    assert (noted.before, noted.after["upper_limit"], noted.reason) == ({"upper_limit": 1000}, 500, "a burst")
+    assert noted.address == "127.0.0.1"
+    (number,) = answer.json()["overrides"]
+    assert fetch(operator, f"/overrides/{number}/end").json()["ok"]
+    assert in_force(loop) == {}
+    assert audited()[1:] == [("operator", "override.end", loop.name)]
+
+
+def test_the_pages_fields_override_only_what_was_changed(operator, loop):
+    shown = operator.get(f"/loops/{loop.pk}/").context["parameters"]
+    posted = {f"would-{row['name']}": str(row["effective"]) for row in shown}
+    posted |= {"would-upper_limit": "700", "would-raise_factor": "1.3", "reason": "a test", "minutes": "10"}
+    assert fetch(operator, f"/loops/{loop.pk}/override", posted).status_code == 200
+    assert in_force(loop) == {"upper_limit": 700, "raise_factor": 1.3}
+
+
+def test_several_values_are_set_all_or_none(operator, loop):
+    posted = {"would-upper_limit": "700", "would-minimum_rate": "900", "would-maximum_rate": "2"}
+    answer = fetch(operator, f"/loops/{loop.pk}/override", {**posted, "reason": "a test", "minutes": "2"})
+    assert answer.status_code == 422
+    assert in_force(loop) == {} and audited() == []
+
+
+GOOD = {"name": "upper_limit", "value": "500", "reason": "a test", "minutes": "2"}
+BAD = {
+    "no value": (GOOD | {"value": ""}, "value"),
+    "no number": (GOOD | {"value": "many"}, "value"),
+    "not finite": (GOOD | {"value": "nan"}, "value"),
+    "infinite": (GOOD | {"value": "1e999"}, "value"),
+    "out of range": (GOOD | {"value": "-3"}, "value"),
+    "unknown name": (GOOD | {"name": "lower_limit"}, "name"),
+    "no reason": (GOOD | {"reason": "  "}, "reason"),
+    "a reason too long": (GOOD | {"reason": "x" * 3000}, "reason"),
+    "no expiry": (GOOD | {"minutes": ""}, "expires_at"),
+    "never": (GOOD | {"minutes": "inf"}, "minutes"),
+    "over a week": (GOOD | {"minutes": "10081"}, "minutes"),
+    "in the past": (GOOD | {"minutes": "", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+    "no time": (GOOD | {"minutes": "", "expires_at": "soon"}, "expires_at"),
+    "an impossible time": (GOOD | {"minutes": "", "expires_at": "2030-02-31T00:00:00Z"}, "expires_at"),
+    "nothing changed": (
+        {"would-upper_limit": "1000", "would-history": "12", "reason": "a test", "minutes": "2"},
+        "value",
+    ),
+    "a field out of range": (
+        {"would-upper_limit": "-1", "reason": "a test", "minutes": "2"},
+        "would-upper_limit",
+    ),
+    "a field that is no number": (
+        {"would-upper_limit": "x", "would-history": "12", "reason": "a test", "minutes": "2"},
+        "would-upper_limit",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_override_is_refused_at_its_field_and_changes_nothing(case, operator, loop):
+    posted, field = BAD[case]
+    answer = fetch(operator, f"/loops/{loop.pk}/override", posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert not Override.objects.exists() and audited() == []
+
+
+def test_a_plain_form_is_led_on_and_told(operator, loop, control):
+    answer = operator.post(f"/loops/{loop.pk}/override", GOOD, follow=True)
+    assert answer.redirect_chain == [(f"/loops/{loop.pk}/", 302)]
+    assert "Upper limit is 500" in answer.content.decode()
+
+
+def test_a_plain_form_gets_its_page_again_with_the_error(operator, loop, control):
+    answer = operator.post(f"/loops/{loop.pk}/override", GOOD | {"value": "-3"})
+    assert answer.status_code == 422
+    assert list(answer.context["errors"]) == ["value"]
+    assert answer.context["submitted"]["reason"] == "a test"
+
+
+def test_a_viewer_is_told_which_role_it_takes(browsers, loop):
+    answer = fetch(browsers["viewer"], f"/loops/{loop.pk}/override", GOOD)
+    assert (answer.status_code, "operator" in answer.json()["errors"]["role"][0]) == (403, True)
+    assert not Override.objects.exists()
+
+
+def test_a_hold_has_an_end_and_auto_resumes_before_it(operator, loop):
+    address = f"/loops/{loop.pk}/mode"
+    assert fetch(operator, address, {"mode": "hold", "reason": "x"}).json()["errors"].keys() == {"minutes"}
+    assert fetch(operator, address, {"mode": "hold", "reason": "x", "minutes": "30"}).status_code == 200
+    assert in_force(loop) == {"mode": "hold"}
+    assert fetch(operator, address, {"mode": "auto", "reason": "done"}).status_code == 200
+    loop.refresh_from_db()
+    assert (in_force(loop), loop.mode) == ({}, "auto")
+    assert [action for _, action, _ in audited()] == ["loop.mode", "loop.mode"]
+    assert AuditEntry.objects.latest("id").before == {"mode": "hold"}
+
+
+def test_manual_hands_the_actuator_over(operator, loop):
+    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
+    assert fetch(operator, f"/loops/{loop.pk}/mode", posted).status_code == 200
+    assert in_force(loop) == {"mode": "manual", "start": 3}
+
+
+def test_manual_with_a_value_out_of_range_changes_nothing(operator, loop):
+    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "-3"}
+    answer = fetch(operator, f"/loops/{loop.pk}/mode", posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["value"])
+    assert in_force(loop) == {} and audited() == []
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"mode": "fast", "reason": "x"}, "mode"),
+        ({"mode": "advise", "reason": ""}, "reason"),
+        ({"mode": "hold", "reason": "", "minutes": "5"}, "reason"),
+        ({"mode": "hold", "reason": "x", "minutes": "0"}, "minutes"),
+        ({"mode": "manual", "reason": "x", "minutes": "5", "value": "some"}, "value"),
+    ],
+)
+def test_a_bad_mode_is_refused_at_its_field(posted, field, operator, loop):
+    answer = fetch(operator, f"/loops/{loop.pk}/mode", posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    loop.refresh_from_db()
+    assert (loop.mode, in_force(loop)) == ("auto", {})
+
+
+def test_an_override_is_extended_by_minutes_beyond_its_end(operator, people, loop, control):
+    end = timezone.now() + timedelta(minutes=10)
+    held = Override.objects.create(
+        loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=end
+    )
+    assert fetch(operator, f"/overrides/{held.pk}/extend", {"minutes": "30"}).status_code == 200
+    held.refresh_from_db()
+    assert held.expires_at == end + timedelta(minutes=30)
+    assert fetch(operator, f"/overrides/{held.pk}/extend", {"minutes": "10080"}).status_code == 422
+    held.refresh_from_db()
+    assert held.expires_at == end + timedelta(minutes=30)
+
+
+def test_what_is_over_is_not_extended_and_ending_it_again_notes_nothing(operator, people, loop, control):
+    past = timezone.now() - timedelta(minutes=1)
+    held = Override.objects.create(
+        loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=past
+    )
+    assert fetch(operator, f"/overrides/{held.pk}/extend", {"minutes": "5"}).status_code == 422
+    assert "over already" in fetch(operator, f"/overrides/{held.pk}/end").json()["message"]
+    assert audited() == []
+
+
+@pytest.fixture
+def seeded(control, settings, tmp_path) -> Topology:
+    settings.WEIR_DATA = tmp_path
+    return seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:2/0"})
+
+
+THRESHOLDS = {"busy": "0.4", "toobusy": "0.6", "reason": "a hot day", "minutes": "5"}
+
+
+def test_thresholds_reach_the_agents_and_come_back(operator, seeded, control):
+    answer = fetch(operator, "/nodes/n1/thresholds", THRESHOLDS)
+    assert answer.status_code == 200
+    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    assert (node.busy, node.toobusy) == (0.4, 0.6)
+    for number in answer.json()["overrides"]:
+        fetch(operator, f"/overrides/{number}/end")
+    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    assert (node.busy, node.toobusy) == (0.7, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("busy", "toobusy"), [("0.2", "0.3"), ("0.92", "0.97"), ("0.5", "0.9"), ("0.7", "0.8")]
+)
+def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operator, seeded, control):
+    posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
+    assert fetch(operator, "/nodes/n1/thresholds", posted).status_code == 200
+    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    assert (node.busy, node.toobusy) == (float(busy), float(toobusy))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"busy": "0.95"}, "busy"),
+        ({"toobusy": "1.2"}, "toobusy"),
+        ({"busy": "0", "toobusy": "0.9"}, "busy"),
+        ({"busy": "hot"}, "busy"),
+        ({"busy": "0.7", "toobusy": "0.9"}, "busy"),
+        ({"reason": ""}, "reason"),
+        ({"minutes": ""}, "expires_at"),
+    ],
+)
+def test_bad_thresholds_are_refused_at_their_field(change, field, operator, seeded, control):
+    before = control.get(KEY)
+    posted = {**THRESHOLDS, **({"toobusy": "0.9"} if change.get("busy") == "0.95" else {}), **change}
+    answer = fetch(operator, "/nodes/n1/thresholds", posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert control.get(KEY) == before
+    assert not Override.objects.exists()
+
+
+def test_thresholds_are_not_changed_while_the_agents_can_not_be_told(operator, seeded, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert fetch(operator, "/nodes/n1/thresholds", THRESHOLDS).status_code == 503
+    assert not Override.objects.exists() and audited() == []
+
+
+def letters(browser: Client) -> list[str]:
+    found = browser.get("/queues/alert/dead-letters/", headers={"accept": "application/json"}).json()
+    return [f"{letter['node']}:{letter['id']}" for letter in found["dead_letters"]]
+
+
+ADDRESS = "/queues/alert/dead-letters/"
+
+
+def test_dead_letters_are_put_in_again(operator, poisoned, control):
+    first, second = letters(operator)
+    posted = {"action": "requeue", "letter": [first], "reason": "the sink is back"}
+    assert fetch(operator, ADDRESS, posted).status_code == 200
+    assert letters(operator) == [second]
+    assert audited() == [("operator", "dead_letters.requeue", "alert")]
+    assert AuditEntry.objects.get().after == {"letters": 1, "changed": 1}
+    assert (
+        fetch(operator, ADDRESS, {"action": "requeue", "all": "1", "reason": "the rest"}).status_code == 200
+    )
+    assert letters(operator) == []
+
+
+def test_discarding_asks_for_the_name(operator, poisoned, control):
+    posted = {"action": "discard", "letter": letters(operator), "reason": "test data"}
+    assert list(fetch(operator, ADDRESS, posted).json()["errors"]) == ["confirm"]
+    assert len(letters(operator)) == 2 and audited() == []
+    assert fetch(operator, ADDRESS, {**posted, "confirm": "alert"}).status_code == 200
+    assert letters(operator) == []
+    assert AuditEntry.objects.get().after == {"letters": 2, "changed": 2}
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"action": "burn", "letter": "n1:1-0", "reason": "x"}, "action"),
+        ({"action": "requeue", "letter": "n1:1-0"}, "reason"),
+        ({"action": "requeue", "reason": "x"}, "letter"),
+        ({"action": "requeue", "letter": "n9:1-0", "reason": "x"}, "letter"),
+        ({"action": "requeue", "letter": "n1:x", "reason": "x"}, "letter"),
+        ({"action": "discard", "letter": "n1:1-0", "reason": "x", "confirm": "alerts"}, "confirm"),
+    ],
+)
+def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, control):
+    answer = fetch(operator, ADDRESS, posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert len(letters(operator)) == 2 and audited() == []
+
+
+def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
+    operator, poisoned: dict[str, Server], control
+):
+    chosen = letters(operator)
+    poisoned["n2"].kill()
+    answer = fetch(operator, ADDRESS, {"action": "requeue", "letter": chosen, "reason": "x"})
+    assert answer.status_code == 503
+    # The letters of n1 are moved: the audit names who did it, though it did not come to its end.
+    assert audited() == [("operator", "dead_letters.requeue", "alert")]
+    assert AuditEntry.objects.get().after is None
+
+
+def test_a_queue_or_node_that_is_not_there_is_404(operator, control):
+    for address in (ADDRESS, "/nodes/n9/thresholds", "/loops/99/mode", "/overrides/99/end"):
+        assert fetch(operator, address, {"action": "requeue", "mode": "auto"}).status_code == 404
+    assert not Queue.objects.exists() and not Node.objects.exists()

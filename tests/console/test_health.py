@@ -1,0 +1,129 @@
+"""For machines that watch: alive, ready, and in numbers."""
+
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console.control_server import SNAPSHOT_KEY
+from console.pages.exposition import exposition
+from console.pages.readiness import parts
+from workers.models import Loop
+
+pytestmark = pytest.mark.django_db
+ELSEWHERE = {"REMOTE_ADDR": "192.0.2.7"}
+
+
+def ready() -> dict[str, Any]:
+    return Client().get("/readyz").json()
+
+
+def store(control: Any, snapshot: dict[str, Any]) -> None:
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+
+
+def test_alive_asks_nothing_else(settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert Client().get("/healthz").content == b"ok\n"
+
+
+def test_ready_when_every_part_is_there(stored_snapshot):
+    Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=timezone.now())
+    answer = Client().get("/readyz")
+    document = answer.json()
+    assert (answer.status_code, document["ready"]) == (200, True)
+    assert set(document["parts"]) == {
+        "database",
+        "control",
+        "observer",
+        "nodes",
+        "workers.control",
+        "workers.jobs",
+        "beat",
+        "pipeline",
+    }
+    assert all(part["age_seconds"] is not None for part in document["parts"].values())
+
+
+BREAKS = {
+    "nodes": lambda snapshot: snapshot["nodes"]["n1"].update(state="OFFLINE"),
+    "workers.jobs": lambda snapshot: snapshot["hosts"].pop("jobs@here"),
+    "workers.control": lambda snapshot: snapshot["hosts"]["control@here"].update(age_seconds=99.0),
+    "observer": lambda snapshot: snapshot.update(at=snapshot["at"] - 60),
+    "pipeline": lambda snapshot: snapshot["pipeline"].update(state="failed", error="no checkpoint"),
+}
+
+
+@pytest.mark.parametrize("part", BREAKS)
+def test_a_missing_part_is_named_and_the_rest_is_not_blamed(part, control, stored_snapshot):
+    BREAKS[part](stored_snapshot)
+    store(control, stored_snapshot)
+    answer = Client().get("/readyz")
+    assert answer.status_code == 503
+    broken = [name for name, found in answer.json()["parts"].items() if not found["ok"]]
+    assert broken == [part]
+    assert answer.json()["parts"][part]["message"]
+
+
+def test_before_the_first_snapshot_nothing_is_ready_but_the_servers(control):
+    document = ready()
+    assert document["parts"]["database"]["ok"] and document["parts"]["control"]["ok"]
+    assert not document["parts"]["observer"]["ok"]
+    assert not document["ready"]
+
+
+def test_a_control_server_that_is_away_is_named(settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert not ready()["parts"]["control"]["ok"]
+
+
+def test_a_clock_that_stopped_is_seen_by_its_ticks(stored_snapshot):
+    now = timezone.now()
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", interval_seconds=5)
+    assert not parts(now)["beat"].ok
+    Loop.objects.filter(pk=loop.pk).update(ticked_at=now - timedelta(seconds=29))
+    assert parts(now)["beat"].ok
+    assert not parts(now + timedelta(seconds=2))["beat"].ok
+
+
+def test_a_plant_without_pipeline_queues_needs_no_pipeline(control, stored_snapshot):
+    del stored_snapshot["queues"]["telemetry"]
+    store(control, stored_snapshot)
+    assert "pipeline" not in ready()["parts"]
+
+
+def test_metrics_carry_the_snapshots_numbers(stored_snapshot):
+    text = Client().get("/metrics").content.decode().splitlines()
+    assert "weir_snapshot_present 1.0" in text
+    assert 'weir_queue_waiting_events{queue="alert"} 12.0' in text
+    assert 'weir_node_state{node="n1",state="NORMAL"} 1.0' in text
+    assert 'weir_node_state{node="n1",state="BUSY"} 0.0' in text
+    assert 'weir_container_inserted_events_total{node="n1",queue="alert"} 1012.0' in text
+
+
+def test_what_is_unknown_is_left_out_of_the_metrics(snapshot):
+    text = exposition(snapshot).decode()
+    assert "weir_queue_waiting_events{" in text
+    assert "weir_queue_latency_p95_seconds{" not in text
+    assert "\nweir_plant_latency_p95_seconds " not in text
+
+
+def test_metrics_without_a_snapshot_say_just_that(control):
+    text = Client().get("/metrics").content.decode()
+    assert "weir_snapshot_present 0.0" in text
+    assert "weir_node" not in text
+
+
+def test_metrics_from_elsewhere_take_a_token_or_a_login(browsers, secrets, stored_snapshot):
+    assert Client().get("/metrics", **ELSEWHERE).status_code == 401
+    assert browsers["viewer"].get("/metrics", **ELSEWHERE).status_code == 200
+    for role, status in {"viewer": 200, "producer": 401}.items():
+        token = {"HTTP_AUTHORIZATION": f"Bearer {secrets[role]}"}
+        assert Client().get("/metrics", **ELSEWHERE, **token).status_code == status
+
+
+def test_a_proxy_on_this_machine_does_not_open_metrics_to_others(stored_snapshot):
+    assert Client().get("/metrics", HTTP_X_FORWARDED_FOR="192.0.2.7").status_code == 401

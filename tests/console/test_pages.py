@@ -1,0 +1,259 @@
+"""What each page is given to show."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.models import ApiToken
+from console.pages.standing import worst_first
+from queues.models import Node
+from tests.console.conftest import PASSWORD, sample_snapshot
+from workers.models import LedgerEntry, Loop, Override
+
+pytestmark = pytest.mark.django_db
+PAGES = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/ledger/", "/settings/")
+
+
+@pytest.fixture
+def viewer(browsers) -> Client:
+    return browsers["viewer"]
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+def entry_of(loop: Loop, **values: Any) -> LedgerEntry:
+    return LedgerEntry.objects.create(
+        loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values}
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_one_snapshot_and_its_name(page, viewer, stored_snapshot):
+    context = viewer.get(page).context
+    assert context["snapshot"] == stored_snapshot
+    assert context["page"] == (page.strip("/") or "overview")
+    assert context["frame"]["strip"]["sentence"] == stored_snapshot["health"]["sentence"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_shown_before_the_first_snapshot(page, viewer, control):
+    answer = viewer.get(page)
+    assert answer.status_code == 200
+    assert answer.context["snapshot"] is None
+    assert "starting" in answer.context["frame"]["strip"]["sentence"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    assert viewer.get(page).status_code == 200
+
+
+def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):
+    names = {
+        who: {item["name"] for item in browsers[who].get("/").context["frame"]["rail"]}
+        for who in ("viewer", "administrator")
+    }
+    assert names["administrator"] - names["viewer"] == {"audit"}
+
+
+def test_what_one_may_do_is_named_for_the_page(browsers, stored_snapshot):
+    assert not browsers["viewer"].get("/").context["frame"]["can"]["override_set"]
+    assert browsers["operator"].get("/").context["frame"]["can"]["override_set"]
+
+
+def test_the_overview_shows_what_acted_or_was_limited(viewer, loop, stored_snapshot):
+    acted = entry_of(loop, action={"start": 2})
+    entry_of(loop)
+    limited = entry_of(loop, limited_by="slew_up")
+    decisions = viewer.get("/").context["decisions"]
+    assert [entry.pk for entry in decisions] == [limited.pk, acted.pk]
+
+
+def test_the_worst_comes_first():
+    snapshot = sample_snapshot()
+    snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], "state": "OFFLINE", "utilisation": None}
+    snapshot["queues"]["late"] = {**snapshot["queues"]["alert"], "wait_seconds": 25.0}
+    names = [row["name"] for row in worst_first(snapshot)]
+    assert names[:2] == ["n2", "late"]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=1, max_size=6))
+def test_a_queue_that_waits_longer_never_stands_behind(waits):
+    snapshot = {**sample_snapshot(), "nodes": {}}
+    template = snapshot["queues"]["alert"]
+    snapshot["queues"] = {f"q{n}": {**template, "wait_seconds": wait} for n, wait in enumerate(waits)}
+    badness = [(row["figure"] or 0.0, row["badness"]) for row in worst_first(snapshot)]
+    for (one, first), (other, second) in pairwise(badness):
+        assert first >= second and (one >= other or first == second)
+
+
+def test_an_unknown_node_queue_loop_or_entry_is_404(viewer, control):
+    for address in ("/nodes/n9/", "/queues/none/", "/loops/999/", "/ledger/999/"):
+        assert viewer.get(address).status_code == 404
+
+
+def test_a_nodes_page_shows_its_overrides(viewer, people, stored_snapshot):
+    node = Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
+    soon = timezone.now() + timedelta(minutes=1)
+    shown = Override.objects.create(
+        node=node, name="busy_threshold", value=0.5, owner=people["operator"], reason="x", expires_at=soon
+    )
+    context = viewer.get("/nodes/n1/").context
+    assert list(context["overrides"]) == [shown]
+    assert context["row"] == stored_snapshot["nodes"]["n1"]
+
+
+def test_a_nodes_url_is_on_no_page(viewer, stored_snapshot):
+    Node.objects.create(name="n1", url="redis://:secret@127.0.0.1:1/0")
+    assert "secret" not in viewer.get("/nodes/n1/").content.decode()
+
+
+def test_a_loops_page_shows_what_is_in_force(viewer, people, loop, stored_snapshot):
+    soon = timezone.now() + timedelta(minutes=1)
+    common = {"loop": loop, "owner": people["operator"], "reason": "x", "expires_at": soon}
+    Override.objects.create(name="upper_limit", value=500, instead_of=1000, **common)
+    Override.objects.create(name="mode", value="hold", **common)
+    context = viewer.get(f"/loops/{loop.pk}/").context
+    assert (context["loop"]["mode"], context["loop"]["base_mode"]) == ("hold", "auto")
+    row = next(row for row in context["parameters"] if row["name"] == "upper_limit")
+    assert (row["value"], row["effective"], row["override"].value) == (1000, 500, 500)
+    assert row["minimum"] < row["maximum"] and row["unit"] and row["help"]
+    assert "stale_seconds" in context["guard"]
+
+
+def test_an_expired_override_is_on_no_page(viewer, people, loop, stored_snapshot):
+    past = timezone.now() - timedelta(seconds=1)
+    Override.objects.create(
+        loop=loop, name="upper_limit", value=500, owner=people["operator"], reason="x", expires_at=past
+    )
+    context = viewer.get(f"/loops/{loop.pk}/").context
+    assert context["loop"]["overrides"] == []
+    assert context["loop"]["effective"]["upper_limit"] == 1000
+
+
+FILTERS = {
+    "": 4,
+    "?loop=worker_rate/alert/n1": 3,
+    "?verdict=effective": 1,
+    "?acted=1": 2,
+    "?from=2026-05-02T00:00:00": 2,
+    "?to=2026-05-02T00:00:00": 2,
+    "?from=2026-05-01T00:00:00&to=2026-05-02T00:00:00&acted=1": 1,
+    "?loop=none": 0,
+    "?verdict=good": 0,
+    "?from=yesterday": 0,
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_the_ledger_is_filtered_by_its_address(query, viewer, loop, stored_snapshot):
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate")
+    first, second = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 2, 12, tzinfo=UTC)
+    entry_of(loop, at=first, action={"start": 1}, verdict="effective")
+    entry_of(loop, at=second, action={"start": 1}, verdict="checking")
+    entry_of(loop, at=first)
+    entry_of(other, at=second)
+    context = viewer.get(f"/ledger/{query}").context
+    assert context["page_obj"].paginator.count == FILTERS[query]
+    assert bool(context["filters"].errors) == (query in ("?verdict=good", "?from=yesterday"))
+
+
+def test_the_ledger_is_read_in_pages_that_keep_the_filter(viewer, loop, stored_snapshot):
+    for _ in range(51):
+        entry_of(loop)
+    context = viewer.get("/ledger/?acted=&page=2").context
+    assert len(context["page_obj"].object_list) == 1
+    assert context["query"] == "acted="
+
+
+def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
+    entry = entry_of(
+        loop,
+        observation={"queue_length": 0, "removed": 0, "started": 0, "waiting_to_run": 0},
+        parameters={"events_per_worker": 5000},
+    )
+    context = viewer.get(f"/ledger/{entry.pk}/").context
+    assert context["export"]["law"] == "worker_rate"
+    assert set(context["replay"]) == {"same", "decision", "error"}
+
+
+def test_a_queues_page_shows_the_dead_letters_of_all_nodes(viewer, poisoned, stored_snapshot):
+    letters = viewer.get("/queues/alert/").context["dead_letters"]
+    assert sorted((letter.node, letter.events[0]["id"]) for letter in letters) == [
+        ("n1", "e-n1"),
+        ("n2", "e-n2"),
+    ]
+    assert {letter.error for letter in letters} == {"no"}
+
+
+def test_a_node_that_is_away_hides_only_its_own_letters(viewer, poisoned, stored_snapshot):
+    poisoned["n2"].kill()
+    context = viewer.get("/queues/alert/").context
+    assert [letter.node for letter in context["dead_letters"]] == ["n1"]
+    assert context["unreachable"] == ["n2"]
+
+
+def test_a_password_is_changed_and_the_session_kept(viewer, people, stored_snapshot):
+    new = "quite another pass phrase"
+    posted = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    assert viewer.post("/settings/", posted).url == "/settings/"
+    people["viewer"].refresh_from_db()
+    assert people["viewer"].check_password(new)
+    assert viewer.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "again", "field"),
+    [
+        ("wrong", "quite another pass phrase", "quite another pass phrase", "old_password"),
+        (PASSWORD, "short", "short", "new_password2"),
+        (PASSWORD, "quite another pass phrase", "and yet another", "new_password2"),
+    ],
+)
+def test_a_bad_password_names_its_field(old, new, again, field, viewer, people, stored_snapshot):
+    posted = {"old_password": old, "new_password1": new, "new_password2": again}
+    answer = viewer.post("/settings/", posted)
+    assert answer.status_code == 422
+    assert field in answer.context["form"].errors
+    people["viewer"].refresh_from_db()
+    assert people["viewer"].check_password(PASSWORD)
+
+
+def test_a_token_is_made_shown_once_and_revoked(browsers, stored_snapshot):
+    operator = browsers["operator"]
+    made = operator.post("/settings/tokens", {"name": "shop", "role": "producer", "days": "30"})
+    secret = made.context["new_token"]["secret"]
+    assert secret in made.content.decode()
+    assert secret not in operator.get("/settings/").content.decode()
+    token = ApiToken.objects.get()
+    assert browsers["viewer"].post(f"/settings/tokens/{token.pk}/revoke").status_code == 404
+    operator.post(f"/settings/tokens/{token.pk}/revoke")
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"name": "", "role": "viewer", "days": "1"}, "name"),
+        ({"name": "a b", "role": "viewer", "days": "1"}, "name"),
+        ({"name": "shop", "role": "administrator", "days": "1"}, "role"),
+        ({"name": "shop", "role": "viewer", "days": "0"}, "days"),
+        ({"name": "shop", "role": "viewer", "days": "9999"}, "days"),
+    ],
+)
+def test_a_bad_token_request_names_its_field(posted, field, browsers, stored_snapshot):
+    answer = browsers["operator"].post("/settings/tokens", posted)
+    assert (answer.status_code, list(answer.context["token_form"].errors)) == (422, [field])
+    assert not ApiToken.objects.exists()
