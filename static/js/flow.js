@@ -7,7 +7,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 1200, TOP = 40, GAP = 12, LEAST_BAND = 1, LEAST_HEIGHT = 330;
 const COLUMNS = [
   { title: "Producers", x: 0, width: 128 }, { title: "Queues", x: 256, width: 150 }, { title: "Nodes", x: 534, width: 140 },
-  { title: "Pipeline and workers", x: 800, width: 140 }, { title: "Sinks", x: 1056, width: 144 },
+  { title: "Pipeline and workers", x: 794, width: 140 }, { title: "Sinks", x: 1036, width: 164 },
 ];
 const HEIGHTS = [32, 46, 50, 46, 32];
 const MOST_PRODUCERS = 6;
@@ -219,7 +219,7 @@ function sign(group, key, state, x, y) {
 
 /** A name that would run into its figure is cut; the page behind it has the whole. */
 function clipped(name, width, figure) {
-  const most = Math.floor((width - 24 - figure.length * 7) / 7.2);
+  const most = Math.floor((width - 24 - figure.length * 7) / 7.6);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;
 }
 
