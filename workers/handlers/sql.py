@@ -32,6 +32,9 @@ class Store(Protocol):
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
         """All of it or (when it raises) nothing; answers how many rows were new."""
 
+    def close(self) -> None:
+        """Give the connection back; the next insert opens another."""
+
 
 class SqliteStore:
     """WAL, and a synchronous commit: what is acknowledged afterwards must survive a power cut as well.
@@ -56,6 +59,11 @@ class SqliteStore:
             before = database.total_changes
             database.executemany(insert, zip([queue] * len(columns[0]), *columns, strict=True))
             return database.total_changes - before
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +100,11 @@ class PostgresStore:
                 [queue, *columns],
             )
             return cursor.rowcount
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
@@ -141,6 +154,10 @@ class Sql:
                 column.extend(values)
         inserted = self._store.insert(self.queue, columns)
         return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
+
+    def close(self) -> None:
+        """Give the database connection back."""
+        self._store.close()
 
     @staticmethod
     def _values(delivery: Delivery) -> list[list[Any]]:

@@ -1,0 +1,115 @@
+"""The sql handler on a real PostgreSQL server; skipped where none is installed."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from queues.server import free_port
+from tests.waiting import until
+from tests.workers.events import delivery_of
+from workers.effects import Outcome
+from workers.handlers.handler import Handler, Place
+from workers.handlers.registry import build
+
+pytestmark = pytest.mark.slow
+
+
+def server_binary(name: str) -> str | None:
+    places = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")))]
+    return next((place for place in places if place), None)
+
+
+def as_postgres(command: list[str]) -> list[str]:
+    """PostgreSQL refuses to run as root."""
+    return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    initdb, postgres = server_binary("initdb"), server_binary("postgres")
+    if not initdb or not postgres:
+        pytest.skip("PostgreSQL is not installed here; install postgresql to run this.")
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid() == 0:
+            try:
+                shutil.chown(folder, "postgres")
+            except LookupError:
+                pytest.skip("PostgreSQL can't run as root, and there is no user postgres.")
+        data, port = f"{folder}/data", free_port()
+        user = "postgres" if os.geteuid() == 0 else getpass.getuser()
+        subprocess.run(
+            as_postgres([initdb, "-D", data, "-A", "trust", "-N"]),
+            check=True,
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        server = subprocess.Popen(
+            as_postgres([postgres, "-D", data, "-p", str(port), "-k", folder, "-h", "127.0.0.1", "-F"]),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        url = f"postgresql://{user}@127.0.0.1:{port}/postgres"
+        try:
+            until(lambda: _answers(url), 30)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def _answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=1).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.fixture
+def handler(postgres_url: str, tmp_path: Path) -> Iterator[Handler]:
+    handler = build("sql", {"url": postgres_url}, Place("alert", tmp_path))
+    yield handler
+    handler.close()
+    with psycopg.connect(postgres_url) as database:
+        database.execute("DROP TABLE IF EXISTS handled")
+
+
+def test_postgres_keeps_each_event_once_however_often_its_block_comes(
+    handler: Handler, postgres_url: str
+) -> None:
+    one, two = delivery_of(500, "aa" * 16), delivery_of(40, "bb" * 16, attributes=[None] * 40)
+    assert handler.handle([one]) == Outcome(effects=500)
+    assert handler.handle([two, one]) == Outcome(effects=40, duplicates=500)
+    with psycopg.connect(postgres_url) as database:
+        rows = database.execute("SELECT id, value, attributes FROM handled WHERE id LIKE 'aa%'").fetchall()
+    assert {row[0] for row in rows} == set(one.ids().to_pylist())
+    assert all(row[2] == {"unit": "%"} for row in rows)
+
+
+def test_postgres_takes_nothing_of_a_call_with_poison_and_goes_on_after_it(handler: Handler) -> None:
+    poison = delivery_of(3, "cc" * 16, attributes=["{}", "{not json}", "{}"])
+    with pytest.raises(psycopg.Error):
+        handler.handle([delivery_of(5, "dd" * 16), poison])
+    assert handler.handle([delivery_of(5, "dd" * 16), poison.part(0, 1)]) == Outcome(effects=6)
+
+
+def test_postgres_that_dropped_the_connection_is_asked_again(handler: Handler, postgres_url: str) -> None:
+    handler.handle([delivery_of(1, "aa" * 16)])
+    with psycopg.connect(postgres_url, autocommit=True) as database:
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(psycopg.OperationalError):
+        handler.handle([delivery_of(1, "bb" * 16)])
+    assert handler.handle([delivery_of(1, "bb" * 16)]) == Outcome(effects=1)
