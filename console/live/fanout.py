@@ -106,7 +106,7 @@ class Fanout:
         if stored is None:
             return
         snapshot = orjson.loads(stored)
-        fresh = snapshot["seq"] != self._seq
+        fresh = not self._has(snapshot)
         self._hold(snapshot["seq"], snapshot["at"], snapshot)
         # A stored snapshot is as old as its own time says, even when we have only just read it.
         self._heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
@@ -115,7 +115,7 @@ class Fanout:
                 self.send_snapshot(listener)
 
     def _take(self, message: dict[str, Any]) -> None:
-        if message["seq"] == self._seq:
+        if self._has(message):
             return  # the stored snapshot was already this one
         self._hold(message["seq"], message["at"], message["snapshot"])
         self._heard_at = self._monotonic()
@@ -125,6 +125,10 @@ class Fanout:
             return
         delta = {"seq": message["seq"], "at": message["at"], "topic": TOPIC, "delta": message["delta"]}
         self._spread(orjson.dumps(delta).decode())
+
+    def _has(self, message: dict[str, Any]) -> bool:
+        """By number and time: an observer that starts anew counts from 1 again."""
+        return (message["seq"], message["at"]) == (self._seq, self._at)
 
     def _hold(self, seq: int, at: float, snapshot: dict[str, Any]) -> None:
         self._seq, self._at, self._snapshot, self._encoded_snapshot = seq, at, snapshot, None

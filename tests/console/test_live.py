@@ -85,6 +85,16 @@ async def test_an_observers_first_message_reaches_the_sockets_as_a_snapshot(appl
         assert (await socket.receive())["snapshot"] == sample_snapshot()
 
 
+async def test_an_observer_that_starts_anew_under_the_same_number_is_heard(
+    application, control, browsers, stored_snapshot
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.receive()
+        anew = {**stored_snapshot, "at": stored_snapshot["at"] + 5}
+        store(control, anew, None)
+        assert (await socket.receive())["snapshot"] == anew
+
+
 @pytest.mark.parametrize("asked", ["", "no json", "[]", '{"ask": "everything"}', "x" * 5000])
 async def test_what_is_not_understood_closes_the_socket(
     application, control, browsers, stored_snapshot, asked

@@ -4,17 +4,21 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import pytest
 from django.test import Client
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.control_server import SNAPSHOT_KEY
 from console.models import ApiToken
 from console.pages.standing import worst_first
+from console.seeding import seed
 from queues.models import Node
 from tests.console.conftest import PASSWORD, sample_snapshot
 from workers.models import LedgerEntry, Loop, Override
+from workers.plants.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 PAGES = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/ledger/", "/settings/")
@@ -257,3 +261,18 @@ def test_a_bad_token_request_names_its_field(posted, field, browsers, stored_sna
     answer = browsers["operator"].post("/settings/tokens", posted)
     assert (answer.status_code, list(answer.context["token_form"].errors)) == (422, [field])
     assert not ApiToken.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, "/nodes/n1/", "/queues/alert/", "/queues/telemetry/", "/metrics", "/readyz"]
+)
+def test_a_page_takes_the_snapshot_as_the_plant_really_makes_it(
+    page, viewer, control, nodes, settings, tmp_path
+):
+    """A plant that has just been seeded: no agent has reported, nothing was published, no worker runs."""
+    settings.WEIR_DATA = tmp_path
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    snapshot = LocalPlant(control).observe()
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    answer = viewer.get(page)
+    assert answer.status_code == (503 if page == "/readyz" else 200)
