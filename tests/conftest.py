@@ -9,10 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from hypothesis import settings as hypothesis_settings
 
 from queues.points import share
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from tests.servers import Server, new_server
+
+# How long an example takes says nothing on a machine that others use too.
+hypothesis_settings.register_profile("weir", deadline=None)
+hypothesis_settings.load_profile("weir")
 
 NODE_NAMES = ("n1", "n2", "n3")
 
