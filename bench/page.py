@@ -44,7 +44,7 @@ def sign_in(page: Page, plant: RunningPlant) -> None:
     page.goto(f"{plant.url}/login/")
     page.fill("input[name=username]", "admin")
     page.fill("input[name=password]", plant.password)
-    page.click("button[type=submit]")
+    page.press("input[name=password]", "Enter")
     page.wait_for_selector("[data-bind]")
 
 

@@ -1,0 +1,115 @@
+"""What a stranger sees after ./run, on a real plant with real servers, workers and Spark."""
+
+import csv
+import gzip
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bench.running_plant import RunningPlant
+
+pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(420)]
+SHARED_EVENTS = (
+    Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
+)
+
+
+def test_real_events_reach_workers_and_the_pipeline_within_two_minutes(plant: RunningPlant):
+    def flows(snapshot: dict) -> bool:
+        queues, pipeline = snapshot["queues"], snapshot["pipeline"] or {}
+        return (
+            (queues["telemetry"]["in_per_second"] or 0) > 0
+            and (queues["telemetry"]["out_per_second"] or 0) > 0
+            and (queues["process"]["out_per_second"] or 0) > 0
+            and pipeline.get("state") == "running"
+        )
+
+    plant.until(flows, 120, "telemetry goes through the pipeline and process events through workers")
+
+
+def test_all_three_nodes_carry_telemetry(plant: RunningPlant):
+    def carried(snapshot: dict) -> bool:
+        containers = snapshot["queues"]["telemetry"]["containers"]
+        return len(containers) == 3 and all(c["inserted_events"] for c in containers.values())
+
+    plant.until(carried, 30, "every node holds telemetry")
+
+
+def test_a_loop_acts_and_says_why(plant: RunningPlant):
+    def acted(snapshot: dict) -> bool:
+        return any((loop["actuator"] or 0) > 0 and loop["reason"] for loop in snapshot["loops"].values())
+
+    plant.until(acted, 60, "a worker rate loop starts workers")
+
+
+def test_a_killed_process_comes_back(plant: RunningPlant):
+    observer = plant.process_matching("manage.py", "observe")
+    observer.send_signal(signal.SIGKILL)
+    before = (plant.snapshot() or {"at": 0})["at"]
+    plant.until(lambda snapshot: snapshot["at"] > before + 2, 30, "a new observer goes on")
+
+
+@pytest.fixture
+def events_file(tmp_path: Path) -> tuple[Path, int]:
+    """The real trace where it is at hand, else a file of our own in its form."""
+    if SHARED_EVENTS.exists():
+        return SHARED_EVENTS, 158_120
+    path, chance = tmp_path / "events.csv.gz", random.Random(3)
+    with gzip.open(path, "wt", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["time_us", "job_id", "event_type", "user", "sched_class"])
+        for row in range(60_000):
+            writer.writerow(
+                [row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0]
+            )
+    return path, 60_000
+
+
+def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are_killed(
+    plant: RunningPlant, events_file: tuple[Path, int]
+):
+    path, count = events_file
+    command = plant.manage_command(
+        "publish", "alert", str(path), "--type", "event_type", "--key", "job_id", "--speed", "0"
+    )
+    publishing = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=plant.environment()
+    )
+    plant.until(lambda s: s["queues"]["alert"]["waiting_events"] > 0, 60, "publishing has begun")
+    plant.node_server("n2").send_signal(signal.SIGKILL)
+    output, errors = publishing.communicate(timeout=120)
+    assert publishing.returncode == 0, errors
+    assert json.loads(output)["published"] == count
+    plant.process_matching("console.celery", "--queues jobs").send_signal(signal.SIGKILL)
+
+    def drained(snapshot: dict) -> bool:
+        queue = snapshot["queues"]["alert"]
+        nodes_up = all(node["state"] != "OFFLINE" for node in snapshot["nodes"].values())
+        return nodes_up and queue["waiting_events"] == 0
+
+    snapshot = plant.until(drained, 240, "everything published is handled")
+    assert snapshot["queues"]["alert"]["dead_letters"] == 0
+    assert handled_jobs(plant) == jobs_in(path)
+
+
+def jobs_in(path: Path) -> Counter[tuple[str, str]]:
+    with gzip.open(path, "rt", newline="") as lines:
+        return Counter((row["event_type"], row["job_id"]) for row in csv.DictReader(lines))
+
+
+def handled_jobs(plant: RunningPlant) -> Counter[tuple[str, str]]:
+    """(type, key) of the published file's events as the sql handler wrote them, a row an effect.
+
+    An event that took effect twice would stand here twice. Alerts of the pipeline have longer types.
+    """
+    with closing(sqlite3.connect(plant.data / "handled.sqlite3")) as database:
+        return Counter(
+            database.execute("SELECT type, key FROM handled WHERE queue = 'alert' AND length(type) = 1")
+        )
