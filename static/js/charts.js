@@ -5,7 +5,7 @@ import { history } from "./history.js";
 import { resolve, store, subscribe } from "./store.js";
 
 const POINTS = 450;
-const LANE_HEIGHTS = [190, 110], LANE_GAP = 26, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 26;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 32;
 const RIGHT = 108, LEFT = 56, NARROW = 520;
 const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
@@ -69,8 +69,8 @@ class Chart {
     if (!this.listening) this.listen();
   }
 
-  known() {
-    return [...this.columns.values()].some((column) => column.some((value) => typeof value === "number"));
+  known(series = this.series) {
+    return series.some(({ path, constant }) => constant !== null || this.columns.get(path).some((value) => typeof value === "number"));
   }
 
   say(text) {
@@ -118,6 +118,7 @@ class Chart {
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
+      layout[name].showticklabels = this.known(lane.series);
       layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
@@ -219,7 +220,7 @@ function scale(colours, lane, domain, highest) {
 
 /** The unit stands above its axis, where it can be read without turning the head. */
 function heading(colours, text, y, narrow) {
-  return { text, x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12, color: colours.muted } };
+  return { text, x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
 }
 
 /** Names and values at the right end; those that would touch are moved apart. */

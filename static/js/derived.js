@@ -26,7 +26,7 @@ export const derived = {
     set(element, totals.worker_slots ? (free > 0 ? `${free} free` : "none free") : "no host");
   },
   latency(element) {
-    set(element, "publish to done");
+    set(element, "end to end");
   },
   backlog(element, { totals }) {
     const then = ago(TREND_SECONDS)?.totals.backlog_events;
@@ -43,7 +43,7 @@ export const derived = {
     const counts = count(Object.values(nodes));
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
     if (worst.length) return set(element, worst.map((state) => `${counts[state]} ${STATE_WORDS[state].toLowerCase()}`).join(", "));
-    set(element, counts.IDLE ? `${counts.IDLE} idle, rest normal` : Object.keys(nodes).length ? "all normal" : "");
+    set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "all normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "all idle");
   },
   node_blocks(element, { nodes }) {

@@ -92,7 +92,7 @@ function showRange(field) {
 
 /** A wide range is shown by its logarithm, else its lower half would be one pixel. */
 function position(value, low, high) {
-  if (low > 0 && high / low > 100) return value > 0 ? Math.log(value / low) / Math.log(high / low) : 0;
+  if (high - low > 100) return value > low ? Math.log1p(value - low) / Math.log1p(high - low) : 0;
   return (value - low) / (high - low);
 }
 

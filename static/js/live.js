@@ -8,12 +8,12 @@ const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
 
 let socket = null, failures = 0, polling = null, asked = false;
-let arrived = performance.now(); // of the newest snapshot, on the browser's own monotonic clock
+let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
 let ageOnArrival = 0, skewSeconds = null;
 
-/** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump. */
+/** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump; null: unknown. */
 export function ageSeconds() {
-  return store.snapshot ? ageOnArrival + (performance.now() - arrived) / 1000 : null;
+  return arrived === null ? null : ageOnArrival + (performance.now() - arrived) / 1000;
 }
 
 export function start() {

@@ -6,7 +6,7 @@ import { resolve, store, subscribe } from "./store.js";
 const PAUSE_SECONDS = 4;
 const WORST_SECONDS = 15;
 
-let due = new Set(), running = false, last = 0;
+let due = new Set(), running = false, last = -Infinity;
 
 /** What a part shows, as a text that changes when the part must be written again. */
 const SIGNATURES = {
@@ -23,13 +23,15 @@ const acted = (snapshot) => Object.values(snapshot.loops ?? {})
   .filter((loop) => loop.verdict && loop.verdict !== "no action").map((loop) => `${loop.entry}${loop.verdict}`);
 
 export function start() {
+  // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.
+  if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) element.signature = null;
   subscribe(look);
 }
 
 /** Refreshes every part that depends on what was just changed by hand. */
 export function refreshAll() {
   for (const element of document.querySelectorAll("[data-refresh][id]")) due.add(element.id);
-  run();
+  run(true);
 }
 
 function look(snapshot) {
@@ -51,14 +53,14 @@ function split(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-async function run() {
+async function run(asked = false) {
   if (running) return;
   running = true;
   const ids = [...due];
   due = new Set();
   try {
     const response = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (response.ok && !response.redirected) replaceParts(ids, await response.text());
+    if (response.ok && !response.redirected) replaceParts(ids, await response.text(), asked);
   } catch {
     ids.forEach((id) => due.add(id)); // disconnected: said in the strip, tried again with the next snapshot
   } finally {
@@ -67,15 +69,16 @@ async function run() {
   }
 }
 
-function replaceParts(ids, text) {
+function replaceParts(ids, text, asked) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   // The plant has started: the page that said so has none of the parts, so take the whole content.
   if (ids.includes("starting") && !fresh.getElementById("starting")) return location.reload();
   for (const id of ids) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
-    // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits.
-    if (old.contains(document.activeElement) && old !== document.activeElement || old.matches(":hover")) due.add(id);
+    // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits, unless the
+    // hand itself asked for the change.
+    if (!asked && (old.contains(document.activeElement) || old.matches(":hover"))) due.add(id);
     else swap(old, part);
   }
 }

@@ -80,7 +80,7 @@ const CLOCK = { weekday: "short", day: "numeric", month: "short", hour: "2-digit
 
 function plantNow() {
   const seconds = ageSeconds();
-  return seconds === null ? Date.now() / 1000 : store.snapshot.at + seconds;
+  return seconds === null || !store.snapshot ? Date.now() / 1000 : store.snapshot.at + seconds;
 }
 
 let announced = null;
