@@ -24,6 +24,7 @@ from queues.block import (
     FIELDS,
     SCHEMA,
     TEXT_MOST,
+    TIME_MOST_US,
     checked_attributes,
     checked_text,
     checked_time_us,
@@ -257,9 +258,9 @@ def _object_text(document: Mapping[str, Any]) -> str:
 
 def _scaled(numbers: Any, unit_us: int | None) -> Any:
     """Numbers as µs, each by the unit of the column or by its own size."""
-    if not np.isfinite(numbers).all():
-        raise MalformedEvent("time", "takes finite numbers.")
     size = np.abs(numbers)
+    if not (size < TIME_MOST_US).all():  # too great in any unit, or not finite
+        raise MalformedEvent("time", "takes times before 2200.")
     by_size = np.where(size >= MICROSECONDS_FROM, 1, np.where(size >= MILLISECONDS_FROM, 1_000, 1_000_000))
     return np.rint(numbers * (unit_us or by_size)).astype(np.int64)
 

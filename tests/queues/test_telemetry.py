@@ -1,0 +1,80 @@
+"""Real measurements of this host, and what happens to them when nobody takes them."""
+
+import json
+import logging
+
+import pytest
+
+from queues.block import decode, from_events
+from queues.client import Client
+from queues.telemetry import HostTelemetry, Outbox, Rates, primary_address
+from queues.topology import KEY
+from tests.servers import Server
+
+
+@pytest.fixture
+def client(control_server: Server, plant_topology):
+    with Client(control_server.url, "host") as made:
+        yield made
+
+
+def test_a_sample_is_real_events_of_every_kind_with_units_and_address():
+    ticks = iter(range(100))
+    telemetry = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks)))
+    telemetry.sample()
+    events = telemetry.sample()
+    assert {"cpu", "load", "memory", "disk", "network"} <= {event["type"] for event in events}
+    assert {"total", "core0", "load1", "used", "root"} <= {event["key"] for event in events}
+    assert all(event["source"] == "vm" and event["time"] == 5.0 for event in events)
+    attributes = [json.loads(event["attributes"]) for event in events]
+    assert all(each["unit"] and each["address"] == "192.0.2.7" for each in attributes)
+    assert from_events(events, 0).num_rows == len(events)
+
+
+def test_the_busiest_processes_are_named_with_their_pid_and_memory():
+    telemetry = HostTelemetry("vm", "192.0.2.7")
+    telemetry.processes()
+    sum(number * number for number in range(2_000_000))
+    events = telemetry.processes()
+    assert 1 <= len(events) <= 10
+    values = [event["value"] for event in events]
+    assert values == sorted(values, reverse=True)
+    assert json.loads(events[0]["attributes"])["memory_bytes"] > 0
+    assert events[0]["key"].rpartition(":")[2].isdigit()
+
+
+def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():
+    rates = Rates()
+    assert rates("x", 10, 0.0) is None
+    assert rates("x", 30, 2.0) == 10.0
+    assert rates("x", 5, 3.0) is None
+    assert rates("x", 6, 4.0) == 1.0
+
+
+def test_the_address_is_an_ipv4_address():
+    assert len([int(part) for part in primary_address().split(".")]) == 4
+
+
+def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
+    client, control, plant_topology, caplog
+):
+    document = json.loads(plant_topology.to_json())
+    del document["queues"]["telemetry"]
+    control.set(KEY, json.dumps(document))
+    outbox = Outbox(client, most_events=3)
+    with caplog.at_level(logging.WARNING):
+        for number in range(5):
+            outbox.add("telemetry", [{"id": f"e{number}", "type": "cpu"}])
+            outbox.flush()
+    assert len([line for line in caplog.messages if "publishing fails" in line]) == 1
+    assert outbox.dropped == 2
+    control.set(KEY, plant_topology.to_json())
+    client.topology(fresh=True)
+    outbox.flush()
+    stored = [
+        event
+        for name in ("n1", "n2", "n3")
+        for _, block_id, data in client.segment("telemetry", name).read("0-0", "+")
+        for event in decode(block_id, data).ids().to_pylist()
+    ]
+    assert stored == ["e2", "e3", "e4"]

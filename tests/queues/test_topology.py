@@ -1,0 +1,76 @@
+"""The topology's stored form: read back as written, refused by field."""
+
+import json
+
+import pytest
+
+from queues.errors import BadInput, BadTopology, UnknownQueue
+from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
+
+TOPOLOGY = Topology(
+    revision=7,
+    nodes={
+        "n1": NodeSpec("n1", "redis://127.0.0.1:1/0"),
+        "n2": NodeSpec("n2", "redis://127.0.0.1:2/0", Capacity(10.0, 5), 0.5, 0.6, True),
+    },
+    queues={"alert": QueueSpec("alert", "jobs", {"n1": 400, "n2": 600}, handler_options={"url": "x"})},
+)
+
+
+def changed(path: str, value: object) -> str:
+    """The stored form with one value replaced, or removed when it is `...`."""
+    document = json.loads(TOPOLOGY.to_json())
+    *way, last = path.split(".")
+    place = document
+    for key in way:
+        place = place[key]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return json.dumps(document)
+
+
+def test_a_topology_is_read_back_as_it_was_written():
+    assert Topology.from_json(TOPOLOGY.to_json()) == TOPOLOGY
+
+
+def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known():
+    assert TOPOLOGY.queue("alert").points["n2"] == 600
+    assert TOPOLOGY.on_node("n1") == ["alert"]
+    with pytest.raises(UnknownQueue, match="alert"):
+        TOPOLOGY.queue("orders")
+    with pytest.raises(BadInput, match="n1, n2"):
+        TOPOLOGY.node("n9")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("revision", "7", "revision"),
+        ("nodes", ..., "weir:topology.nodes"),
+        ("nodes.n1.url", "localhost", "nodes.n1.url"),
+        ("nodes.n1.colour", "red", "nodes.n1.colour"),
+        ("nodes.n1.busy", 0.95, "nodes.n1.toobusy"),
+        ("nodes.n1.capacity.memory_bytes", 0, "nodes.n1.capacity.memory_bytes"),
+        ("nodes.n1.capacity.events_per_second", "fast", "nodes.n1.capacity.events_per_second"),
+        ("nodes.N1", {}, "nodes.N1"),
+        ("queues.alert.kind", "batch", "queues.alert.kind"),
+        ("queues.alert.points.n1", 401, "queues.alert.points"),
+        ("queues.alert.points", {"n1": 400, "n9": 600}, "queues.alert.points.n9"),
+        ("queues.alert.tries", 0, "queues.alert.tries"),
+        ("queues.alert.tries", ..., "queues.alert.tries"),
+        ("queues.alert.handler_timeout_seconds", -1, "queues.alert.handler_timeout_seconds"),
+        ("queues.alert.handler_options", [], "queues.alert.handler_options"),
+    ],
+)
+def test_a_wrong_topology_is_refused_by_field(path, value, field):
+    with pytest.raises(BadTopology) as caught:
+        Topology.from_json(changed(path, value))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("text", [None, b"", b"{", b"[]"])
+def test_a_missing_or_broken_topology_says_so(text):
+    with pytest.raises(BadTopology, match="weir:topology"):
+        Topology.from_json(text)
