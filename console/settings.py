@@ -8,6 +8,8 @@
 | WEIR_HOSTS | localhost | host names that may be asked for, separated by spaces |
 | DATABASE_URL | SQLite in WEIR_DATA | the console's database |
 | REDIS_URL | that of ./run's plant in WEIR_DATA | the control server: broker, leases, live state |
+| WEIR_NODES | none | for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces |
+| WEIR_ADMIN_PASSWORD | a random one | for manage.py seed: the first administrator's password |
 """
 
 import os
