@@ -77,7 +77,9 @@ def _figures(part: str) -> dict[str, Any]:
 
 def _queue(queue: Queue, figures: dict[str, Any]) -> dict[str, Any]:
     points = {container.node.name: container.points for container in queue.containers.all()}
-    return {**model_to_dict(queue, exclude=["id"]), "points": points, "live": figures.get(queue.name)}
+    # A handler's options may name a database with its password, so they stay inside.
+    row = model_to_dict(queue, exclude=["id", "handler_options"])
+    return {**row, "points": points, "live": figures.get(queue.name)}
 
 
 def _node(node: Node, figures: dict[str, Any]) -> dict[str, Any]:

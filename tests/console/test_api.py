@@ -284,6 +284,11 @@ def test_queues_come_with_points_and_live_figures(viewer, plant_rows, stored_sna
     assert viewer.get("/api/v1/queues/alert").json() == queue
 
 
+def test_a_handlers_options_stay_inside(viewer, plant_rows, control):
+    Queue.objects.update(handler_options={"url": "postgresql://weir:secret@db/weir"})
+    assert "secret" not in viewer.get("/api/v1/queues").content.decode()
+
+
 def test_a_nodes_url_stays_inside(viewer, plant_rows, stored_snapshot):
     answer = viewer.get("/api/v1/nodes/n1")
     assert answer.json()["live"]["state"] == "NORMAL"
