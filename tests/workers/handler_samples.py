@@ -30,6 +30,12 @@ def hang_on_13(events: list[dict[str, Any]]) -> None:
         time.sleep(600)
 
 
+def sleep_deaf(events: list[dict[str, Any]]) -> None:
+    """Hangs where no signal is heard."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGUSR1})
+    time.sleep(600)
+
+
 def die_on_13(events: list[dict[str, Any]]) -> None:
     if any(event["value"] == 13.0 for event in events):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from celery import Celery, current_app
+from celery import current_app
 
 from queues.segment import Segment
 from queues.topology import KEY, Topology
@@ -22,18 +22,6 @@ from workers.work_report import waiting_to_run
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SAMPLES = "python:tests.workers.handler_samples"
 WAIT_SECONDS = 60.0
-
-
-@pytest.fixture
-def broker(control_server: Server) -> Iterator[str]:
-    """An application made like the console's, on the test's control server, is the current one."""
-    before = current_app._get_current_object()
-    application = Celery("weir")
-    application.config_from_object("django.conf:settings", namespace="CELERY")
-    application.set_current()
-    yield control_server.url
-    application.close()
-    before.set_current()
 
 
 @pytest.fixture
@@ -172,3 +160,21 @@ def test_a_queue_whose_handler_is_not_there_says_so(
     until(lambda: work_count(control, "finished"), WAIT_SECONDS)
     assert b"has no missing" in control.hget("weir:work:alert:n1", "trouble")
     assert segment.measure()["length_blocks"] == 1
+
+
+def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    fill(segment, 1, 16)
+    host.start()
+    before = host.pool_pids()
+    order(0, handler=f"{SAMPLES}.sleep_deaf")
+    arguments = ("alert", "n1", "deaf")
+    current_app.send_task("workers.tasks.consume", arguments, soft_time_limit=1, time_limit=2)
+    until(lambda: "Hard time limit" in host.log(), 20)
+    until(lambda: host.pool_pids() and host.pool_pids() != before, WAIT_SECONDS)
+    assert segment.measure()["pending_blocks"] == 1
+    let_claims_grow_old(segment)
+    order(handler="noop")
+    until(lambda: settled(segment), WAIT_SECONDS)
+    assert segment.counters()["dead_events"] == 0

@@ -2,21 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from celery import Celery, current_app
 from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.topology import KEY, Topology
-from tests.servers import Server
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.loops import ensure_loops
@@ -399,17 +396,6 @@ def test_dead_letters_and_troubled_workers_are_told(
 
 
 # Starting workers
-
-
-@pytest.fixture
-def broker(control_server: Server) -> Iterator[None]:
-    before = current_app._get_current_object()
-    application = Celery("weir")
-    application.config_from_object("django.conf:settings", namespace="CELERY")
-    application.set_current()
-    yield
-    application.close()
-    before.set_current()
 
 
 @pytest.mark.usefixtures("broker")

@@ -1,0 +1,113 @@
+"""The tasks: a worker, a tick, the upkeep, and the schedule that calls them."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import redis
+from celery import current_app
+from django_celery_beat.models import PeriodicTask
+
+from queues.agent import Agent
+from queues.segment import Segment
+from queues.topology import KEY, Topology
+from tests.servers import Server
+from tests.workers.events import fill
+from workers import tasks
+from workers.connections import connection
+from workers.models import LedgerEntry, Loop
+from workers.observer import Observer
+from workers.plants.local import LocalPlant
+from workers.schedule import ensure_schedule
+
+pytestmark = pytest.mark.django_db
+
+
+def sent(control: redis.Redis) -> int:
+    return sum(control.llen(key) for key in control.keys("weir:celery:jobs*") if control.type(key) == b"list")
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_tick_starts_workers_where_events_wait_and_records_why(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
+) -> None:
+    fill(Segment(nodes["n1"].client(), "alert"), 40, 500)
+    observer = Observer(control, LocalPlant(control))
+    agents = [Agent(name, control) for name in nodes]
+    tasks.upkeep()
+    assert Loop.objects.filter(name="worker_rate/alert/n1").exists()
+    for _ in range(2):  # an age is known from the second beat on
+        for agent in agents:
+            agent.beat()
+        observer.step()
+    tasks.tick("worker_rate")
+    entry = LedgerEntry.objects.get(loop__name="worker_rate/alert/n1")
+    assert entry.applied and entry.action["start"] >= 1, entry.reason
+    assert sent(control) == entry.action["start"]
+    assert control.zcard("weir:submitted:alert:n1") == entry.action["start"]
+    assert LedgerEntry.objects.get(loop__name="worker_rate/alert/n2").action is None
+
+
+def test_a_worker_handles_reports_and_leaves(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
+) -> None:
+    fill(Segment(nodes["n1"].client(), "alert"), 3)
+    tasks.consume("alert", "n1", "w1")
+    work = control.hgetall("weir:work:alert:n1")
+    assert (work[b"started"], work[b"finished"], work[b"events"]) == (b"1", b"1", b"24")
+    assert control.zcard("weir:running:alert:n1") == 0
+
+
+def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
+) -> None:
+    fill(Segment(nodes["n2"].client(), "alert"), 3)
+    nodes["n2"].kill()
+    tasks.consume("alert", "n2", "w1")
+    assert b"does not answer" in control.hget("weir:work:alert:n2", "trouble")
+    nodes["n2"].start()
+    tasks.consume("alert", "n2", "w2")
+    work = control.hgetall("weir:work:alert:n2")
+    assert (work[b"events"], work[b"trouble"]) == (b"24", b"")
+
+
+def test_trouble_is_gone_once_a_worker_ends_well(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
+) -> None:
+    broken = replace(plant_topology.queues["alert"], handler="webhook")
+    topology = replace(plant_topology, queues={**plant_topology.queues, "alert": broken})
+    control.set(KEY, topology.to_json())
+    tasks.consume("alert", "n1", "w1")
+    assert b"handler_options.url" in control.hget("weir:work:alert:n1", "trouble")
+    control.set(KEY, plant_topology.to_json())
+    tasks.consume("alert", "n1", "w2")
+    assert control.hget("weir:work:alert:n1", "trouble") == b""
+
+
+def test_ended_workers_are_forgotten_by_the_segments(
+    nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks.consume("alert", "n1", "w1")
+    sweep = Segment.sweep
+    monkeypatch.setattr(Segment, "sweep", lambda segment: sweep(segment, idle_seconds=0.0))
+    nodes["n3"].kill()
+    assert tasks.sweep(plant_topology) == 1
+
+
+def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
+    assert ensure_schedule() == 2
+    PeriodicTask.objects.filter(task="workers.tasks.tick").update(enabled=False)
+    assert ensure_schedule() == 0
+    task = PeriodicTask.objects.get(task="workers.tasks.tick")
+    assert task.enabled is False
+    assert json.loads(task.kwargs) == {"law": "worker_rate"}
+    assert task.task in current_app.tasks
+
+
+def test_a_server_has_one_connection_pool_per_process(control_server: Server) -> None:
+    assert connection(control_server.url) is connection(control_server.url)
+    began = time.monotonic()
+    with pytest.raises(redis.ConnectionError):
+        connection("redis://127.0.0.1:1/0").ping()
+    assert time.monotonic() - began < 2  # it repeats nothing by itself
