@@ -5,7 +5,15 @@ A command is given without its interpreter's path, so that the same words stand 
 
 from dataclasses import dataclass
 
-WEB_OPTIONS = ("--ws", "websockets-sansio", "--ws-per-message-deflate", "false", "--no-access-log")
+WEB_OPTIONS = (
+    "--ws",
+    "websockets-sansio",
+    "--ws-per-message-deflate",
+    "false",
+    "--no-access-log",
+    "--log-level",
+    "warning",
+)
 WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
 
 

@@ -46,7 +46,7 @@ def test_split_gives_the_smooth_sequence(monkeypatch):
         ('{"points": {"a": 1}, "count": -3}', "count"),
         ('{"points": {"a": 1}, "count": "3"}', "count"),
         ('{"points": {"a": 1}, "count": 3, "colour": "red"}', "colour"),
-        ('[1, 2]', "document"),
+        ("[1, 2]", "document"),
         ("{", "document"),
     ],
 )

@@ -34,7 +34,9 @@ def test_the_file_is_valid_under_the_compose_schema():
 
 def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(services):
     for process in plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
-        command = [re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]]
+        command = [
+            re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]
+        ]
         assert command == list(process.command), process.name
 
 
