@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from celery.exceptions import SoftTimeLimitExceeded
 
 from workers.effects import Failure, Outcome
 from workers.handlers.delivery import Delivery
@@ -116,6 +117,8 @@ class Attempt:
                 outcome = self.handler.handle(deliveries)
         except TimeLimitExceeded:
             return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s")
+        except SoftTimeLimitExceeded:
+            raise  # the worker's own end, not the handler's fault
         except Exception as error:  # whatever a handler raises is the failure of what it was given
             return Failure(0, f"{type(error).__name__}: {error}")
         self.done = self.done.plus(outcome)

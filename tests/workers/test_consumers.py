@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 import redis
+from celery.exceptions import SoftTimeLimitExceeded
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -254,6 +255,19 @@ def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
     spec = replace(SPEC, events_per_worker=8, handler_timeout_seconds=1.0)
     work(segment, handler, spec, monotonic=lambda: now[0])
     assert len(handler.calls) == 1
+
+
+def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment: Segment) -> None:
+    fill(segment, 1)
+
+    class Interrupted(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            raise SoftTimeLimitExceeded
+
+    with pytest.raises(SoftTimeLimitExceeded):
+        work(segment, Interrupted())
+    assert segment.measure()["pending_blocks"] == 1
+    assert segment.measure()["retry_blocks"] == 0
 
 
 # Separation, pure

@@ -170,8 +170,8 @@ def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(
     before = host.pool_pids()
     order(0, handler=f"{SAMPLES}.sleep_deaf")
     arguments = ("alert", "n1", "deaf")
-    current_app.send_task("workers.tasks.consume", arguments, soft_time_limit=1, time_limit=2)
-    until(lambda: "Hard time limit" in host.log(), 20)
+    current_app.send_task("workers.tasks.consume", arguments, time_limit=8)
+    until(lambda: "Hard time limit" in host.log(), WAIT_SECONDS)
     until(lambda: host.pool_pids() and host.pool_pids() != before, WAIT_SECONDS)
     assert segment.measure()["pending_blocks"] == 1
     let_claims_grow_old(segment)
