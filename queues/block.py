@@ -278,7 +278,7 @@ def _check_columns(batch: pa.RecordBatch) -> None:
 
 def _look_like_objects(texts: pa.Array) -> bool:
     """True when each text begins with { and ends with }. Looks at two bytes a row, cheaply."""
-    texts = texts.drop_null()
+    texts = texts.drop_null() if texts.null_count else texts
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if (np.diff(offsets) < 2).any():

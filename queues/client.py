@@ -27,7 +27,8 @@ from queues.splitter import Splitter
 from queues.topology import KEY, QueueSpec, Topology
 
 FLUSH_BLOCKS = 32
-FLUSH_BYTES = 4 * 2**20
+# Small enough that a node stores one flush while the next is on its way.
+FLUSH_BYTES = 2**20
 FLUSHES_IN_FLIGHT = 2
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
