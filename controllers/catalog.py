@@ -6,6 +6,7 @@ from typing import Any
 from controllers import guard
 from controllers.law import Law
 from controllers.parameter import Parameter, read_values
+from controllers.rebalancing import Rebalancing
 from controllers.worker_rate import WorkerRate
 from queues.errors import BadInput
 
@@ -20,7 +21,7 @@ CONTRACT_LAWS = (
     "parallelism_forecast",
     "shedding",
 )
-LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(),)}
+LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing())}
 
 
 class NotYet(BadInput):
@@ -44,7 +45,8 @@ def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[s
 
 
 def read_observation(of: Law, document: Any, where: str = "observation") -> dict[str, Any]:
-    """One observation, checked. Raises `BadInput` naming the field."""
+    """One observation, checked value by value; `Law.check_observation` checks them together. Raises
+    `BadInput` naming the field."""
     return read_values(of.observation, document, where)
 
 

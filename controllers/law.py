@@ -45,6 +45,11 @@ class Law(Protocol):
         """Raise `BadInput` when parameters, each in its range, contradict each other."""
         ...
 
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` when an observation, each value in its range, contradicts itself or the
+        parameters."""
+        ...
+
     def read_state(self, parameters: Values, document: Json) -> Json:
         """A state from outside, checked; None gives the initial one. Raises `BadInput` naming `state.key`."""
         ...

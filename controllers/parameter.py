@@ -1,11 +1,22 @@
 """A declared value: name, default, range, unit and help in one place; and reading documents against
-declarations."""
+declarations.
+
+Besides plain values (number, integer, choice, text, flag) a declaration may be of `rows`, a list of objects
+with declared values each, or of a `map`, an object whose keys are names and whose values are all alike.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from queues.errors import BadInput
+
+OTHER_KINDS = {
+    "text": "takes text that is not empty",
+    "flag": "takes true or false",
+    "rows": "takes a list of objects",
+    "map": "takes an object of names and values",
+}
 
 
 @dataclass(frozen=True)
@@ -15,25 +26,48 @@ class Parameter:
     name: str
     unit: str
     help: str
-    default: float | int | str | None = None
+    default: Any = None
     minimum: float = 0.0
     maximum: float = 1e12
-    kind: Literal["number", "integer", "choice"] = "number"
+    kind: Literal["number", "integer", "choice", "text", "flag", "rows", "map"] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False
+    items: tuple["Parameter", ...] = ()  # of a row; of a map the one declaration of its values
 
     def takes(self) -> str:
         """In words, what this takes."""
         if self.kind == "choice":
             return f"takes one of {', '.join(self.choices)}"
+        if self.kind in OTHER_KINDS:
+            return OTHER_KINDS[self.kind]
         noun = "a whole number" if self.kind == "integer" else "a number"
         return f"takes {noun} from {self.minimum:g} to {self.maximum:g} ({self.unit})"
 
     def check(self, value: Any, where: str) -> Any:
         """The value, or `BadInput` for `where.name` saying what it takes."""
-        if not (self._is_choice(value) if self.kind == "choice" else self._is_number(value)):
+        if not self._fits(value):
             raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {_short(value)}")
+        if self.kind == "rows":
+            return [
+                read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
+            ]
+        if self.kind == "map":
+            inner = f"{where}.{self.name}"
+            return {key: replace(self.items[0], name=key).check(each, inner) for key, each in value.items()}
         return int(value) if self.kind == "integer" else value
+
+    def _fits(self, value: Any) -> bool:
+        if self.kind == "choice":
+            return self._is_choice(value)
+        if self.kind == "text":
+            return isinstance(value, str) and value != ""
+        if self.kind == "flag":
+            return isinstance(value, bool)
+        if self.kind == "rows":
+            return isinstance(value, list)
+        if self.kind == "map":
+            return isinstance(value, Mapping)
+        return self._is_number(value)
 
     def _is_choice(self, value: Any) -> bool:
         return isinstance(value, str) and value in self.choices

@@ -36,7 +36,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
         )
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = law.read_state(parameters, request.get("state"))
-    return _plain(law, parameters, state, _observations(law, request))
+    return _plain(law, parameters, state, _observations(law, parameters, request))
 
 
 def read_manual(law: Law, document: Any) -> Values | None:
@@ -48,15 +48,21 @@ def read_manual(law: Law, document: Any) -> Values | None:
     return {key: catalog.actuator_parameter(law).check(value, "manual") for key, value in given.items()}
 
 
-def _observations(law: Law, request: Mapping[str, Any]) -> list[Values]:
+def _observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
     if "observation" in request:
         if "observations" in request:
             raise BadInput("observation", "takes the place of observations; give one of the two")
-        return [catalog.read_observation(law, request["observation"])]
+        return [_observation(law, parameters, request["observation"], "observation")]
     given = request.get("observations")
     if not isinstance(given, list) or not given:
         raise BadInput("observations", "takes a list of one or more observations")
-    return [catalog.read_observation(law, each, f"observations[{index}]") for index, each in enumerate(given)]
+    return [_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)]
+
+
+def _observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
+    observation = catalog.read_observation(law, document, where)
+    law.check_observation(parameters, observation, where)
+    return observation
 
 
 def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
@@ -73,7 +79,7 @@ def decide_once(law: Law, document: Any) -> Guarded:
     refuse_unknown(request, KEYS, "")
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = law.read_state(parameters, request.get("state"))
-    observations = _observations(law, request)
+    observations = _observations(law, parameters, request)
     if len(observations) != 1:
         raise BadInput(
             "observations", "takes exactly one when guard is given, since the guard was of one instant"

@@ -159,6 +159,9 @@ class WorkerRate:
                 f"takes at most history ({parameters['history']:g}), not {parameters['low_count']:g}",
             )
 
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Nothing to raise: any four counts go together."""
+
     def initial_state(self, parameters: Values) -> Json:
         """The initial rate within its limits, nothing carried, no history."""
         return _Manager(_bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()

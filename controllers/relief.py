@@ -1,0 +1,227 @@
+"""The fast way to relieve overloaded nodes: donors one after the other, each by its cheapest move.
+
+A donor is a node over its limit, or drained. In each step its cheapest move is made: among those that clear
+it at once the one with the fewest points ("points"), or the one that fits tightest ("moves"); if none clears
+it, the one that takes most load per point, or most load. Receivers that hold the queue come first; then the
+roomiest, or the tightest that fits (`packing`): which of the two is better depends on the instance, so the
+caller tries both.
+
+What a move may be (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive
+and at least as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it came
+from a short while ago. A container that is a splinter already moves only whole.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from controllers.allocation import Allocation, Flags, Floats, Move
+from queues.points import TOTAL
+
+Cost = Literal["points", "moves"]
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every move keeps. `returns`: (queue, source, target) that would undo a recent move."""
+
+    minimum_points: int
+    returns: frozenset[tuple[int, int, int]] = frozenset()
+
+
+@dataclass
+class Board:
+    """An allocation while it is being changed."""
+
+    start: Allocation
+    rules: Rules
+    limits: Floats
+    receivers: Flags
+    loads: Floats = field(init=False)
+    points: list[dict[int, int]] = field(init=False)
+    held: list[dict[int, int]] = field(init=False)
+    moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loads = self.start.loads.copy()
+        self.points = [dict(held) for held in self.start.points]
+        self.held = [dict(held) for held in self.start.held]
+
+    @property
+    def room(self) -> Floats:
+        """What each node may still take [load]; 0 where it may take nothing."""
+        return np.where(self.receivers, self.limits - self.loads, -1.0)
+
+    def excess(self, node: int) -> float:
+        return float(self.loads[node] - self.limits[node])
+
+    def make(self, move: Move) -> None:
+        load = float(self.start.rate_per_point[move.queue]) * move.points
+        if not self.start.offline[move.source]:
+            self.loads[move.source] -= load
+        self.loads[move.target] += load
+        for node, change in ((move.source, -move.points), (move.target, move.points)):
+            left = self.points[move.queue].get(node, 0) + change
+            for holder, key in ((self.points[move.queue], node), (self.held[node], move.queue)):
+                if left:
+                    holder[key] = left
+                else:
+                    holder.pop(key, None)
+        way = (move.queue, move.source, move.target)
+        self.moved[way] = self.moved.get(way, 0) + move.points
+
+    def moves(self) -> list[Move]:
+        return [Move(*way, points) for way, points in self.moved.items()]
+
+    def may_empty(self, queue: int, target: int) -> bool:
+        """Whether a whole container may go to the target: what merges must leave the minimum."""
+        return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
+
+    def amount(self, queue: int, source: int, target: int, wanted: int, most: int) -> int:
+        """The fewest points from `wanted` up that the rules allow, else the most below; 0 when none."""
+        held, least = self.points[queue][source], self.rules.minimum_points
+        whole = held if held <= most and self.may_empty(queue, target) else 0
+        if held < least and not (target in self.points[queue] or self.start.drained[source]):
+            whole = 0
+        # A drained node keeps nothing: its containers part only into pieces that are no splinters.
+        most = min(most, held - least)
+        if most < least:
+            return whole
+        if wanted <= most:
+            return max(wanted, least)
+        return whole or most
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A possible move of a donor and how it ranks: lower is better."""
+
+    rank: tuple[float, ...]
+    move: Move
+
+
+def relieve(board: Board, cost: Cost, packing: bool) -> list[Move] | None:
+    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
+    for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
+        if not _empty(board, int(donor), packing):
+            return None
+    over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
+    board.receivers = board.receivers & (board.loads <= board.limits * (1 + ROUNDING))
+    for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
+        if not _clear(board, int(donor), cost, packing):
+            return None
+    return board.moves()
+
+
+def _clear(board: Board, donor: int, cost: Cost, packing: bool) -> bool:
+    while board.excess(donor) > ROUNDING * board.limits[donor]:
+        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, cost, packing))]
+        if not steps:
+            return False
+        board.make(min(steps, key=lambda step: step.rank).move)
+    return True
+
+
+def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _Step | None:
+    """The best move of one container off a donor."""
+    per_point = float(board.start.rate_per_point[queue])
+    if per_point <= 0:
+        return None
+    excess = board.excess(donor)
+    wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
+    best: _Step | None = None
+    for target in _targets(board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, packing):
+        points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
+        if points:
+            load = points * per_point
+            rank = _rank(cost, points, load, load >= excess * (1 - ROUNDING), target in board.points[queue])
+            if best is None or rank < best.rank:
+                best = _Step(rank, Move(queue, donor, target, points))
+    return best
+
+
+def _rank(cost: Cost, points: int, load: float, clears: bool, holder: bool) -> tuple[float, ...]:
+    if cost == "points":
+        return (0, points, not holder, load) if clears else (1, -load / points, not holder, -load)
+    return (0, not holder, load, points) if clears else (1, -load, not holder, points)
+
+
+def _most(board: Board, target: int, per_point: float) -> int:
+    room = float(board.limits[target] - board.loads[target])
+    # A queue with next to no load fits whole; the division could overflow.
+    return TOTAL if room >= TOTAL * per_point else max(0, math.floor(room / per_point + ROUNDING))
+
+
+def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
+    """Receivers worth a look: the holders, and of the others the tightest that fits and the roomiest."""
+    room = board.room
+    if board.rules.returns:
+        for target in range(len(room)):
+            if (queue, donor, target) in board.rules.returns:
+                room[target] = -1.0
+    room[donor] = -1.0
+    targets = [node for node in board.points[queue] if room[node] > 0]
+    room[list(board.points[queue])] = -1.0
+    roomiest = int(np.argmax(room))
+    if room[roomiest] <= 0:
+        return targets
+    if packing:
+        fitting = np.where(room >= load, room, np.inf)
+        tightest = int(np.argmin(fitting))
+        if np.isfinite(fitting[tightest]):
+            targets.append(tightest)
+    return [*targets, roomiest]
+
+
+def _empty(board: Board, donor: int, packing: bool) -> bool:
+    """All containers off a drained node, the heaviest first, in as few pieces as there is room for."""
+    per_point = board.start.rate_per_point
+    for queue in sorted(board.held[donor], key=lambda q: (-per_point[q] * board.held[donor][q], q)):
+        while points := board.held[donor].get(queue, 0):
+            load = float(per_point[queue]) * points
+            move = _whole(board, donor, queue, points, load, packing) or _part(board, donor, queue)
+            if move is None:
+                return False
+            board.make(move)
+    return True
+
+
+def _whole(board: Board, donor: int, queue: int, points: int, load: float, packing: bool) -> Move | None:
+    fits = [
+        target
+        for target in _targets(board, queue, donor, load, packing)
+        if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING)
+        and board.may_empty(queue, target)
+    ]
+    holders = [target for target in fits if target in board.points[queue]]
+    for target in holders or fits:
+        return Move(queue, donor, target, points)
+    return None
+
+
+def _part(board: Board, donor: int, queue: int) -> Move | None:
+    """A piece off a drained node, as large as its roomiest receiver takes; the rest follows."""
+    per_point = float(board.start.rate_per_point[queue])
+    targets = _targets(board, queue, donor, 0.0, packing=False)
+    if not targets or per_point <= 0:
+        return None
+    target = max(targets, key=lambda node: (board.limits[node] - board.loads[node], -node))
+    most = _most(board, target, per_point)
+    points = board.amount(queue, donor, target, board.points[queue][donor], most)
+    return Move(queue, donor, target, points) if points else None
+
+
+def fewest(candidates: Sequence[list[Move] | None], cost: Cost) -> list[Move] | None:
+    """The cheapest of several answers, the first among equals."""
+    found = [moves for moves in candidates if moves is not None]
+    return min(found, key=lambda moves: price(moves, cost)) if found else None
+
+
+def price(moves: Sequence[Move], cost: Cost) -> tuple[int, int]:
+    """Points, then moves; or the other way round."""
+    points = sum(move.points for move in moves)
+    return (points, len(moves)) if cost == "points" else (len(moves), points)
