@@ -97,7 +97,7 @@ class Agent:
             topology = Topology.from_json(self._control.get(KEY))
             spec = topology.node(self.name)
             now = self._sample(spec, list(topology.queues))
-            heartbeat = self._heartbeat(spec, topology.on_node(self.name), now)
+            heartbeat = self._heartbeat(topology, now)
             self._control.hset(HEARTBEATS, self.name, json.dumps(heartbeat))
         except (redis.RedisError, OSError, WeirError) as error:
             self._say(f"no heartbeat: {error}")
@@ -138,10 +138,12 @@ class Agent:
         self._spec = spec
         return self._node
 
-    def _heartbeat(self, spec: NodeSpec, held: list[str], now: Sample) -> dict[str, Any]:
+    def _heartbeat(self, topology: Topology, now: Sample) -> dict[str, Any]:
+        spec, held = topology.node(self.name), topology.on_node(self.name)
         shares = parts(self._before, now, spec)
         raw = max(shares.cpu, shares.memory, shares.events)
-        self._state = step(self._state, raw, bool(held), Thresholds(busy=spec.busy, toobusy=spec.toobusy))
+        thresholds = Thresholds(busy=spec.busy, toobusy=spec.toobusy)
+        self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
         self._before = now
         self._seq = self._next_seq()
         # A queue that was moved away is still shown while something of it waits or lies dead here.

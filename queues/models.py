@@ -18,7 +18,10 @@ class Node(models.Model):
     capacity_memory_bytes = models.BigIntegerField(default=512 * 2**20, validators=[MinValueValidator(1)])
     busy_threshold = models.FloatField(default=0.70)
     toobusy_threshold = models.FloatField(default=0.90)
-    drained = models.BooleanField(default=False)
+    drained = models.BooleanField(default=False, help_text="gives all it holds, gets nothing")
+    cordoned = models.BooleanField(default=False, help_text="keeps what it holds, gets nothing new")
+    # Since when nobody hears it, in recovery's hand: another that takes over goes on counting.
+    offline_since = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
         return self.name
@@ -52,11 +55,15 @@ class Queue(models.Model):
 
 
 class Container(models.Model):
-    """A queue's segment on one node and the points it holds."""
+    """A queue's segment on one node and the points it holds.
+
+    With 0 points it is *draining*: it gets nothing new, and stays until what it holds has been consumed.
+    """
 
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="containers")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="containers")
     points = models.PositiveSmallIntegerField(validators=[MaxValueValidator(1000)])
+    draining_since = models.DateTimeField(null=True, default=None)
 
     class Meta:
         constraints = [
@@ -71,6 +78,8 @@ class TopologyRevision(models.Model):
     """One row: counts every change of nodes, queues and points, so that a projection's age shows."""
 
     number = models.PositiveBigIntegerField(default=0)
+    # Fencing: the lease number of the recovery that wrote last; one that was paused writes nothing.
+    recovery_fence = models.PositiveBigIntegerField(default=0)
 
     def __str__(self) -> str:
         return str(self.number)

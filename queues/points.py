@@ -7,13 +7,14 @@ from queues.errors import BadInput
 TOTAL = 1000
 
 
-def checked(points: object, field: str = "points") -> dict[str, int]:
-    """Points per node that a queue may hold: whole, at least 1 each, 1000 in all. Raises `BadInput`."""
+def checked(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
+    """Points per node that a queue may hold: whole, at least `least` each, 1000 in all. Raises `BadInput`."""
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= TOTAL:
-            raise BadInput(f"{field}.{node}", f"takes a whole number from 1 to {TOTAL}, not {value!r}.")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= TOTAL:
+            message = f"takes a whole number from {least} to {TOTAL}, not {value!r}."
+            raise BadInput(f"{field}.{node}", message)
     if sum(points.values()) != TOTAL:
         raise BadInput(field, f"sum to {sum(points.values())}; they must sum to {TOTAL}.")
     return dict(points)

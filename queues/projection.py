@@ -1,18 +1,25 @@
 """From the database, which is the truth, to `weir:topology`, which everything that moves events reads."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import redis
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils import timezone
 
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, NodeUnavailable
+from queues.errors import BadInput, BadTopology, NodeUnavailable, WeirError
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import KEY, Capacity, NodeSpec, QueueSpec, Topology
 
 Overriding = Mapping[str, Mapping[str, float]]
+PointsByQueue = Mapping[str, Mapping[str, int]]
+
+
+class PointsDrifted(WeirError):  # noqa: N818
+    """A queue's points are not what a change of them was computed from; nothing was changed."""
 
 
 def read_database(thresholds: Overriding | None = None) -> Topology:
@@ -55,7 +62,7 @@ def create_queue(
     thresholds: Overriding | None = None,
     **settings: Any,
 ) -> Topology:
-    """A new queue with its containers (equal points on every node that is not drained by default), projected.
+    """A new queue with its containers (by default equal points on every node that takes any), projected.
 
     `settings` are the other fields of `Queue`. Raises `BadInput` naming the field; nothing is changed then.
     """
@@ -64,7 +71,11 @@ def create_queue(
         if Queue.objects.filter(name=name).exists():
             raise BadInput("name", f"{name} is a queue already.")
         shared = points or thousand.share(
-            list(Node.objects.filter(drained=False).order_by("name").values_list("name", flat=True))
+            list(
+                Node.objects.filter(drained=False, cordoned=False)
+                .order_by("name")
+                .values_list("name", flat=True)
+            )
         )
         queue.save()
         _write_points(queue, shared)
@@ -83,7 +94,71 @@ def set_points(
         return project(control, thresholds)
 
 
-def _write_points(queue: Queue, points: Mapping[str, int]) -> None:
+def move_points(
+    control: redis.Redis,
+    before: PointsByQueue,
+    after: PointsByQueue,
+    thresholds: Overriding | None = None,
+    now: datetime | None = None,
+) -> Topology:
+    """Give queues the points `after` if they still have those of `before` (draining containers aside).
+
+    Compare and set, all queues in one transaction with the projection. A node left without points keeps a
+    draining container. Raises `PointsDrifted` when another was there first, and `BadInput` naming the field;
+    nothing is changed then.
+    """
+    with transaction.atomic():
+        rows = {row.name: row for row in Queue.objects.select_for_update().filter(name__in=list(after))}
+        for name in sorted(after):
+            if name not in rows:
+                read_database().queue(name)
+            held = rows[name].containers.filter(points__gt=0).select_related("node")
+            if {each.node.name: each.points for each in held} != dict(before[name]):
+                raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
+            _write_points(rows[name], after[name], now)
+        return project(control, thresholds)
+
+
+def keep_draining(
+    control: redis.Redis,
+    containers: Iterable[tuple[str, str]],
+    thresholds: Overriding | None = None,
+    now: datetime | None = None,
+) -> int:
+    """(queue, node) that hold events without being containers get a draining one, projected; how many.
+
+    A flush that was on its way while points moved may come after its container was retired: so it is found.
+    """
+    made = 0
+    with transaction.atomic():
+        for queue, node in containers:
+            ends = Queue.objects.filter(name=queue).first(), Node.objects.filter(name=node).first()
+            if None not in ends:
+                defaults = {"points": 0, "draining_since": now or timezone.now()}
+                made += Container.objects.get_or_create(queue=ends[0], node=ends[1], defaults=defaults)[1]
+        if made:
+            project(control, thresholds)
+    return made
+
+
+def retire_containers(
+    control: redis.Redis, containers: Iterable[tuple[str, str]], thresholds: Overriding | None = None
+) -> int:
+    """Take draining containers (queue, node) that are empty away, projected; answers how many went.
+
+    One that has got points meanwhile stays.
+    """
+    with transaction.atomic():
+        gone = 0
+        for queue, node in containers:
+            rows = Container.objects.filter(queue__name=queue, node__name=node, points=0)
+            gone += rows.delete()[0]
+        if gone:
+            project(control, thresholds)
+    return gone
+
+
+def _write_points(queue: Queue, points: Mapping[str, int], now: datetime | None = None) -> None:
     checked = thousand.checked(points)
     nodes = {node.name: node for node in Node.objects.filter(name__in=checked)}
     for name in checked:
@@ -94,9 +169,12 @@ def _write_points(queue: Queue, points: Mapping[str, int]) -> None:
             f"takes {queue.minimum_containers} containers or more (minimum_containers), not {len(checked)}."
         )
         raise BadInput("points", message)
-    queue.containers.exclude(node__name__in=checked).delete()
+    # What waits in a container that loses its points is still consumed there: it drains, and goes when empty.
+    left = queue.containers.filter(points__gt=0).exclude(node__name__in=checked)
+    left.update(points=0, draining_since=now or timezone.now())
     for name, value in checked.items():
-        Container.objects.update_or_create(queue=queue, node=nodes[name], defaults={"points": value})
+        defaults = {"points": value, "draining_since": None}
+        Container.objects.update_or_create(queue=queue, node=nodes[name], defaults=defaults)
 
 
 def _made(model: type[Queue], **values: Any) -> Queue:
@@ -122,6 +200,7 @@ def _node(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
         busy=thresholds.get("busy", node.busy_threshold),
         toobusy=thresholds.get("toobusy", node.toobusy_threshold),
         drained=node.drained,
+        cordoned=node.cordoned,
     )
     if not 0 < spec.busy < spec.toobusy:
         raise BadTopology(

@@ -33,11 +33,20 @@ class NodeSpec:
     busy: float = 0.7
     toobusy: float = 0.9
     drained: bool = False
+    cordoned: bool = False
+
+    @property
+    def takes_points(self) -> bool:
+        """Whether points may be moved to it, as far as people have said."""
+        return not (self.drained or self.cordoned)
 
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue: its kind, its points per node (1000 in all), and how its workers behave (jobs queues)."""
+    """A queue: its kind, its points per node (1000 in all), and how its workers behave (jobs queues).
+
+    A node with 0 points holds a draining container: nothing new comes to it, and what it has is consumed.
+    """
 
     name: str
     kind: str
@@ -49,6 +58,11 @@ class QueueSpec:
     events_per_worker: int = 5_000
     tries: int = 5
     handler_timeout_seconds: float = 30.0
+
+    @property
+    def live_points(self) -> dict[str, int]:
+        """Points without the draining containers."""
+        return {node: points for node, points in self.points.items() if points}
 
 
 @dataclass(frozen=True)
@@ -76,8 +90,12 @@ class Topology:
             raise BadInput("node", f"{name} is not known; the nodes are {known}.") from None
 
     def on_node(self, name: str) -> list[str]:
-        """Queues that hold a container on the node."""
+        """Queues that hold a container on the node, draining ones included."""
         return [queue.name for queue in self.queues.values() if name in queue.points]
+
+    def has_points(self, name: str) -> bool:
+        """Whether anything new comes to the node."""
+        return any(queue.points.get(name) for queue in self.queues.values())
 
     def to_json(self) -> str:
         """The stored form; see ARCHITECTURE.md."""
@@ -118,6 +136,7 @@ def _node_document(node: NodeSpec) -> dict[str, Any]:
         "busy": node.busy,
         "toobusy": node.toobusy,
         "drained": node.drained,
+        "cordoned": node.cordoned,
     }
 
 
@@ -138,7 +157,7 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
 def _node(name: str, document: Any) -> NodeSpec:
     where = f"nodes.{name}"
     _named(name, where)
-    _closed(document, where, ("url", "capacity", "busy", "toobusy", "drained"))
+    _closed(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
     _closed(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
     rate = _number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
     memory_bytes = _whole(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
@@ -151,7 +170,13 @@ def _node(name: str, document: Any) -> NodeSpec:
     if not isinstance(document["url"], str) or "://" not in document["url"]:
         raise BadTopology(f"{where}.url", "takes a URL such as redis://127.0.0.1:6380/0.")
     return NodeSpec(
-        name, document["url"], Capacity(rate, memory_bytes), busy, toobusy, bool(document["drained"])
+        name,
+        document["url"],
+        Capacity(rate, memory_bytes),
+        busy,
+        toobusy,
+        bool(document["drained"]),
+        bool(document["cordoned"]),
     )
 
 
@@ -162,7 +187,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
     if document["kind"] not in KINDS:
         raise BadTopology(f"{where}.kind", f"takes jobs or pipeline, not {document['kind']!r}.")
     try:
-        points = thousand.checked(document["points"], f"{where}.points")
+        points = thousand.checked(document["points"], f"{where}.points", least=0)
     except BadInput as error:
         raise BadTopology(error.field, error.message) from None
     if not isinstance(document["handler_options"], dict):

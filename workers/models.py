@@ -84,3 +84,71 @@ class Override(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value} until {self.expires_at:%H:%M:%S}"
+
+
+class Plan(models.Model):
+    """Moves of points proposed together, with before and after; approved by their hash, executed as approved.
+
+    Shapes: moves [{queue, from, to, points}]; base {queue: {node: points}}; before and after {node:
+    {"utilisation": share or null, "state", "points"}}; progress, one per move: {"state": pending | moved |
+    transferring | done, "points_moved", "blocks", "blocks_total", "events", "bytes"}.
+    """
+
+    class Kind(models.TextChoices):
+        REBALANCE = "rebalance"
+        BAND = "band"
+        DRAIN = "drain"
+        RELEASE = "release"
+        USE = "use"
+        RESTORE = "restore"
+        HAND = "hand"
+        ROLL_BACK = "roll-back"
+
+    class State(models.TextChoices):
+        PROPOSED = "proposed"
+        APPROVED = "approved"
+        RUNNING = "running"
+        DONE = "done"
+        STOPPED = "stopped"
+        FAILED = "failed"
+        REJECTED = "rejected"
+        VOID = "void"
+        ROLLED_BACK = "rolled-back"
+
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PROPOSED, db_index=True)
+    title = models.CharField(max_length=200)
+    reason = models.TextField()
+    moves = models.JSONField()
+    base = models.JSONField()
+    base_revision = models.PositiveBigIntegerField()
+    hash = models.CharField(max_length=64, db_index=True)
+    before = models.JSONField(default=dict)
+    after = models.JSONField(default=dict)
+    estimated_seconds = models.FloatField(null=True)
+    estimated_bytes = models.BigIntegerField(default=0)
+    # The node that is to hold nothing at the end (drain, release).
+    empties = models.CharField(max_length=40, default="", blank=True)
+    law = models.CharField(max_length=60, default="", blank=True)
+    # One plan per decision: a tick that is repeated after a crash finds the one it made.
+    entry = models.OneToOneField(LedgerEntry, on_delete=models.SET_NULL, null=True, related_name="plan")
+    undoes = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="undone_by")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )  # null: a loop
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    expires_at = models.DateTimeField()
+    # Who has approved, in order: {"by", "reason", "at"}; one is enough, a rule of two would count them.
+    approvals = models.JSONField(default=list)
+    started_at = models.DateTimeField(null=True, default=None)
+    ended_at = models.DateTimeField(null=True, default=None)
+    progress = models.JSONField(default=list)
+    note = models.TextField(default="", blank=True)  # what it waits for, or why it ended so
+    # Fencing: the lease number of the tick that advanced it last.
+    fence = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "created_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.hash[:8]} {self.state}"

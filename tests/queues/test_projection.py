@@ -4,7 +4,7 @@ import pytest
 
 from queues import projection
 from queues.errors import BadInput, NodeUnavailable, UnknownQueue
-from queues.models import Node, Queue, TopologyRevision
+from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import KEY, Topology
 
 pytestmark = pytest.mark.django_db
@@ -31,8 +31,54 @@ def test_a_drained_node_gets_no_share_of_a_new_queue(control, three_nodes):
 def test_points_are_set_as_a_whole_and_each_change_has_its_revision(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
     topology = projection.set_points(control, "orders", {"n1": 100, "n3": 900})
-    assert topology.queue("orders").points == {"n1": 100, "n3": 900}
+    assert topology.queue("orders").live_points == {"n1": 100, "n3": 900}
     assert topology.revision == 2
+
+
+def test_a_node_that_loses_its_points_keeps_a_container_that_drains(control, three_nodes):
+    projection.create_queue(control, "orders", "jobs")
+    topology = projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    assert topology.queue("orders").points["n2"] == 0
+    assert Container.objects.get(node__name="n2").draining_since is not None
+    assert topology.on_node("n2") == ["orders"]
+    assert not topology.has_points("n2")
+
+
+def test_an_empty_draining_container_goes_and_one_with_points_stays(control, three_nodes):
+    projection.create_queue(control, "orders", "jobs")
+    projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    assert projection.retire_containers(control, [("orders", "n1"), ("orders", "n2")]) == 1
+    assert Topology.from_json(control.get(KEY)).queue("orders").points == {"n1": 100, "n3": 900}
+
+
+def test_events_found_outside_of_a_container_get_one_that_drains(control, three_nodes):
+    projection.create_queue(control, "orders", "jobs")
+    projection.set_points(control, "orders", {"n1": 100, "n3": 900})
+    projection.retire_containers(control, [("orders", "n2")])
+    strays = [("orders", "n2"), ("orders", "n1"), ("unknown", "n1"), ("orders", "n9")]
+    assert projection.keep_draining(control, strays) == 1
+    assert Topology.from_json(control.get(KEY)).queue("orders").points == {"n1": 100, "n2": 0, "n3": 900}
+
+
+def test_points_move_only_from_what_they_were_computed_from(control, three_nodes):
+    before = projection.create_queue(control, "orders", "jobs").queue("orders").live_points
+    after = {"n1": 667, "n2": 333}
+    topology = projection.move_points(control, {"orders": before}, {"orders": after})
+    assert topology.queue("orders").live_points == after
+    with pytest.raises(projection.PointsDrifted, match="have changed meanwhile"):
+        projection.move_points(control, {"orders": before}, {"orders": {"n2": 500, "n3": 500}})
+    assert projection.read_database().queue("orders").live_points == after
+
+
+def test_moves_of_several_queues_happen_together_or_not_at_all(control, three_nodes):
+    before = {
+        name: projection.create_queue(control, name, "jobs").queue(name).live_points for name in ("a", "b")
+    }
+    stored = control.get(KEY)
+    with pytest.raises(BadInput, match="minimum_containers"):
+        projection.move_points(control, before, {"a": {"n1": 500, "n2": 500}, "b": {"n1": 1000}})
+    assert projection.read_database().queue("a").live_points == before["a"]
+    assert control.get(KEY) == stored
 
 
 def test_thresholds_in_force_replace_the_nodes_own(control, three_nodes):
