@@ -193,6 +193,7 @@ def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Docum
         "points": sum(row["points"] for row in mine),
         "containers": sum(row["points"] > 0 for row in mine),
         "drained": spec.drained,
+        "cordoned": spec.cordoned,
         "last_state": last_state,
     }
 
@@ -232,7 +233,13 @@ def _producers(sight: Sight) -> Document:
         age = sight.ages["producer", f"{producer}|{queue}"]
         if age > PRODUCER_SHOWN_SECONDS:
             continue
-        empty = {"in_per_second": None, "age_seconds": age, "queues": {}, "rejected": 0, "rerouted": 0}
+        empty: Document = {
+            "in_per_second": None,
+            "age_seconds": age,
+            "queues": {},
+            "rejected": 0,
+            "rerouted": 0,
+        }
         row = producers.setdefault(producer, empty)
         row["queues"][queue] = sight.rates.get(f"{producer}|{queue}.events")
         row["in_per_second"] = total(row["queues"].values())

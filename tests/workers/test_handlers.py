@@ -213,6 +213,17 @@ def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) ->
     assert lines[0]["attributes"] == {"unit": "%"}
 
 
+def test_webhook_sends_valid_json_whatever_a_producer_wrote_as_attributes(place: Place) -> None:
+    bodies: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.content)
+        return httpx.Response(200)
+
+    webhook(place, answer).handle([delivery_of(2, attributes=["{broken}", None])])
+    assert [json.loads(line)["attributes"] for line in bodies[0].splitlines()] == ["{broken}", None]
+
+
 @pytest.mark.parametrize(
     ("status", "poison", "transient"),
     [(400, True, False), (422, True, False), (401, False, True), (429, False, True), (503, False, True)],
