@@ -39,6 +39,7 @@ from workers.pipeline.rules import check_rules
 from workers.pipeline.session import start_session
 from workers.pipeline.source import FORMAT
 from workers.pipeline.state import StateStore
+from workers.pipeline.status import KEY as STATUS
 from workers.pipeline.status import StatusBoard
 
 SHIPPED = Path(__file__).parent / "applications" / "performance.yaml"
@@ -213,6 +214,16 @@ def _sentence(error: Exception) -> str:
     return line[:500]
 
 
+def _declared(path: Path, control: redis.Redis) -> Application:
+    """The declaration; one that is wrong is also shown as the pipeline's status."""
+    try:
+        return read_application(path)
+    except BadInput as error:
+        failed = {"state": "failed", "error": str(error), "at": time.time()}
+        control.set(STATUS, json.dumps(failed))
+        raise
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m workers.pipeline.application")
     parser.add_argument(
@@ -223,8 +234,8 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
     try:
         settings = Settings.of(os.environ)
-        application = read_application(given.application or settings.declaration)
         with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
+            application = _declared(given.application or settings.declaration, control)
             process = PipelineProcess(settings, application, control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)

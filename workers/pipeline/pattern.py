@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2s
 
 from queues.errors import BadInput
@@ -37,7 +38,7 @@ class Pattern:
         """The distinct symbols, in order of first use: symbol i is bit i of a mask."""
         return tuple(dict.fromkeys(self.steps))
 
-    @property
+    @cached_property
     def step_bits(self) -> tuple[int, ...]:
         """Per step the bit of its symbol."""
         bits = {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
@@ -49,7 +50,7 @@ class Pattern:
         read = frozenset().union(*(self.defines[symbol].columns for symbol in self.symbols))
         return read | {self.key}
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """Changes when what matches changes: state of another signature is not continued."""
         parts = [*self.steps, *(self.defines[symbol].text for symbol in self.symbols)]

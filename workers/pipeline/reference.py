@@ -69,13 +69,13 @@ def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
         raise BadInput(field, f"{path.name}: {error}; write a subnet as 92.126.10.0/24") from None
 
 
-def subnet_range(text: str, field: str) -> tuple[int, int]:
-    """First and last address of a subnet as numbers. Raises BadInput naming `field`."""
+def subnet_of(text: str, field: str) -> tuple[int, int]:
+    """First address of a subnet as a number, and its prefix length. Raises BadInput naming `field`."""
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
         raise BadInput(field, f"{error}; write a subnet as 92.126.10.0/24") from None
-    return int(network.network_address), int(network.broadcast_address)
+    return int(network.network_address), network.prefixlen
 
 
 def disjoint(networks: Mapping[ipaddress.IPv4Network, Row]) -> tuple[tuple[int, int, Row], ...]:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
-from workers.pipeline.reference import Reference, subnet_range
+from workers.pipeline.reference import Reference, subnet_of
 
 _SUBNET = re.compile(r"\bin_subnet\(\s*(?P<address>[A-Za-z_]\w*)\s*,\s*'(?P<subnet>[^']*)'\s*\)")
 _NEEDED = ("id", "time", "type", "source", "value")
@@ -129,19 +129,22 @@ def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> Da
 
 
 def address_number(column: str) -> str:
-    """SQL of an IPv4 address (text) as a number; null where it is none."""
-    parts = (
-        f"cast(split_part({column}, '.', {place}) as bigint) * {256 ** (4 - place)}L" for place in range(1, 5)
-    )
-    return f"({' + '.join(parts)})"
+    """SQL of an IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
+
+    The column is named once: Spark writes out what a column stands for wherever it is named, and here that is
+    mostly the parsing of JSON. The leading 1 tells four parts from three or five.
+    """
+    parts = f"transform(split({column}, '[.]'), part -> cast(part as bigint))"
+    return f"(aggregate({parts}, 1L, (number, part) -> number * 256L + part) - {256**4}L)"
 
 
 def expanded(text: str, field_name: str) -> str:
     """An expression with `in_subnet(…)` written out. Raises BadInput for a wrong subnet."""
 
     def write(found: re.Match) -> str:
-        low, high = subnet_range(found["subnet"], field_name)
-        return f"({address_number(found['address'])} between {low}L and {high}L)"
+        low, prefix_length = subnet_of(found["subnet"], field_name)
+        free_bits = 32 - prefix_length
+        return f"(shiftright({address_number(found['address'])}, {free_bits}) = {low >> free_bits}L)"
 
     return _SUBNET.sub(write, text)
 
