@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -35,37 +36,42 @@ VERDICT_WORDS = {
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
+def _fixed(value: float, digits: int) -> str:
+    """Rounded as the browser rounds: by the shortest decimal that names the number, halves to even."""
+    return f"{Decimal(repr(value)):,.{digits}f}"
+
+
 def _decimals(limit: float) -> Callable[[float], str]:
     """One decimal below the limit, none from there on."""
-    return lambda value: f"{value:,.1f}" if abs(value) < limit else f"{value:,.0f}"
+    return lambda value: _fixed(value, 1 if abs(value) < limit else 0)
 
 
 def _age(value: float) -> str:
     """Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
     for seconds, unit in _AGE_STEPS:
         if value >= seconds:
-            return f"{value / seconds:.0f} {unit}"
-    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+            return f"{_fixed(value / seconds, 0)} {unit}"
+    return f"{_decimals(10)(value)} s"
 
 
 def _countdown(value: float) -> str:
     """Seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
-    seconds = max(0, round(value))
+    seconds = max(0, math.floor(value + 0.5))
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 FORMATS: dict[str, Callable[[float], str]] = {
-    "integer": lambda value: f"{value:,.0f}",
+    "integer": lambda value: _fixed(value, 0),
     "rate": _decimals(100),
     "seconds": _decimals(100),
-    "milliseconds": lambda value: f"{value * 1000:,.1f}",
-    "percent": lambda value: f"{value * 100:.0f}",
-    "percent1": lambda value: f"{value * 100:.1f}",
-    "share": lambda value: f"{value * 100:.2f}",
-    "mebibytes": lambda value: f"{value / 2**20:,.1f}",
-    "fraction": lambda value: f"{value:,.2f}",
-    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}",
+    "milliseconds": lambda value: _fixed(value * 1000, 1),
+    "percent": lambda value: _fixed(value * 100, 0),
+    "percent1": lambda value: _fixed(value * 100, 1),
+    "share": lambda value: _fixed(value * 100, 2),
+    "mebibytes": lambda value: _fixed(value / 2**20, 1),
+    "fraction": lambda value: _fixed(value, 2),
+    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _fixed(value, 0),
     "age": _age,
     "countdown": _countdown,
     "clock": lambda value: datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S"),

@@ -7,11 +7,11 @@ export const VERDICT_WORDS = {
 };
 
 const grouped = (digits) => {
-  const format = new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const format = new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" });
   return (value) => format.format(value);
 };
 const whole = grouped(0), one = grouped(1), two = grouped(2);
-const significant = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4 });
+const significant = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4, roundingMode: "halfEven" });
 const fallsBelow = (limit) => (value) => (Math.abs(value) < limit ? one(value) : whole(value));
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dateFormat = new Intl.DateTimeFormat("en-GB", {

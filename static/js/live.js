@@ -51,10 +51,10 @@ function receive(message) {
   else if (message.delta && store.snapshot && message.seq === store.snapshot.seq + 1) {
     const snapshot = { ...merged(store.snapshot, message.delta), seq: message.seq, at: message.at };
     accept(snapshot, ageOfFresh(snapshot.at));
-  } else if (message.delta && (!store.snapshot || message.seq > store.snapshot.seq)) ask();
+  } else if (message.delta && (!store.snapshot || message.at > store.snapshot.at)) ask();
 }
 
-/** A gap: what came between is unknown, so ask for the whole, once until it comes. */
+/** A gap, or an observer that counts anew: what came between is unknown, so ask for the whole, once until it comes. */
 function ask() {
   if (asked) return;
   asked = true;

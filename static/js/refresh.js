@@ -76,6 +76,8 @@ function replaceParts(ids, text, asked) {
   for (const id of ids) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
+    // The page may be written by a server that has not seen the snapshot yet.
+    if (id === "starting" && part) { due.add(id); continue; }
     // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits, unless the
     // hand itself asked for the change.
     if (!asked && (old.contains(document.activeElement) || old.matches(":hover"))) due.add(id);

@@ -18,6 +18,7 @@ from console.live.fanout import CHANNEL
 from console.templatetags.weir import FORMATS, formatted
 from tests.console.conftest import sample_snapshot
 from tests.console.test_wire import PASSWORD, Served, served  # noqa: F401
+from tests.waiting import until
 from workers.merge_patch import difference
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -159,10 +160,13 @@ def figure(page: Page, path: str):
 
 
 def live(page: Page, observer: Observer) -> None:
-    """Wait until deltas arrive: the page's socket is joined and the observer heard."""
-    expect(page.locator("#connection .word")).to_have_text("Live", timeout=10_000)
-    observer.publish()
-    expect(page.locator("#connection")).to_have_attribute("data-connection", "live")
+    """Publish until the page follows: its scripts have run, its socket is joined, the observer is heard."""
+
+    def follows() -> bool:
+        observer.publish()
+        return page.locator("#connection").get_attribute("data-connection") == "live"
+
+    until(follows, 20, every_seconds=0.25)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +274,7 @@ def test_a_node_that_joins_gets_its_row(open_page, observer):
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):
     page = open_page("/nodes/")
     expect(page.get_by_role("heading", name="The plant is starting")).to_be_visible()
-    Observer(control, whole_snapshot()).publish()
+    live(page, Observer(control, whole_snapshot()))
     expect(page.locator('[data-row="nodes.n1"]')).to_be_visible(timeout=8_000)
 
 
