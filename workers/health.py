@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-BEHIND_SECONDS = 60.0
+# A worker interval and a pipeline batch are 3 to 5 s: what waits longer than three of them falls behind.
+BEHIND_SECONDS = 15.0
 SEVERITY = ("NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
 MOST_SENTENCES = 2
 Finding = tuple[str, str]
@@ -51,7 +52,7 @@ def _queues(queues: Mapping[str, Any]) -> Iterator[Finding]:
     for name, queue in queues.items():
         if (queue["wait_seconds"] or 0) > BEHIND_SECONDS:
             waiting, seconds = queue["waiting_events"], queue["wait_seconds"]
-            yield "TOOBUSY", f"Queue {name} falls behind: {waiting:,} events wait, {seconds:.0f} s of work."
+            yield "TOOBUSY", f"Queue {name} falls behind: {waiting:,} events wait {seconds:.0f} s."
         if queue["trouble"]:
             yield "BUSY", f"Queue {name}: a worker ended early ({queue['trouble'].rstrip('.')})."
         if queue["dead_letters"]:
@@ -74,6 +75,8 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
         yield "TOOBUSY", f"The pipeline has not reported for {pipeline['age_seconds']:.0f} s."
     elif pipeline["state"] == "failed":
         yield "TOOBUSY", f"The pipeline failed: {pipeline['error']}."
+    elif pipeline["state"] == "starting":
+        yield "BUSY", "The pipeline is starting; its queues wait for it."
 
 
 def _all_well(snapshot: Mapping[str, Any]) -> str:

@@ -73,12 +73,13 @@ def columns(
     found: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
     at: list[float | None] = []
     for entry_id, fields in _rows(control, since_seconds, until_seconds):
-        values = {name.decode(): float(text) for name, text in fields.items()}
-        for name in wanted if wanted is not None else values:
+        for name in wanted if wanted is not None else [name.decode() for name in fields]:
             column = found.setdefault(name, [])
             # A series that was absent so far (a queue made just now) is filled up to here.
             column.extend([None] * (len(at) - len(column)))
-            column.append(values.get(name))
+            # Only what was asked for is read: a row holds many times as much.
+            text = fields.get(name.encode())
+            column.append(None if text is None else float(text))
         at.append(int(entry_id.split(b"-")[0]) / 1000)
     for column in found.values():
         column.extend([None] * (len(at) - len(column)))

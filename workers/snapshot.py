@@ -93,12 +93,22 @@ def total(values: Iterable[float | None]) -> Any:
     return sum(known) if known else None
 
 
-def wait_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
-    """How long what waits takes at the present rate: 0 when nothing waits, None when that can't be known."""
+def longest(seconds: Iterable[float | None]) -> float | None:
+    """The longest of what is known; None when nothing is."""
+    return max((each for each in seconds if each is not None), default=None)
+
+
+def wait_seconds(
+    waiting_events: int | None, out_per_second: float | None, oldest_seconds: float | None
+) -> float | None:
+    """How long what waits takes at the present rate: 0 when nothing waits, None when that can't be known.
+
+    While nothing leaves, it is at least as long as the oldest has waited already.
+    """
     if waiting_events == 0:
         return 0.0
     if waiting_events is None or not out_per_second:
-        return None
+        return oldest_seconds
     return round(waiting_events / out_per_second, 3)
 
 
@@ -109,7 +119,7 @@ def _queue(sight: Sight, spec: QueueSpec) -> Document:
     def over(name: str) -> Any:
         return total(row[name] for row in rows)
 
-    oldest = [row["oldest_seconds"] for row in rows if row["oldest_seconds"] is not None]
+    oldest = longest(row["oldest_seconds"] for row in rows)
     workers = [sight.readings.containers.get((spec.name, node), Workers()) for node in containers]
     latencies = sight.recent.get(spec.name)
     return {
@@ -121,8 +131,8 @@ def _queue(sight: Sight, spec: QueueSpec) -> Document:
         "out_per_second": over("out_per_second"),
         "waiting_events": over("waiting_events"),
         "waiting_bytes": over("waiting_bytes"),
-        "wait_seconds": wait_seconds(over("waiting_events"), over("out_per_second")),
-        "oldest_seconds": max(oldest) if oldest else None,
+        "wait_seconds": wait_seconds(over("waiting_events"), over("out_per_second"), oldest),
+        "oldest_seconds": oldest,
         "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
         "dead_letters": over("dead_letters"),
         "retry_blocks": over("retry_blocks"),
@@ -216,7 +226,8 @@ def _totals(
         "out_per_second": out_per_second,
         "latency_p95_seconds": latencies.quantile(TAIL),
         "backlog_events": backlog_events,
-        "backlog_seconds": wait_seconds(backlog_events, out_per_second),
+        # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
+        "backlog_seconds": longest(row["wait_seconds"] for row in rows),
         "shed_share": 0.0,
         "nodes_in_use": len(in_use),
         "nodes": len(nodes),

@@ -217,10 +217,10 @@ def test_a_server_that_came_back_empty_makes_no_jump(
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=20))
 def test_the_rate_of_a_steady_counter_is_the_mean_over_the_window(steps: list[int]) -> None:
-    rates, counter, rate = Rates(window_seconds=3.0), 0, None
+    rates, counter, rate = Rates(), 0, None
     for second, step in enumerate(steps):
         counter += step if second else 0
-        rate = rates.add("c", counter, float(second))
+        rate = rates.add("c", counter, float(second), window_seconds=3.0)
     recent = steps[1:][-3:]
     assert rate == pytest.approx(sum(recent) / len(recent))
 

@@ -15,11 +15,12 @@ from workers.dispatch import send_workers
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.plants.plant import Snapshot
-from workers.rates import Rates
+from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
 from workers.snapshot import Sight, Watch, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
+COUNTED = {"inserted_events": WINDOW_SECONDS, "removed_events": LEAVING_WINDOW_SECONDS}
 DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
 
 
@@ -85,16 +86,18 @@ class LocalPlant:
         rates = {}
         for node, heartbeat in readings.heartbeats.items():
             for queue, counters in heartbeat["containers"].items():
-                for name in ("inserted_events", "removed_events"):
+                for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
-                    rates[key] = self._rate(key, counters[name], at_seconds)
+                    rates[key] = self._rate(key, counters[name], at_seconds, window)
         for (producer, queue), document in readings.producers.items():
             key = f"{producer}|{queue}.events"
             rates[key] = self._rate(key, document["events"], at_seconds)
         return rates
 
-    def _rate(self, counter: str, value: float, at_seconds: float) -> float | None:
-        rate = self._rates.add(counter, value, at_seconds)
+    def _rate(
+        self, counter: str, value: float, at_seconds: float, window_seconds: float = WINDOW_SECONDS
+    ) -> float | None:
+        rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
 
     def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
