@@ -45,7 +45,7 @@ def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
             yield "OFFLINE", f"Node {name} {silent}; its {node['points']} points are {served}."
         elif node["state"] in ("BUSY", "TOOBUSY"):
             word = "busy" if node["state"] == "BUSY" else "too busy"
-            yield node["state"], f"Node {name} is {word}: {node['utilisation']:.0%} of its capacity."
+            yield node["state"], f"Node {name} is {word}: {100 * node['utilisation']:.0f} % of its capacity."
 
 
 def _queues(queues: Mapping[str, Any]) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"nodes": {}}, "OFFLINE", "No node is configured"),
         ({"nodes": {"n1": node(), "n2": node(state="OFFLINE", age_seconds=14.2)}}, "OFFLINE", "14 s"),
         ({"nodes": {"n1": node(), "n2": node(state=None)}}, "OFFLINE", "start its agent"),
-        ({"nodes": {"n1": node(state="BUSY", utilisation=0.78)}}, "BUSY", "busy: 78%"),
+        ({"nodes": {"n1": node(state="BUSY", utilisation=0.78)}}, "BUSY", "busy: 78 %"),
         ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": None}}, "BUSY", "starting"),
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "TOOBUSY", "12 s"),
         ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
