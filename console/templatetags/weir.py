@@ -6,6 +6,7 @@ with the same names and the same precision, so that no number changes its shape 
 
 import json
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,6 +34,7 @@ VERDICT_WORDS = {
     "harmful": "Harmful",
     "no action": "No action",
 }
+ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -128,6 +130,8 @@ def compact(value: Any) -> str:
         return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
     if isinstance(value, (list, tuple)):
         return ", ".join(compact(part) for part in value) or UNKNOWN
+    if isinstance(value, str) and ISO_TIME.match(value):
+        return f"{datetime.fromisoformat(value).astimezone(UTC):%-d %b %H:%M:%S} UTC"
     return formatted(value)
 
 

@@ -7,7 +7,7 @@ import { resolve, store, subscribe } from "./store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 32;
 const RIGHT = 108, LEFT = 56, NARROW = 520;
-const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15;
+const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 const charts = new Set();
@@ -107,14 +107,14 @@ class Chart {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
     const decisions = this.decisions(), bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
-    const space = TOP + BOTTOM + (bars.length ? BAR_LANE : 0) + (decisions ? TRIANGLE_LANE : 0);
+    const space = TOP + BOTTOM + BAR_LANE * bars.length + (decisions ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
     const height = inner + space, plotted = height - TOP - BOTTOM;
     const layout = frame(colours, height, narrow);
     const until = this.time.at(-1) ?? Date.now() / 1000;
     layout.xaxis.range = [date(until - this.seconds), date(until)];
     const data = [];
-    let top = plotted - (bars.length ? BAR_LANE : 0);
+    let top = plotted - BAR_LANE * bars.length;
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
@@ -124,7 +124,7 @@ class Chart {
       top -= heights[index] + LANE_GAP;
     });
     if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
-    bars.forEach((bar) => overrideBar(bar, colours, layout, plotted));
+    bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, plotted));
     return { data, layout };
   }
 
@@ -165,7 +165,7 @@ class Chart {
   }
 
   bars() {
-    return [...document.querySelectorAll("[data-override]")].map(({ dataset }) => ({ from: dataset.from, to: dataset.to, label: `Override: ${dataset.label}` }));
+    return [...document.querySelectorAll("[data-override]")].map(({ dataset }) => ({ from: dataset.from, to: dataset.to, label: `Override: ${dataset.label}` })).slice(0, MOST_BARS);
   }
 }
 
@@ -246,12 +246,12 @@ function triangles(decisions, colours, layout, share) {
   };
 }
 
-function overrideBar(bar, colours, layout, plotted) {
-  const low = 1 - (BAR_LANE - 8) / plotted;
+function overrideBar(bar, row, colours, layout, plotted) {
+  const high = 1 - row * BAR_LANE / plotted, low = high - (BAR_LANE - 6) / plotted;
   const [from, to] = layout.xaxis.range, left = new Date(Math.max(new Date(bar.from), from)), right = new Date(Math.min(new Date(bar.to), to));
   if (right <= left) return;
-  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: 1, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
-  layout.annotations.push({ text: bar.label, x: right, xref: "x", xshift: -4, y: (low + 1) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
+  layout.annotations.push({ text: bar.label, x: right, xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
 function rangeOfUrl() {

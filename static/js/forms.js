@@ -11,8 +11,13 @@ export function start() {
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy]"); if (button) copy(button); });
-  document.addEventListener("weir:part", ({ detail }) => detail.querySelectorAll("form.steer").forEach(differ));
+  document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
+}
+
+function prepare(part) {
+  if (part.matches("form.steer")) differ(part);
+  if (part.matches("form[data-selection]")) select(part);
 }
 
 // --- what is, what would be ------------------------------------------------------------------------------
