@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -21,8 +21,9 @@ import redis
 from queues.cadence import wait_seconds
 from queues.errors import WeirError
 from queues.gauge import Gauge, read_gauges
-from queues.node_state import NodeState, Thresholds, step
+from queues.node_state import NodeState, Thresholds, smooth, step
 from queues.scripts import GROUP, SCRIPTS, keys_of
+from queues.server_time import CommandTime, shares
 from queues.topology import KEY, NodeSpec, Topology
 
 HEARTBEATS = "weir:heartbeats"
@@ -42,6 +43,7 @@ class Sample:
     memory_bytes: int
     maxmemory_bytes: int
     containers: dict[str, Gauge]
+    commands: CommandTime = field(default_factory=CommandTime)
 
     @property
     def inserted_events(self) -> int:
@@ -87,6 +89,7 @@ class Agent:
         self._spec: NodeSpec | None = None
         self._before: Sample | None = None
         self._state = NodeState()
+        self._server_time: dict[str, float] = {}
         self._seq: int | None = None
         self._beats = 0
         self._trouble = ""
@@ -112,12 +115,14 @@ class Agent:
     def _sample(self, spec: NodeSpec, queues: list[str]) -> Sample:
         node = self._connected(spec)
         about = {**node.info("memory"), **node.info("cpu")}
+        commands = CommandTime.of(node.info("commandstats"))
         sample = Sample(
             at_seconds=self._monotonic(),
             cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
             memory_bytes=about["used_memory"],
             maxmemory_bytes=about["maxmemory"],
             containers=read_gauges(node, queues),
+            commands=commands,
         )
         self._beats += 1
         if self._beats % SWEEP_EVERY_BEATS == 0:
@@ -140,15 +145,16 @@ class Agent:
 
     def _heartbeat(self, topology: Topology, now: Sample) -> dict[str, Any]:
         spec, held = topology.node(self.name), topology.on_node(self.name)
-        shares = parts(self._before, now, spec)
-        raw = max(shares.cpu, shares.memory, shares.events)
+        utilised = parts(self._before, now, spec)
+        raw = max(utilised.cpu, utilised.memory, utilised.events)
         thresholds = Thresholds(busy=spec.busy, toobusy=spec.toobusy)
         self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
+        self._server_time = self._attributed(now, utilised.cpu, thresholds.alpha)
         self._before = now
         self._seq = self._next_seq()
         # A queue that was moved away is still shown while something of it waits or lies dead here.
         shown = {
-            queue: gauge
+            queue: {**gauge, "server_time_share": self._server_time.get(queue)}
             for queue, gauge in now.containers.items()
             if queue in held or gauge["length_blocks"] or gauge["dead_letters"]
         }
@@ -158,9 +164,20 @@ class Agent:
             "at": round(self._clock(), 3),
             **self._state.to_json(),
             "raw": raw,
-            "parts": asdict(shares),
+            "parts": asdict(utilised),
             "memory_bytes": now.memory_bytes,
             "containers": shown,
+        }
+
+    def _attributed(self, now: Sample, cpu: float, alpha: float) -> dict[str, float]:
+        """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
+        if self._before is None:
+            return {}
+        before = self._before
+        newest = shares(before.containers, now.containers, before.commands, now.commands, cpu)
+        return {
+            queue: round(smooth(share, self._server_time.get(queue), alpha), 6)
+            for queue, share in newest.items()
         }
 
     def _next_seq(self) -> int:

@@ -1,5 +1,5 @@
 """What the database records of control now, in the shape of the snapshot: the loops' last decisions, the
-overrides in force.
+overrides in force, the open plans.
 """
 
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
+from workers import plans
 from workers.loops import active_loops
 from workers.models import LedgerEntry, Override
 from workers.overrides import in_force
@@ -18,14 +19,17 @@ MEASURED = ("measured", "queue_length")
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """`loops` by name and `overrides`, the soonest to expire first; both as the snapshot has them."""
+    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first; all as the
+    snapshot has them.
+    """
 
     loops: dict[str, dict[str, Any]]
     overrides: list[dict[str, Any]]
+    plans: list[dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: three queries, however many loops, entries and overrides there are."""
+    """What is recorded at this moment: four queries, however many there are of each."""
     rows = list(in_force(now).select_related("loop", "node", "owner").order_by("expires_at", "id"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -34,7 +38,8 @@ def control_record(now: datetime) -> ControlRecord:
     for row in rows:
         by_loop.setdefault(row.loop_id, {})[row.name] = row.value
     documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
-    return ControlRecord(documents, [_override(row) for row in rows])
+    proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
+    return ControlRecord(documents, [_override(row) for row in rows], proposed)
 
 
 def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _settled(entry: LedgerEntry, now: datetime) -> bool:
 
 def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     before = (entry.outcome or {}).get("before") or {}
-    after = sensors.readings(entry.loop.target, snapshot)
+    after = sensors.READINGS[entry.loop.law](entry.loop.target, snapshot)
     outcome = {"before": before, "after": after, "after_seconds": (now - entry.at).total_seconds()}
     metric = entry.expected["metric"]
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:

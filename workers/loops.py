@@ -205,7 +205,7 @@ def _record(
             observation={**sensed.observation, **_quality(sensed.measured)},
             guarded=guarded,
             reason=_reason(setting.mode, guarded, in_force, now),
-            baseline=sensors.readings(loop.target, snapshot),
+            baseline=sensors.READINGS[loop.law](loop.target, snapshot),
         )
 
 

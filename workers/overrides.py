@@ -93,7 +93,7 @@ def set_override(
     """
     if (loop is None) == (node is None):
         raise BadInput("target", "takes a loop or a node, one of the two")
-    reason = _reason(reason)
+    reason = read_reason(reason)
     until = _expiry(now, minutes, expires_at)
     with transaction.atomic():
         value, before = _checked(loop, node, name, value, now)
@@ -243,7 +243,8 @@ def _in_order(name: str, values: Mapping[str, float]) -> dict[str, float]:
     return {"busy": busy, "toobusy": toobusy}
 
 
-def _reason(reason: Any) -> str:
+def read_reason(reason: Any) -> str:
+    """A person's reason, stripped. Raises `BadInput` when there is none, or too much."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
         raise BadInput("reason", "is missing; say in a sentence why, for who reads it at night")

@@ -161,12 +161,16 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
     read = counters or {}
     workers = sight.readings.containers.get((spec.name, node), Workers())
     inserted_bytes, removed_bytes = read.get("inserted_bytes"), read.get("removed_bytes")
+    in_per_second = _rate(sight, node, f"{spec.name}@{node}.inserted_events")
+    server_time_share = None if sight.watch.offline(node) else read.get("server_time_share")
     return {
         "points": spec.points.get(node, 0),
         "waiting_events": _waiting(counters),
         "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
-        "in_per_second": _rate(sight, node, f"{spec.name}@{node}.inserted_events"),
+        "in_per_second": in_per_second,
         "out_per_second": _rate(sight, node, f"{spec.name}@{node}.removed_events"),
+        "load": _load(sight, node, in_per_second, server_time_share),
+        "server_time_share": server_time_share,
         "oldest_seconds": read.get("oldest_seconds"),
         "inserted_events": read.get("inserted_events"),
         "removed_events": read.get("removed_events"),
@@ -176,6 +180,20 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
         "workers_started": workers.counts.get("started", 0),
         "workers_busy": workers.busy,
     }
+
+
+def _load(
+    sight: Sight, node: str, in_per_second: float | None, server_time_share: float | None
+) -> float | None:
+    """The container's share of its node's capacity: of events/s or of the server's core, whichever is more.
+
+    As a node's utilisation is the greatest of its parts, so is a container's load; memory, which follows what
+    waits rather than what comes, is left out.
+    """
+    if in_per_second is None or node not in sight.readings.topology.nodes:
+        return None
+    events = in_per_second / sight.readings.topology.nodes[node].capacity.events_per_second
+    return round(max(events, server_time_share or 0.0), 6)
 
 
 def _rate(sight: Sight, node: str, counter: str) -> float | None:
@@ -200,6 +218,7 @@ def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Docum
         "out_per_second": total(row["out_per_second"] for row in mine),
         "memory_bytes": heartbeat.get("memory_bytes"),
         "memory_capacity_bytes": spec.capacity.memory_bytes,
+        "capacity_events_per_second": spec.capacity.events_per_second,
         "points": sum(row["points"] for row in mine),
         "containers": sum(row["points"] > 0 for row in mine),
         "drained": spec.drained,

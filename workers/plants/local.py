@@ -53,7 +53,7 @@ class LocalPlant:
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
-        return {**snapshot, **compose(sight, record.loops, record.overrides)}
+        return {**snapshot, **compose(sight, record.loops, record.overrides), "plans": record.plans}
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
         """See `workers.dispatch.send_workers`."""

@@ -1,0 +1,81 @@
+"""A database, real servers and agents for tests of plans; what waits and what is loaded is up to the test."""
+
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import redis
+
+from queues import points, projection
+from queues.agent import Agent
+from queues.models import Container, Node, Queue
+from queues.segment import Segment
+from queues.topology import Topology
+from tests.servers import Server
+from workers.plants.local import LocalPlant
+
+NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+QUEUES = (("alert", "jobs"), ("process", "jobs"), ("telemetry", "pipeline"))
+
+
+class Plant:
+    """Nodes n1 to n3 on real servers, three queues over all of them, and agents that beat when told to."""
+
+    def __init__(self, control: redis.Redis, servers: dict[str, Server]) -> None:
+        self.control, self.servers = control, servers
+        self._seconds = count(5_000)
+        self.wall_seconds = NOW.timestamp()
+        for name, server in servers.items():
+            Node.objects.create(name=name, url=server.url, capacity_events_per_second=1_000.0)
+        share = points.share(list(servers))
+        for name, kind in QUEUES:
+            queue = Queue.objects.create(name=name, kind=kind, handler="noop")
+            for node in Node.objects.all():
+                Container.objects.create(queue=queue, node=node, points=share[node.name])
+        projection.project(control)
+        self._monotonic = 5_000.0
+        self.plant = LocalPlant(control, lambda: self.wall_seconds, lambda: self._monotonic)
+        self.agents = {name: Agent(name, control, monotonic=lambda: self._monotonic) for name in servers}
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.close()
+
+    def pass_seconds(self, seconds: float = 1.0, silent: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Time goes on; every agent that is not silent beats each second; the snapshot at the end."""
+        whole = max(1, round(seconds))
+        for _ in range(whole):
+            self._monotonic += seconds / whole
+            self.wall_seconds += seconds / whole
+            for name, agent in self.agents.items():
+                if name not in silent:
+                    agent.beat()
+            snapshot = self.plant.observe()
+        return snapshot
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.wall_seconds, UTC)
+
+    def segment(self, queue: str, node: str) -> Segment:
+        return Segment(self.servers[node].client(), queue)
+
+    def topology(self) -> Topology:
+        return projection.read_database()
+
+    def points(self, queue: str = "alert") -> dict[str, int]:
+        return self.topology().queue(queue).live_points
+
+
+def loaded(snapshot: dict[str, Any], loads: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """The snapshot with {queue: {node: load}} as measured, and the nodes' utilisation as their sum."""
+    for queue, rows in loads.items():
+        for node, load in rows.items():
+            snapshot["queues"][queue]["containers"][node]["load"] = load
+    for name, node in snapshot["nodes"].items():
+        each = (queue["containers"].get(name, {}).get("load") for queue in snapshot["queues"].values())
+        node["utilisation"] = sum(load or 0.0 for load in each)
+        if node["state"] not in ("OFFLINE", None):
+            level = "BUSY" if node["utilisation"] >= node["busy"] else "NORMAL"
+            node["state"] = "TOOBUSY" if node["utilisation"] >= node["toobusy"] else level
+    return snapshot

@@ -1,0 +1,148 @@
+"""Moves of points as values: read, checked, applied, inverted, and found between two divisions. Pure.
+
+A division is {queue: {node: points}}, the live points of each queue; they sum to 1000.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queues import points as thousand
+from queues.errors import BadInput
+from queues.topology import NodeSpec, Topology
+
+Points = Mapping[str, int]
+Division = Mapping[str, Points]
+
+
+@dataclass(frozen=True)
+class Move:
+    """`points` of a queue from one node to another."""
+
+    queue: str
+    source: str
+    target: str
+    points: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the contract words it."""
+        return {"queue": self.queue, "from": self.source, "to": self.target, "points": self.points}
+
+    @property
+    def inverse(self) -> "Move":
+        return Move(self.queue, self.target, self.source, self.points)
+
+
+def read(rows: Iterable[Mapping[str, Any]]) -> list[Move]:
+    """Moves from the contract's words."""
+    return [Move(row["queue"], row["from"], row["to"], row["points"]) for row in rows]
+
+
+def digest(moves: Sequence[Move], revision: int) -> str:
+    """SHA-256 over canonical JSON of the moves and the revision they were computed from."""
+    document = {"moves": [move.to_json() for move in moves], "revision": revision}
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def division(topology: Topology, queues: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+    """The live points of queues (all by default). Raises `UnknownQueue`."""
+    names = topology.queues if queues is None else sorted(set(queues))
+    return {name: topology.queue(name).live_points for name in names}
+
+
+def after(before: Division, moves: Sequence[Move]) -> dict[str, dict[str, int]]:
+    """The division once the moves of its queues are made; nodes without points are left out.
+
+    A queue's moves happen together, so only what is left in the end has to be 0 or more.
+    """
+    result = {queue: dict(points) for queue, points in before.items()}
+    for move in moves:
+        held = result[move.queue]
+        held[move.source] = held.get(move.source, 0) - move.points
+        held[move.target] = held.get(move.target, 0) + move.points
+    return {queue: {node: p for node, p in held.items() if p} for queue, held in result.items()}
+
+
+def by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
+    """The moves per queue, in order of their first."""
+    grouped: dict[str, list[Move]] = {}
+    for move in moves:
+        grouped.setdefault(move.queue, []).append(move)
+    return grouped
+
+
+def between(queue: str, before: Points, wanted: Points) -> list[Move]:
+    """The moves with the fewest points from one division to another: from too much to too little."""
+    nodes = [*before, *(node for node in wanted if node not in before)]
+    spare = {node: before.get(node, 0) - wanted.get(node, 0) for node in nodes}
+    moves = []
+    for target in (node for node in nodes if spare[node] < 0):
+        for source in (node for node in nodes if spare[node] > 0):
+            points = min(spare[source], -spare[target])
+            if points > 0:
+                moves.append(Move(queue, source, target, points))
+                spare[source] -= points
+                spare[target] += points
+    return moves
+
+
+def check(moves: Sequence[Move], topology: Topology, offline: Iterable[str] = ()) -> None:
+    """Raise `BadInput` naming the first field that is wrong.
+
+    That is: a queue or node that is unknown, a target that takes no points (drained, cordoned, OFFLINE), more
+    points than the source holds, too few containers left.
+    """
+    if not moves:
+        raise BadInput("moves", "takes at least one; nothing would be moved.")
+    for place, move in enumerate(moves):
+        _check_move(move, topology, set(offline), f"moves[{place}]")
+    before = division(topology, (move.queue for move in moves))
+    for queue, held in after(before, moves).items():
+        _check_left(queue, before[queue], held, topology.queue(queue).minimum_containers)
+
+
+def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -> None:
+    held = _named(topology.queue, move.queue, f"{where}.queue").points
+    _named(topology.node, move.source, f"{where}.from")
+    target: NodeSpec = _named(topology.node, move.target, f"{where}.to")
+    if move.source == move.target:
+        raise BadInput(f"{where}.to", "takes another node than from.")
+    if (why := closed(target, offline)) is not None:
+        raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
+    most = held.get(move.source, 0)
+    if isinstance(move.points, bool) or not isinstance(move.points, int) or move.points < 1:
+        raise BadInput(f"{where}.points", f"takes a whole number from 1, not {move.points!r}.")
+    if move.points > most:
+        raise BadInput(
+            f"{where}.points", f"takes at most the {most} that {move.source} holds, not {move.points}."
+        )
+
+
+def _named(find: Any, name: str, field: str) -> Any:
+    try:
+        return find(name)
+    except BadInput as error:
+        raise BadInput(field, error.message) from None
+
+
+def closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
+    """Why a node takes no points, or None when it does."""
+    if node.name in offline:
+        return "is OFFLINE"
+    if node.drained:
+        return "is drained"
+    return "is cordoned" if node.cordoned else None
+
+
+def _check_left(queue: str, before: Points, held: Points, minimum: int) -> None:
+    if any(points < 0 for points in held.values()):
+        raise BadInput("moves", f"take more points of {queue} from a node than it holds.")
+    thousand.checked(held, f"queues.{queue}.points")
+    # A queue that is short of containers already may not lose another one, but it may move.
+    if len(held) < min(minimum, len(before)):
+        raise BadInput(
+            "moves",
+            f"leave {queue} in {len(held)} containers; it keeps at least {minimum} (minimum_containers).",
+        )
