@@ -7,7 +7,7 @@ import { resolve, store, subscribe } from "./store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 32;
 const RIGHT = 108, LEFT = 56, NARROW = 520;
-const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3;
+const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 const charts = new Set();
@@ -124,7 +124,7 @@ class Chart {
       top -= heights[index] + LANE_GAP;
     });
     if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
-    bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, plotted));
+    bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
     return { data, layout };
   }
 
@@ -247,11 +247,13 @@ function triangles(decisions, colours, layout, share) {
 }
 
 function overrideBar(bar, row, colours, layout, plotted) {
-  const high = 1 - row * BAR_LANE / plotted, low = high - (BAR_LANE - 6) / plotted;
+  const high = 1 - row * BAR_LANE / plotted.height, low = high - (BAR_LANE - 6) / plotted.height;
   const [from, to] = layout.xaxis.range, left = new Date(Math.max(new Date(bar.from), from)), right = new Date(Math.min(new Date(bar.to), to));
   if (right <= left) return;
   layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
-  layout.annotations.push({ text: bar.label, x: right, xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  // A bar too short for its words has them at its left.
+  const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
+  layout.annotations.push({ text: bar.label, x: fits ? right : left, xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
 function rangeOfUrl() {
