@@ -173,7 +173,9 @@ def main(arguments: list[str]) -> int:
     if not options.prepare and not is_free(port):
         say(f"Port {port} is taken by another program; choose one with --port N.")
         return 1
-    signal.signal(signal.SIGTERM, stop_on_signal)
+    # Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, stop_on_signal)
     root = Path(__file__).resolve().parent.parent
     servers = [] if options.prepare else embedded_servers(LocalPlant(data))
     if options.prepare:
