@@ -6,7 +6,7 @@ import redis
 
 from queues.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
 
-LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters")
+LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
 Gauge = dict[str, int | float | None]
 
 

@@ -1,7 +1,7 @@
 """The Lua scripts that move blocks on a node. Each is one step for everybody else.
 
 KEYS are `keys_of(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`): a node
-that could not acknowledge could never become empty again.
+that could not acknowledge could never become empty again. Those that receive from another node may not.
 """
 
 GROUP = "workers"
@@ -13,16 +13,20 @@ COUNTERS = (
     "removed_blocks",
     "removed_bytes",
     "dead_events",
+    # Of these, what was transferred between nodes: neither published nor handled.
+    "received_events",
+    "sent_events",
 )
 
 
 def keys_of(queue: str) -> list[str]:
-    """The keys of a queue on a node: segment, counters, retry, dead."""
-    return [f"weir:{queue}:{name}" for name in ("segment", "counters", "retry", "dead")]
+    """The keys of a queue on a node: segment, counters, retry, dead, leaving, received."""
+    names = ("segment", "counters", "retry", "dead", "leaving", "received")
+    return [f"weir:{queue}:{name}" for name in names]
 
 
 _HEAD = """#!lua flags=allow-oom
-local stream, counters, retry, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local stream, counters, retry, dead, leaving, received = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local group = ARGV[1]
 local function fields(entry)
   local found = {}
@@ -52,9 +56,12 @@ local function remove(id)
   return n, 1
 end
 """
+# A full node takes nothing from others.
+_REFUSING_HEAD = _HEAD.replace(" flags=allow-oom", "")
+_REFUSING = ("receive", "receive_letter")
 
 SCRIPTS = {
-    name: _HEAD + body
+    name: (_REFUSING_HEAD if name in _REFUSING else _HEAD) + body
     for name, body in {
         # worker, limit in events, idle in ms
         "reclaim": """
@@ -77,8 +84,9 @@ local from, left = '-', 20
 while events < limit and left > 0 do
   local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
   for _, each in ipairs(pending) do
-    -- A block that waits for its retry is idle, but not abandoned.
-    if events < limit and not redis.call('ZSCORE', retry, each[1]) then take(each[1]) end
+    -- A block that waits for its retry, or is being transferred, is idle, but not abandoned.
+    local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
+    if events < limit and not kept then take(each[1]) end
     from = '(' .. each[1]
   end
   left = #pending < 100 and 0 or left - 1
@@ -182,11 +190,94 @@ values[#values + 1] = redis.call('XLEN', stream)
 values[#values + 1] = pending.err and 0 or pending[1]
 values[#values + 1] = redis.call('ZCARD', retry)
 values[#values + 1] = redis.call('XLEN', dead)
+values[#values + 1] = redis.call('HLEN', leaving)
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
 local age = -1
 if first then age = math.max(0, now_ms() - tonumber(string.match(first[1], '^%d+'))) end
 values[#values + 1] = age
 return values
+""",
+        # most blocks, most bytes, then pairs of node and weight
+        "depart": """
+grouped()
+local most_blocks, most_bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
+local rows, bytes, total, known = {}, 0, 0, {}
+for i = 4, #ARGV, 2 do
+  known[ARGV[i]] = true
+  total = total + tonumber(ARGV[i + 1])
+end
+-- The same block goes the same way whoever asks, while the weights stay; when they change the mark holds.
+local function target_of(block)
+  local place = (tonumber(string.sub(block, -7), 16) or 0) * 7919 % total
+  for i = 4, #ARGV, 2 do
+    place = place - tonumber(ARGV[i + 1])
+    if place < 0 then return ARGV[i] end
+  end
+end
+local function add(entry, target)
+  local got = fields(entry)
+  rows[#rows + 1] = {entry[1], target, got.i, got.n, got.t, got.d}
+  bytes = bytes + #got.d
+end
+local marked = redis.call('HGETALL', leaving)
+for i = 1, #marked, 2 do
+  if known[marked[i + 1]] and #rows < most_blocks and bytes < most_bytes then
+    local entry = redis.call('XRANGE', stream, marked[i], marked[i])[1]
+    if entry then add(entry, marked[i + 1]) else redis.call('HDEL', leaving, marked[i]) end
+  end
+end
+while total > 0 and #rows < most_blocks and bytes < most_bytes do
+  -- Only what no worker has been given: claimed, it is nobody else's, and marked it stays so.
+  local reply = redis.call('XREADGROUP', 'GROUP', group, 'transfer', 'COUNT', 1, 'STREAMS', stream, '>')
+  if not reply then break end
+  local entry = reply[1][2][1]
+  local target = target_of(fields(entry).i)
+  redis.call('HSET', leaving, entry[1], target)
+  add(entry, target)
+end
+return rows
+""",
+        # passage, block id, events, newest time, data, how long a passage is remembered in ms
+        "receive": """
+if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+redis.call('XADD', stream, '*', 'i', ARGV[3], 'n', ARGV[4], 't', ARGV[5], 'd', ARGV[6])
+redis.call('HINCRBY', counters, 'inserted_events', ARGV[4])
+redis.call('HINCRBY', counters, 'inserted_blocks', 1)
+redis.call('HINCRBY', counters, 'inserted_bytes', #ARGV[6])
+redis.call('HINCRBY', counters, 'received_events', ARGV[4])
+redis.call('ZREMRANGEBYSCORE', received, '-inf', now_ms() - tonumber(ARGV[7]))
+redis.call('ZADD', received, now_ms(), ARGV[2])
+return 1
+""",
+        # passage, how long it is remembered in ms, then the letter's fields and values
+        "receive_letter": """
+if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+redis.call('XADD', dead, '*', unpack(ARGV, 4))
+redis.call('ZREMRANGEBYSCORE', received, '-inf', now_ms() - tonumber(ARGV[3]))
+redis.call('ZADD', received, now_ms(), ARGV[2])
+return 1
+""",
+        # ids
+        "confirm": """
+local events, blocks = 0, 0
+for i = 2, #ARGV do
+  if redis.call('HDEL', leaving, ARGV[i]) == 1 then
+    local n, one = remove(ARGV[i])
+    redis.call('HINCRBY', counters, 'sent_events', n)
+    events, blocks = events + n, blocks + one
+  end
+end
+return {events, blocks}
+""",
+        # nodes that are there no more
+        "stay": """
+local gone, freed = {}, 0
+for i = 2, #ARGV do gone[ARGV[i]] = true end
+local marked = redis.call('HGETALL', leaving)
+for i = 1, #marked, 2 do
+  if gone[marked[i + 1]] then freed = freed + redis.call('HDEL', leaving, marked[i]) end
+end
+return freed
 """,
         # idle in ms
         "sweep": """

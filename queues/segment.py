@@ -6,7 +6,7 @@ count does so in the same transaction or script as what it counts, so that inser
 whoever died in between.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from queues.gauge import read_gauges
 from queues.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
 
 CHUNK = 256
+REMEMBERED_SECONDS = 86_400.0  # how long a node knows what was transferred to it
 CLAIM_BLOCKS = 4096
 
 
@@ -60,6 +61,17 @@ class Surveyed(NamedTuple):
     newest_time_us: int
 
 
+class Departing(NamedTuple):
+    """A block on its way to another node; it is not given to workers here any more."""
+
+    entry_id: str
+    target: str
+    block_id: str
+    events: int
+    newest_time_us: int
+    data: bytes
+
+
 @dataclass(frozen=True)
 class DeadLetter:
     """Events that were given up: their batch (ids explicit), why, after how many tries, by whom."""
@@ -81,7 +93,7 @@ class Segment:
         self.queue = queue
         self.stream = keys_of(queue)[0]
         self._keys = keys_of(queue)
-        _, self._counters, _, self._dead = self._keys
+        self._counters, self._dead = self._keys[1], self._keys[3]
         self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
 
     def publish(self, blocks: Sequence[EncodedBlock]) -> None:
@@ -193,6 +205,56 @@ class Segment:
             total += Removed(gone[0], gone[1])
             if gone[1] < CHUNK:
                 return total
+
+    def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[Departing]:
+        """Blocks to transfer, each marked with the one node it goes to, the first over `most_bytes` at the
+        most.
+
+        Those marked already come first, again and again until they are confirmed; only those for nodes in
+        `weights` are given. New ones are spread by weight; nodes with weight 0 get none.
+        """
+        pairs = [part for node, weight in weights.items() for part in (node, weight)]
+        with _errors(self.node):
+            rows = self._script("depart", most_blocks, most_bytes, *pairs)
+        return [
+            Departing(entry_id.decode(), target.decode(), block_id.decode(), int(n), int(t), data)
+            for entry_id, target, block_id, n, t, data in rows
+        ]
+
+    def receive(self, source: str, block: Departing) -> bool:
+        """Take a block from node `source`, once: False when it was taken before. Raises `NodeFull`."""
+        # The entry, not the block alone: a block may come back one day, and is then to be taken again.
+        passage = f"{source}/{block.entry_id}/{block.block_id}"
+        kept_ms = round(REMEMBERED_SECONDS * 1000)
+        content = (block.block_id, block.events, block.newest_time_us, block.data)
+        with _errors(self.node):
+            return bool(self._script("receive", passage, *content, kept_ms))
+
+    def confirm(self, entry_ids: Sequence[str]) -> Removed:
+        """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
+        events, blocks = 0, 0
+        for chunk in _chunks(entry_ids):
+            with _errors(self.node):
+                gone = self._script("confirm", *chunk)
+            events, blocks = events + gone[0], blocks + gone[1]
+        return Removed(events, blocks)
+
+    def stay(self, nodes: Sequence[str]) -> int:
+        """Let blocks marked for nodes that are there no more be handled here; returns how many."""
+        with _errors(self.node):
+            return int(self._script("stay", *nodes)) if nodes else 0
+
+    def letters(self, count: int) -> list[tuple[str, list[Any]]]:
+        """(dead id, fields and values) of the oldest dead letters, as they are stored."""
+        with _errors(self.node):
+            entries = self.node.xrange(self._dead, "-", "+", count)
+        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in entries]
+
+    def receive_letter(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
+        """Take a dead letter from node `source`, once."""
+        passage = f"{source}/dead/{dead_id}"
+        with _errors(self.node):
+            return bool(self._script("receive_letter", passage, round(REMEMBERED_SECONDS * 1000), *content))
 
     def counters(self) -> dict[str, int]:
         """The cumulative counters; what was never counted is 0."""

@@ -31,6 +31,8 @@ PIPELINE_KEYS = (
     "error",
 )
 Document = dict[str, Any]
+# Of each counter, the part that only went from node to node.
+MOVED_BY = {"inserted_events": "received_events", "removed_events": "sent_events"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,11 @@ def _waiting(counters: Document | None) -> int | None:
     return counters["inserted_events"] - counters["removed_events"] if counters else None
 
 
+def by_work(counters: Mapping[str, Any], name: str) -> int:
+    """What producers inserted, or workers removed: without what was transferred between nodes."""
+    return int(counters[name] - counters.get(MOVED_BY[name], 0))
+
+
 def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
     heartbeat = sight.readings.heartbeats.get(node, {"containers": {}})
     counters: Document | None = heartbeat["containers"].get(spec.name)
@@ -172,8 +179,9 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
         "load": _load(sight, node, in_per_second, server_time_share),
         "server_time_share": server_time_share,
         "oldest_seconds": read.get("oldest_seconds"),
-        "inserted_events": read.get("inserted_events"),
-        "removed_events": read.get("removed_events"),
+        "inserted_events": by_work(read, "inserted_events") if read else None,
+        "removed_events": by_work(read, "removed_events") if read else None,
+        "leaving_blocks": read.get("leaving_blocks", 0),
         "dead_letters": read.get("dead_letters"),
         "retry_blocks": read.get("retry_blocks"),
         "waiting_to_run": workers.waiting_to_run,

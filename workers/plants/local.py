@@ -17,7 +17,7 @@ from workers.latency import Latencies
 from workers.plants.plant import Snapshot
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
-from workers.snapshot import Sight, Watch, compose
+from workers.snapshot import Sight, Watch, by_work, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
 COUNTED = {"inserted_events": WINDOW_SECONDS, "removed_events": LEAVING_WINDOW_SECONDS}
@@ -88,7 +88,7 @@ class LocalPlant:
             for queue, counters in heartbeat["containers"].items():
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
-                    rates[key] = self._rate(key, counters[name], at_seconds, window)
+                    rates[key] = self._rate(key, by_work(counters, name), at_seconds, window)
         for (producer, queue), document in readings.producers.items():
             key = f"{producer}|{queue}.events"
             rates[key] = self._rate(key, document["events"], at_seconds)
