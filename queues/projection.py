@@ -100,11 +100,13 @@ def move_points(
     after: PointsByQueue,
     thresholds: Overriding | None = None,
     now: datetime | None = None,
+    may_be_short: bool = False,
 ) -> Topology:
     """Give queues the points `after` if they still have those of `before` (draining containers aside).
 
     Compare and set, all queues in one transaction with the projection. A node left without points keeps a
-    draining container. Raises `PointsDrifted` when another was there first, and `BadInput` naming the field;
+    draining container. `may_be_short`: fewer containers than the minimum are let pass, as nodes were lost.
+    Raises `PointsDrifted` when another was there first, and `BadInput` naming the field;
     nothing is changed then.
     """
     with transaction.atomic():
@@ -115,7 +117,7 @@ def move_points(
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {each.node.name: each.points for each in held} != dict(before[name]):
                 raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
-            _write_points(rows[name], after[name], now)
+            _write_points(rows[name], after[name], now, 1 if may_be_short else None)
         return project(control, thresholds)
 
 
@@ -158,16 +160,16 @@ def retire_containers(
     return gone
 
 
-def _write_points(queue: Queue, points: Mapping[str, int], now: datetime | None = None) -> None:
-    checked = thousand.checked(points)
+def _write_points(
+    queue: Queue, points: Mapping[str, int], now: datetime | None = None, least: int | None = None
+) -> None:
+    checked, least = thousand.checked(points), least or queue.minimum_containers
     nodes = {node.name: node for node in Node.objects.filter(name__in=checked)}
     for name in checked:
         if name not in nodes:
             raise BadInput(f"points.{name}", "is not a node.")
-    if len(checked) < queue.minimum_containers:
-        message = (
-            f"takes {queue.minimum_containers} containers or more (minimum_containers), not {len(checked)}."
-        )
+    if len(checked) < least:
+        message = f"takes {least} containers or more (minimum_containers), not {len(checked)}."
         raise BadInput("points", message)
     # What waits in a container that loses its points is still consumed there: it drains, and goes when empty.
     left = queue.containers.filter(points__gt=0).exclude(node__name__in=checked)

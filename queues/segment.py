@@ -239,6 +239,11 @@ class Segment:
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
+    def marked(self) -> set[str]:
+        """The nodes that blocks here are marked for."""
+        with _errors(self.node):
+            return {name.decode() for name in self.node.hvals(self._keys[4])}
+
     def stay(self, nodes: Sequence[str]) -> int:
         """Let blocks marked for nodes that are there no more be handled here; returns how many."""
         with _errors(self.node):

@@ -11,9 +11,8 @@ from workers.moves import Move
 Snapshot = Mapping[str, Any]
 # A move that has not begun.
 NOTHING_YET = {"state": "pending", "points_moved": 0, "blocks": 0, "blocks_total": 0, "events": 0, "bytes": 0}
-# One queue's moves a step, a step a second (`workers.execution`).
-STEP_SECONDS = 1.0
-TRANSFER_BYTES_PER_SECOND = 16 * 2**20
+# The moves of so many queues are made a second: one after the other, so that it can be stopped in between.
+STEPS_PER_SECOND = 4
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,13 @@ class Forecast:
     bytes: int
 
 
-def of(found: Sequence[Move], topology: Topology, snapshot: Snapshot, empties: str = "") -> Forecast:
+def of(
+    found: Sequence[Move],
+    topology: Topology,
+    snapshot: Snapshot,
+    empties: str = "",
+    bytes_per_second: int = 16 * 2**20,
+) -> Forecast:
     """The forecast of moves on the plant as the snapshot shows it.
 
     A container's load follows its points: load after = load per point of its queue * points, in events/s,
@@ -44,7 +49,7 @@ def of(found: Sequence[Move], topology: Topology, snapshot: Snapshot, empties: s
         state = before[name]["state"] if utilisation is None else _state(utilisation, points, spec)
         after[name] = {"utilisation": utilisation, "state": state, "points": points}
     waiting_bytes = _waiting_bytes(snapshot, topology, empties) if empties else 0
-    seconds = len(moves.by_queue(found)) * STEP_SECONDS + waiting_bytes / TRANSFER_BYTES_PER_SECOND
+    seconds = len(moves.by_queue(found)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
     return Forecast(before, after, round(seconds, 1), waiting_bytes)
 
 

@@ -29,13 +29,17 @@ from controllers import catalog, guard
 from controllers.guard import Guarded, Measured
 from controllers.law import Law
 from queues.topology import Topology
-from workers import ledger, overrides, sensors
+from workers import actuators, ledger, overrides, sensors
 from workers.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant, Snapshot
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
+# Laws that steer the whole plant: how their loop is made. After an action the plant settles first.
+PLANT_LOOPS: dict[str, dict[str, Any]] = {
+    "rebalancing": {"interval_seconds": 15.0, "guard": {"cooldown_seconds": 60.0}},
+}
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
 LEASE_SECONDS = 8.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
@@ -96,11 +100,13 @@ def tick(loop: Loop, plant: Plant, now: datetime, control: redis.Redis) -> Ledge
 
 
 def ensure_loops(topology: Topology) -> list[Loop]:
-    """One worker_rate loop per container of the jobs queues; loops of vanished containers are retired, not
-    deleted.
+    """One worker_rate loop per container of the jobs queues, draining ones included, and one per law that
+    steers the whole plant; loops of vanished containers are retired, not deleted.
 
-    A container that returns gets its loop back, with its state. Gives back the active loops.
+    A container that returns gets its loop back, with its state. Gives back the active loops of containers.
     """
+    for law, setting in PLANT_LOOPS.items():
+        Loop.objects.get_or_create(name=law, defaults={"law": law, "target": {}, **setting})
     wanted = {
         f"worker_rate/{queue.name}/{node}": (queue, node)
         for queue in topology.queues.values()
@@ -172,6 +178,8 @@ def _tick(
         entry = _record(loop, snapshot, now, fence, in_force)
         if entry is not None and _acts(entry):
             _apply(entry, loop, plant)
+        elif entry is not None and entry.action is not None and entry.mode == Mode.ADVISE:
+            actuators.advise(entry, loop, snapshot, now)
         return entry
 
 
@@ -280,19 +288,12 @@ def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     next tick.
     """
     try:
-        _start_workers(entry, loop, plant)
+        actuators.ACTUATORS[loop.law](entry, loop, plant)
     except Exception as error:
         logger.warning("%s could not be applied: %s", loop.name, error)
         ledger.fail(entry, f"{type(error).__name__}: {error}")
         return
     ledger.confirm(entry)
-
-
-def _start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    count = int(entry.action["start"])
-    # The ids come from the entry: submitted again after a crash, they are recognised.
-    ids = [f"e{entry.pk}-{number}" for number in range(count)]
-    plant.start_workers(loop.target["queue"], loop.target["node"], count, ids)
 
 
 def _finish_open(loop: Loop, plant: Plant, now: datetime) -> None:

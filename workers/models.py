@@ -146,6 +146,8 @@ class Plan(models.Model):
     note = models.TextField(default="", blank=True)  # what it waits for, or why it ended so
     # Fencing: the lease number of the tick that advanced it last.
     fence = models.PositiveBigIntegerField(default=0)
+    advanced_at = models.DateTimeField(null=True, default=None)
+    bytes_per_second = models.PositiveBigIntegerField(default=16 * 2**20, help_text="of transfers, at most")
 
     class Meta:
         indexes = [models.Index(fields=["state", "created_at"])]

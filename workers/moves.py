@@ -5,7 +5,7 @@ A division is {queue: {node: points}}, the live points of each queue; they sum t
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def between(queue: str, before: Points, wanted: Points) -> list[Move]:
     return moves
 
 
-def check(moves: Sequence[Move], topology: Topology, offline: Iterable[str] = ()) -> None:
+def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = ()) -> None:
     """Raise `BadInput` naming the first field that is wrong.
 
     That is: a queue or node that is unknown, a target that takes no points (drained, cordoned, OFFLINE), more
@@ -99,8 +99,10 @@ def check(moves: Sequence[Move], topology: Topology, offline: Iterable[str] = ()
     for place, move in enumerate(moves):
         _check_move(move, topology, set(offline), f"moves[{place}]")
     before = division(topology, (move.queue for move in moves))
+    # A queue that is short of live containers already may not lose another one, but its points may move.
     for queue, held in after(before, moves).items():
-        _check_left(queue, before[queue], held, topology.queue(queue).minimum_containers)
+        live = sum(node not in offline for node in before[queue])
+        _check_left(queue, held, min(topology.queue(queue).minimum_containers, live))
 
 
 def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -> None:
@@ -136,12 +138,11 @@ def closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
     return "is cordoned" if node.cordoned else None
 
 
-def _check_left(queue: str, before: Points, held: Points, minimum: int) -> None:
+def _check_left(queue: str, held: Points, minimum: int) -> None:
     if any(points < 0 for points in held.values()):
         raise BadInput("moves", f"take more points of {queue} from a node than it holds.")
     thousand.checked(held, f"queues.{queue}.points")
-    # A queue that is short of containers already may not lose another one, but it may move.
-    if len(held) < min(minimum, len(before)):
+    if len(held) < minimum:
         raise BadInput(
             "moves",
             f"leave {queue} in {len(held)} containers; it keeps at least {minimum} (minimum_containers).",

@@ -130,7 +130,8 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
 def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
     """Stop an approved or running plan: what has moved stays moved, nothing more is begun.
 
-    Raises `BadInput` when it is not running.
+    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is
+    approved or running.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():

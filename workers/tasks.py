@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from celery import shared_task
@@ -11,11 +12,11 @@ from django.conf import settings
 from queues.errors import WeirError
 from queues.segment import Segment
 from queues.topology import KEY, Topology
-from workers import hosts, loops, overrides
+from workers import draining, execution, hosts, loops, overrides, plans, recovery
 from workers.connections import connection, control_server
 from workers.consumers import Consumer
 from workers.handlers.registry import handler_for
-from workers.plants.published import PublishedPlant
+from workers.plants.published import NotObserved, PublishedPlant
 from workers.work_report import Desk, Report
 
 hosts.install()
@@ -56,13 +57,28 @@ def tick(law: str) -> None:
     loops.tick_law(law, PublishedPlant(control, time.time), datetime.now(UTC), control)
 
 
+@shared_task(name="workers.tasks.advance", ignore_result=True)
+def advance() -> None:
+    """A second's work on what moves: lost nodes noted and their points restored, running plans advanced."""
+    control, now = control_server(), datetime.now(UTC)
+    # While nobody has looked yet, nobody is known to be lost.
+    with suppress(NotObserved):
+        recovery.recover(control, PublishedPlant(control, time.time).observe(), now)
+    execution.advance_all(control, now)
+
+
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
-    """What is due now and then: loops for new containers, expiries noted, ended workers forgotten."""
-    control = control_server()
+    """What is due now and then: loops for new containers, expiries noted, ended workers and empty containers
+    forgotten.
+    """
+    control, now = control_server(), datetime.now(UTC)
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
-    overrides.expire_due(datetime.now(UTC), control)
+    overrides.expire_due(now, control)
+    plans.void_due(now)
+    with suppress(NotObserved):
+        draining.tidy(control, PublishedPlant(control, time.time).observe(), now)
     sweep(topology)
 
 

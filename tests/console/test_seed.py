@@ -39,7 +39,8 @@ def test_a_first_start_makes_everything_a_plant_needs(control, data):
     }
     assert topology.queues["alert"].points == {"n1": 334, "n2": 333, "n3": 333}
     assert Topology.from_json(control.get(KEY)) == topology
-    assert Loop.objects.count() == 6
+    assert Loop.objects.filter(law="worker_rate").count() == 6
+    assert Loop.objects.get(law="rebalancing").target == {}
     assert PeriodicTask.objects.filter(task="workers.tasks.tick").exists()
     assert role_of(User.objects.get(username="admin")) == "administrator"
 

@@ -1,0 +1,37 @@
+"""What applies a loop's decision: one actuator per law, harmless when it is used twice for the same entry."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from workers import plans
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
+
+Actuator = Callable[[LedgerEntry, Loop, Plant], None]
+
+
+def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised."""
+    count = int(entry.action["start"])
+    ids = [f"e{entry.pk}-{number}" for number in range(count)]
+    plant.start_workers(loop.target["queue"], loop.target["node"], count, ids)
+
+
+def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Make the entry's plan, approved by the loop; it is executed within about a second.
+
+    An entry has one plan, however often it is applied.
+    """
+    plans.from_decision(entry, plant.observe(), entry.at, approved=True)
+
+
+ACTUATORS: Mapping[str, Actuator] = {"worker_rate": start_workers, "rebalancing": move_points}
+# Laws whose advice is put before a person as a plan.
+PLANNING = ("rebalancing",)
+
+
+def advise(entry: LedgerEntry, loop: Loop, snapshot: Mapping[str, Any], now: datetime) -> None:
+    """What a loop in advise does with its decision: where there is something to approve, propose it."""
+    if loop.law in PLANNING:
+        plans.from_decision(entry, snapshot, now, approved=False)

@@ -1,0 +1,152 @@
+"""When a node is lost: its points are restored on live nodes, and queues get their minimum of containers
+again.
+
+Publishers have routed around it within a second by themselves; this is about the plan for longer. A node that
+is OFFLINE for RESTORE_SECONDS loses its points to the queue's other holders, in proportion to theirs; a queue
+that has fewer live containers than its minimum gets new ones on the least loaded nodes, with equal parts of
+what was lost (Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is
+consumed first, and new points come to it only by a plan.
+
+One process does this at a time (a lease), and its number fences every write in the database; beyond that, a
+container is unique, and points move only from what they were computed from. So two recoveries that see
+different nodes (a split brain) never make a container twice.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from controllers.guard import STALE_SECONDS
+from queues import points as thousand
+from queues import projection
+from queues.models import Node, TopologyRevision
+from queues.topology import QueueSpec, Topology
+from workers import execution, plans
+from workers.leases import Lease
+from workers.models import Plan
+from workers.moves import Move
+
+logger = logging.getLogger(__name__)
+RESTORE_SECONDS = 10.0
+LEASE_SECONDS = 8.0
+Snapshot = Mapping[str, Any]
+
+
+def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
+    """Note who is lost, and restore what was lost for long enough; gives the plan, if one was made.
+
+    Nothing is done on a snapshot that is too old to trust.
+    """
+    if abs(now.timestamp() - snapshot["at"]) > STALE_SECONDS:
+        return None
+    if not _is_due(snapshot, now):
+        return None
+    fence_before = TopologyRevision.objects.values_list("recovery_fence", flat=True).first() or 0
+    with Lease(control, "recovery", LEASE_SECONDS, at_least=fence_before) as fence:
+        if fence is None or not note_offline(snapshot, now, fence):
+            return None
+        plan = _restore(snapshot, now, fence)
+    return execution.advance(plan, control, now) if plan is not None else None
+
+
+def _is_due(snapshot: Snapshot, now: datetime) -> bool:
+    """Whether there is anything to write: most seconds there is not, and then nothing is."""
+    since = now - timedelta(seconds=RESTORE_SECONDS)
+    for node in Node.objects.all():
+        row = snapshot["nodes"].get(node.name)
+        if row is not None and row["state"] is not None:
+            silent = row["state"] == "OFFLINE"
+            if silent != (node.offline_since is not None):
+                return True
+        if node.offline_since is not None and node.offline_since <= since:
+            return True
+    return False
+
+
+def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
+    """Write down since when nodes are OFFLINE, and who has returned; False if a later recovery was there."""
+    with transaction.atomic():
+        if not _ours(fence):
+            return False
+        for node in Node.objects.all():
+            row = snapshot["nodes"].get(node.name)
+            if row is None or row["state"] is None:
+                continue
+            if row["state"] == "OFFLINE" and node.offline_since is None:
+                silent = timedelta(seconds=row["age_seconds"] or 0.0)
+                Node.objects.filter(pk=node.pk).update(offline_since=now - silent)
+                logger.warning("Node %s is OFFLINE.", node.name)
+            elif row["state"] != "OFFLINE" and not row["stale"] and node.offline_since is not None:
+                Node.objects.filter(pk=node.pk).update(offline_since=None)
+                logger.warning("Node %s has returned.", node.name)
+    return True
+
+
+def _ours(fence: int) -> bool:
+    """Whether no later recovery was there: the greatest number wins, for good."""
+    row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+    if row.recovery_fence > fence:
+        return False
+    TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
+    return True
+
+
+def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
+    since = now - timedelta(seconds=RESTORE_SECONDS)
+    lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
+    if not lost or plans.running().filter(kind=Plan.Kind.RESTORE).exists():
+        return None
+    with transaction.atomic():
+        if not _ours(fence):
+            return None
+        topology = projection.read_database()
+        closed = plans.offline_nodes(snapshot)
+        room = {name: _utilisation(snapshot, name) for name in topology.nodes if name not in closed}
+        found = restoring(topology, lost, room)
+        if not found:
+            return None
+        reason = (
+            f"{', '.join(sorted(lost))} not heard for {RESTORE_SECONDS:g} s; its points go to live nodes."
+        )
+        return plans.restore(found, reason, snapshot, now)
+
+
+def _utilisation(snapshot: Snapshot, node: str) -> float:
+    return float(snapshot["nodes"][node]["utilisation"] or 0.0)
+
+
+def restoring(topology: Topology, lost: set[str], utilisation: Mapping[str, float]) -> list[Move]:
+    """The moves that take every point off lost nodes. `utilisation` has the live nodes, as shares of
+    capacity.
+
+    A queue that nobody can take (no live node takes points) keeps its points where they are.
+    """
+    free = [name for name in utilisation if topology.nodes[name].takes_points]
+    by_room = sorted(free, key=lambda name: (utilisation[name], name))
+    found: list[Move] = []
+    for name in sorted(topology.queues):
+        found += _restoring_queue(topology.queues[name], lost, utilisation, by_room)
+    return found
+
+
+def _restoring_queue(
+    queue: QueueSpec, lost: set[str], live: Mapping[str, float], by_room: Sequence[str]
+) -> list[Move]:
+    held = queue.live_points
+    gone = {node: points for node, points in held.items() if node in lost}
+    if not gone:
+        return []
+    holders = {node: float(held[node]) for node in held if node in live and node in by_room}
+    heard = [node for node in held if node in live]
+    short = max(0, queue.minimum_containers - len(heard))
+    fresh = [node for node in by_room if node not in held][:short]
+    targets = dict.fromkeys(fresh, 1.0) or holders
+    found = []
+    for node, points in gone.items() if targets else ():
+        shares = thousand.apportion(points, targets)
+        found += [Move(queue.name, node, to, share) for to, share in shares.items() if share]
+    return found
