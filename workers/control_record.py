@@ -13,8 +13,9 @@ from workers.loops import active_loops
 from workers.models import LedgerEntry, Override
 from workers.overrides import in_force
 
-SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget")
+SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
+MEASURED_TERMS = ("worst_before",)  # where what is measured is computed from the whole plant
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> d
         "law": loop.law,
         "target": loop.target,
         "mode": overridden.get("mode", loop.mode),
-        "measured": _first(entry.observation if entry else None, MEASURED),
+        "measured": _measured(entry),
         "setpoint": _first(parameters, SETPOINTS),
         "actuator": _actuator(entry),
         "at": entry.at.timestamp() if entry else None,
@@ -61,12 +62,21 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> d
     }
 
 
+def _measured(entry: LedgerEntry | None) -> Any:
+    if entry is None:
+        return None
+    found = _first(entry.observation, MEASURED)
+    return _first(entry.terms, MEASURED_TERMS) if found is None else found
+
+
 def _actuator(entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry."""
     if entry is None:
         return None
     if not entry.applied or not entry.action:
         return 0
+    if "moves" in entry.action:
+        return sum(move["points"] for move in entry.action["moves"])
     numbers = [value for value in entry.action.values() if isinstance(value, int | float)]
     return numbers[0] if numbers else None
 

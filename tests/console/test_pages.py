@@ -276,3 +276,14 @@ def test_a_page_takes_the_snapshot_as_the_plant_really_makes_it(
     control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
     answer = viewer.get(page)
     assert answer.status_code == (503 if page == "/readyz" else 200)
+
+
+def test_every_loop_of_a_seeded_plant_has_a_page_that_says_its_law(viewer, control):
+    seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:2/0"})
+    for law in set(Loop.objects.values_list("law", flat=True)):
+        loop = Loop.objects.filter(law=law).first()
+        entry = entry_of(loop, action={"moves": []} if not loop.target else {"start": 1})
+        for page in (f"/loops/{loop.pk}/", f"/ledger/{entry.pk}/"):
+            answer = viewer.get(page)
+            assert answer.status_code == 200, page
+        assert "Every <b" in viewer.get(f"/loops/{loop.pk}/").content.decode()
