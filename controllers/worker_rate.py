@@ -213,7 +213,8 @@ def _new_rate(parameters: Values, manager: _Manager, length: float) -> tuple[flo
     low = sum(past < low_limit for past in manager.history)
     if low > parameters["low_count"]:
         wanted, verb = manager.rate * parameters["lower_factor"], "falls"
-        why = f"{low} of the last {len(manager.history)} lengths were below {_n(low_limit)}"
+        looks = f"{low} of the last {len(manager.history)} looks"
+        why = f"{_n(length)} events wait, fewer than {_n(low_limit)} in {looks}"
     elif length > limit:
         wanted, verb = manager.rate * parameters["raise_factor"], "rises"
         why = f"{_n(length)} events wait, over the limit of {_n(limit)}"

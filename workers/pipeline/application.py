@@ -43,6 +43,7 @@ from workers.pipeline.status import KEY as STATUS
 from workers.pipeline.status import StatusBoard
 
 SHIPPED = Path(__file__).parent / "applications" / "performance.yaml"
+PRODUCER = "pipeline"  # the name that complex events are published under
 STOPPING_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 15.0
 
@@ -122,7 +123,7 @@ class PipelineProcess:
             try:
                 events = spark.readStream.format(FORMAT).options(**self._options()).load()
                 check_rules(events, self._application.rules, self._application.columns)
-                with Client(settings.control_url, producer=f"pipeline-{self._application.name}") as client:
+                with Client(settings.control_url, producer=PRODUCER) as client:
                     self._keep_running(spark, checkpoint, Outbox(self._store, client, self._application.sink))
             finally:
                 spark.stop()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     os.environ.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
-    for key, value in _settings(folder, heap).items():
+    for key, value in {**_settings(folder, heap), **_addresses(master)}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -38,12 +39,18 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
     return spark
 
 
+def _addresses(master: str) -> dict[str, str]:
+    """Where the driver is found: by nobody else when all runs here, by the cluster's executors otherwise."""
+    if master.startswith("local"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    host = os.environ.get("SPARK_DRIVER_HOST") or socket.gethostname()
+    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
+
+
 def _settings(folder: Path, heap: str) -> dict[str, str]:
     return {
         "spark.driver.memory": heap,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

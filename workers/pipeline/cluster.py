@@ -1,0 +1,54 @@
+"""A standalone Spark cluster out of the installed package: the same version on master, workers and driver.
+
+    python -m workers.pipeline.cluster master --host 0.0.0.0 --port 7077
+    python -m workers.pipeline.cluster worker spark://spark-master:7077 --cores 2
+
+This process becomes Spark's own (exec), so that signals and exit codes are Spark's. Further arguments are
+those of Spark's Master and Worker.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pyspark
+
+from queues.errors import BadInput
+from workers.java import spark_environment
+
+CLASSES = {
+    "master": "org.apache.spark.deploy.master.Master",
+    "worker": "org.apache.spark.deploy.worker.Worker",
+}
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """Spark's command line for a role and its arguments. Raises BadInput."""
+    role = arguments[0] if arguments else ""
+    if role not in CLASSES:
+        raise BadInput("role", f"takes {' or '.join(CLASSES)}, not {role!r}")
+    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    return [str(spark_class), CLASSES[role], *arguments[1:]]
+
+
+def environment(data: Path) -> dict[str, str]:
+    """Java, this Python, and where a worker may write."""
+    home = str(Path(pyspark.__file__).parent)
+    work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
+    return {**os.environ, **spark_environment(data / "pipeline" / "java"), **work}
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    data = Path(os.environ.get("WEIR_DATA", ".weir")).resolve()
+    try:
+        line = command(arguments)
+    except BadInput as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from None
+    os.execve(line[0], line, environment(data))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
