@@ -25,7 +25,7 @@ CHROMIUM_ARGUMENTS = [
 ]
 LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.5, "idle_memory_bytes": 3e9}
 
-# What the page's own store holds is on the screen with the next frame. Looking each frame costs 16 ms at most.
+# What the page's own store holds is on the screen with the next frame, 16 ms later at most.
 WATCH = """async ([queue, wanted]) => {
   const loaded = performance.getEntriesByType("resource").map((entry) => entry.name);
   const { store } = await import(loaded.find((name) => /\\/js\\/store(\\.[0-9a-f]+)?\\.js$/.test(name)));
