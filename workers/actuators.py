@@ -26,9 +26,13 @@ def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plans.from_decision(entry, plant.observe(), entry.at, approved=True)
 
 
-ACTUATORS: Mapping[str, Actuator] = {"worker_rate": start_workers, "rebalancing": move_points}
+ACTUATORS: Mapping[str, Actuator] = {
+    "worker_rate": start_workers,
+    "rebalancing": move_points,
+    "node_scaling": move_points,
+}
 # Laws whose advice is put before a person as a plan.
-PLANNING = ("rebalancing",)
+PLANNING = ("rebalancing", "node_scaling")
 
 
 def advise(entry: LedgerEntry, loop: Loop, snapshot: Mapping[str, Any], now: datetime) -> None:

@@ -15,7 +15,7 @@ from workers.overrides import in_force
 
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
-MEASURED_TERMS = ("worst_before",)  # where what is measured is computed from the whole plant
+MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is computed from the whole plant
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ def _actuator(entry: LedgerEntry | None) -> float | None:
         return 0
     if "moves" in entry.action:
         return sum(move["points"] for move in entry.action["moves"])
+    if "use" in entry.action:
+        return len(entry.action["use"]) - len(entry.action["release"])
     numbers = [value for value in entry.action.values() if isinstance(value, int | float)]
     return numbers[0] if numbers else None
 

@@ -39,6 +39,13 @@ Mode = Loop.Mode
 # Laws that steer the whole plant: how their loop is made. After an action the plant settles first.
 PLANT_LOOPS: dict[str, dict[str, Any]] = {
     "rebalancing": {"interval_seconds": 15.0, "guard": {"cooldown_seconds": 60.0}},
+    # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.
+    "node_scaling": {
+        "interval_seconds": 60.0,
+        "guard": {"cooldown_seconds": 600.0},
+        "parameters": {"quiet_decisions": 10},
+        "mode": Loop.Mode.ADVISE,
+    },
 }
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
 LEASE_SECONDS = 8.0
@@ -105,8 +112,8 @@ def ensure_loops(topology: Topology) -> list[Loop]:
 
     A container that returns gets its loop back, with its state. Gives back the active loops of containers.
     """
-    for law, setting in PLANT_LOOPS.items():
-        Loop.objects.get_or_create(name=law, defaults={"law": law, "target": {}, **setting})
+    for law in PLANT_LOOPS.keys() & catalog.LAWS.keys():
+        Loop.objects.get_or_create(name=law, defaults={"law": law, "target": {}, **PLANT_LOOPS[law]})
     wanted = {
         f"worker_rate/{queue.name}/{node}": (queue, node)
         for queue in topology.queues.values()

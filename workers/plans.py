@@ -10,6 +10,7 @@ changes nothing. `user` is None where a loop acts; `snapshot` is the newest one 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -255,16 +256,24 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
-    found = moves.read(entry.action["moves"])
+    wish = _wished(entry, snapshot, now)
+    found = wish.moves
     with transaction.atomic():
         waiting = Plan.objects.filter(state=Plan.State.PROPOSED, law=entry.loop.law, owner=None)
         if not approved and any(row.moves == [move.to_json() for move in found] for row in waiting):
             return None
         for row in waiting:
             _end(row, Plan.State.VOID, "A newer decision took its place.", now)
-        kind, empties = _kind(entry)
         plan = _propose(
-            kind, found, None, entry.reason, snapshot, now, law=entry.loop.law, entry=entry, empties=empties
+            wish.kind,
+            found,
+            None,
+            entry.reason,
+            snapshot,
+            now,
+            law=entry.loop.law,
+            entry=entry,
+            empties=wish.empties,
         )
         return _approved(plan, "loop", entry.reason, now) if approved else plan
 
@@ -408,14 +417,42 @@ def _title(kind: str, found: Sequence[Move]) -> str:
     return f"{names.get(kind, str(kind).capitalize())}: {len(found)} moves, {points:,} points"
 
 
-def _kind(entry: LedgerEntry) -> tuple[str, str]:
-    """(kind, node to be emptied) of a loop's decision."""
+@dataclass(frozen=True)
+class _Wish:
+    """What a decision comes down to: a kind of plan, its moves, and the node to be emptied."""
+
+    kind: str
+    moves: list[Move]
+    empties: str = ""
+
+
+def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
+    """A loop's decision as moves. Of node scaling one thing at a time: what was lost, then use, then release.
+
+    Nodes to be used get their share by the law of the band, among them and those in use; of the nodes to be
+    released the first is emptied.
+    """
     action = entry.action
-    if action.get("release"):
-        return Plan.Kind.RELEASE, str(action["release"])
-    if action.get("use"):
-        return Plan.Kind.USE, ""
-    return GOALS.get(entry.parameters.get("goal", ""), Plan.Kind.REBALANCE), ""
+    if "moves" in action:
+        goal = entry.parameters.get("goal", "")
+        return _Wish(GOALS.get(goal, Plan.Kind.REBALANCE), moves.read(action["moves"]))
+    if action["restore"]:
+        return _Wish(Plan.Kind.RESTORE, moves.read(action["restore"]))
+    if action["use"]:
+        return _Wish(Plan.Kind.USE, _spreading(action["use"], snapshot, now))
+    node = action["release"][0]
+    return _Wish(Plan.Kind.RELEASE, _emptying(node, projection.read_database(), snapshot, now), node)
+
+
+def _spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
+    """The moves that give idle nodes their share; other idle nodes stay idle."""
+    others = {
+        name: {**row, "cordoned": True}
+        for name, row in snapshot["nodes"].items()
+        if row["state"] == "IDLE" and name not in nodes
+    }
+    decision = _decision({**snapshot, "nodes": {**snapshot["nodes"], **others}}, now, {"goal": "band"})
+    return moves.read((decision["action"] or {"moves": []})["moves"])
 
 
 def _locked(plan: Plan | int) -> Plan:

@@ -7,9 +7,11 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 TICK_SECONDS = 5
 PLANT_TICK_SECONDS = 15
+SCALING_TICK_SECONDS = 60
 ROWS = {
     "weir: tick worker_rate": ("workers.tasks.tick", {"law": "worker_rate"}, TICK_SECONDS),
     "weir: tick rebalancing": ("workers.tasks.tick", {"law": "rebalancing"}, PLANT_TICK_SECONDS),
+    "weir: tick node_scaling": ("workers.tasks.tick", {"law": "node_scaling"}, SCALING_TICK_SECONDS),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
     "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, TICK_SECONDS),
 }

@@ -96,6 +96,14 @@ def rebalancing(
     return Sensed(observation, plant_measured(snapshot, now_seconds), rates)
 
 
+def node_scaling(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """What `rebalancing` sees, and the load to come as a share of the present: 1, nothing foretells it yet."""
+    sensed = rebalancing(target, snapshot, before, now_seconds)
+    return Sensed({**sensed.observation, "forecast": 1.0}, sensed.measured, sensed.counters)
+
+
 def _law_node(name: str, node: Mapping[str, Any], closed: bool) -> dict[str, Any]:
     state = "OFFLINE" if closed or node["state"] is None else node["state"]
     capacity = node["capacity_events_per_second"] * node["busy"] / DEFAULT_BUSY
@@ -160,8 +168,8 @@ def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | Non
 
 
 # The sensor of each law, and what its effects are judged by.
-SENSORS = {"worker_rate": worker_rate, "rebalancing": rebalancing}
-READINGS = {"worker_rate": readings, "rebalancing": plant_readings}
+SENSORS = {"worker_rate": worker_rate, "rebalancing": rebalancing, "node_scaling": node_scaling}
+READINGS = {"worker_rate": readings, "rebalancing": plant_readings, "node_scaling": plant_readings}
 
 
 def _since(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:
