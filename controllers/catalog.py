@@ -5,23 +5,26 @@ from typing import Any
 
 from controllers import guard
 from controllers.law import Law
+from controllers.node_scaling import NodeScaling
 from controllers.parameter import Parameter, read_values
 from controllers.rebalancing import Rebalancing
 from controllers.worker_rate import WorkerRate
 from queues.errors import BadInput
 
-# The laws of CONTRACT.md in its order; those without an entry in LAWS are promised, and answer "not yet".
+# The laws of the contract in its order, and node_scaling beside rebalancing; those without an entry in LAWS
+# are promised, and answer "not yet".
 CONTRACT_LAWS = (
     "flow",
     "balance",
     "worker_rate",
     "rebalancing",
+    "node_scaling",
     "concurrency",
     "parallelism_queueing",
     "parallelism_forecast",
     "shedding",
 )
-LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing())}
+LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling())}
 
 
 class NotYet(BadInput):

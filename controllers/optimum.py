@@ -8,6 +8,7 @@ For a container c = (queue, source) and a receiver t, with p_c points of rate pe
     least·y ≤ f ≤ p_c·y                       no splinter arrives
     least·(1-g) ≤ p_c - Σ_t f[c,t] ≤ p_c·(1-g)   none stays (an emptied drained container: g = 1)
     holders_q - Σ_c g[c] + Σ_t w[q,t] ≥ minimum_q,   w[q,t] ≤ Σ_c y[c,t]
+    y[c,t] ≤ d[c],   y[c',c] ≤ 1-d[c]                  a container gives or takes: none is passed round
     load_n - Σ r·f[n→] + Σ r·f[→n] ≤ limit_n          for every node (times z, when z is minimised)
 
 Cost "points": Σ f, then moves, then new holders. Cost "moves": Σ y, then new holders, then points. Cost
@@ -17,6 +18,7 @@ The search ends after a number of branches, never after a time: the same observa
 decision when it is replayed on a slower machine.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -73,7 +75,7 @@ class _Rows:
 
 
 class _Model:
-    """Columns: f, then y (both over `ways`), g over `sources`, w over `arrivals`, and z."""
+    """Columns: f, then y (both over `ways`), g over sources, w over arrivals, d over `gives`, and z."""
 
     def __init__(self, problem: Problem, ways: Sequence[tuple[int, int, int]]) -> None:
         self.problem = problem
@@ -84,7 +86,10 @@ class _Model:
         count = len(self.ways)
         self.emptied = {source: 2 * count + i for i, source in enumerate(sources)}
         self.arrives = {way: 2 * count + len(sources) + i for i, way in enumerate(arrivals)}
-        self.columns = 2 * count + len(sources) + len(arrivals) + 1
+        first = 2 * count + len(sources) + len(arrivals)
+        through = sorted({(q, target) for q, _, target in ways} & set(sources))
+        self.gives = {source: first + i for i, source in enumerate(through)}
+        self.columns = first + len(through) + 1
         self.worst = self.columns - 1
 
     def moved(self, way: int) -> int:
@@ -101,6 +106,7 @@ class _Model:
         self._splinters(rows)
         self._minimum_containers(rows)
         self._limits(rows, goal)
+        self._one_direction(rows)
         if self.problem.at_most is not None and goal != "worst":
             column = self.moved if goal == "points" else self.used
             rows.add([(column(way), 1.0) for way in range(len(self.ways))], 0, self.problem.at_most)
@@ -133,6 +139,13 @@ class _Model:
             terms += [(column, 1.0) for (q, _), column in self.arrives.items() if q == queue]
             holders = len(allocation.points[queue])
             rows.add(terms, min(allocation.minimum[queue], holders) - holders, np.inf)
+
+    def _one_direction(self, rows: _Rows) -> None:
+        for way, (queue, source, target) in enumerate(self.ways):
+            if (gives := self.gives.get((queue, source))) is not None:
+                rows.add([(self.used(way), 1.0), (gives, -1.0)], -np.inf, 0)
+            if (gives := self.gives.get((queue, target))) is not None:
+                rows.add([(self.used(way), 1.0), (gives, 1.0)], -np.inf, 1)
 
     def _limits(self, rows: _Rows, goal: Goal) -> None:
         problem = self.problem
@@ -196,6 +209,27 @@ def solve(problem: Problem, goal: Goal, branches: int, gap: float = 0.0) -> Answ
             moves = [Move(*way, int(points)) for way, points in zip(some, moved, strict=True) if points]
             return Answer(moves, whole[1])
     return None
+
+
+def lower_bound(problem: Problem, goal: Goal, branches: int) -> float | None:
+    """A cost that no answer is below (points or moves, counted without the small costs), or None."""
+    model = _Model(problem, _ways(problem))
+    cost = np.zeros(model.columns)
+    first = 0 if goal == "points" else len(model.ways)
+    cost[first : first + len(model.ways)] = 1.0
+    integrality = np.ones(model.columns)
+    integrality[: len(model.ways)] = 0
+    integrality[model.worst] = 0
+    if goal == "points":
+        integrality[:] = 0  # whole points and smallest pieces only cost more
+    result = milp(
+        cost,
+        integrality=integrality,
+        bounds=model.bounds(),
+        constraints=model.rows(goal).constraint(model.columns),
+        options={"node_limit": branches},
+    )
+    return None if result.mip_dual_bound is None else math.ceil(float(result.mip_dual_bound) - 1e-6)
 
 
 def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:

@@ -83,7 +83,7 @@ PARAMETERS = (
         "exact_ways",
         "pairs of container and receiver",
         "Up to this size the optimum is computed; above it a fast search decides.",
-        1_000,
+        300,
         0,
         100_000,
         "integer",

@@ -138,7 +138,9 @@ def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _S
         points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
         if points:
             load = points * per_point
-            rank = _rank(cost, points, load, load >= excess * (1 - ROUNDING), target in board.points[queue])
+            clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
+            left = float(board.limits[target] - board.loads[target]) - load
+            rank = (*_rank(cost, points, load, clears, holder), left if packing else -left)
             if best is None or rank < best.rank:
                 best = _Step(rank, Move(queue, donor, target, points))
     return best
@@ -146,7 +148,7 @@ def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _S
 
 def _rank(cost: Cost, points: int, load: float, clears: bool, holder: bool) -> tuple[float, ...]:
     if cost == "points":
-        return (0, points, not holder, load) if clears else (1, -load / points, not holder, -load)
+        return (0, points, not holder, -load) if clears else (1, -load / points, not holder, -load)
     return (0, not holder, load, points) if clears else (1, -load, not holder, points)
 
 

@@ -1,13 +1,21 @@
 """`manage.py lab list` and `lab run`: the scenarios of the simulated plant."""
 
+from collections.abc import Mapping
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
+from plotly.colors import qualitative
+from plotly.subplots import make_subplots
 
 from console.management.document import JsonCommand
+from console.management.trace import read_trace
+from controllers.simulation.catalog import SCENARIOS as READY
+from controllers.simulation.scenario import Outcome, Scenario
 from queues.errors import BadInput
 
-# scenario → laws, settings, metrics (CONTRACT.md). None is simulated yet: each comes with its law.
+# scenario → laws, settings, metrics, as the contract promises them; those in READY are simulated.
 SCENARIOS: dict[str, tuple[str, str, str]] = {
     "manager": (
         "worker_rate thesis static",
@@ -72,27 +80,119 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["what"] == "run":
-            return self.run_scenario(options["scenario"])
+            return self.run_scenario(options)
         return {
             "scenarios": {
                 name: {
                     "laws": laws.split(),
                     "settings": settings.split(),
                     "metrics": metrics.split(),
-                    "ready": False,
+                    "ready": name in READY,
                 }
                 for name, (laws, settings, metrics) in SCENARIOS.items()
             }
         }
 
-    def run_scenario(self, name: str | None) -> dict[str, Any]:
-        if name not in SCENARIOS:
-            raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
-        raise BadInput("SCENARIO", f"{name} is not yet simulated; lab list says which are ready")
+    def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
+        scenario = scenario_named(options["scenario"])
+        laws = scenario.read_laws(options["law"])
+        settings = scenario.read_settings(dict(setting(text) for text in options["set"]))
+        if options["seed"] < 0:
+            raise BadInput("--seed", f"takes a whole number from 0 up, not {options['seed']}")
+        trace = read_trace(options["trace"], options["column"]) if options["trace"] else None
+        outcomes = {law: scenario.run(law, settings, options["seed"], trace) for law in laws}
+        if options["series"]:
+            write(options["series"], series_csv(outcomes), "--series")
+        if options["html"]:
+            write(options["html"], page(scenario, settings, outcomes), "--html")
+        return {
+            "scenario": scenario.name,
+            "parameters": settings,
+            "seed": options["seed"],
+            "results": {law: dict(outcome.metrics) for law, outcome in outcomes.items()},
+        }
 
     def human(self, document: dict[str, Any]) -> str:
+        if "results" in document:
+            return table(document["results"])
         rows = document["scenarios"].items()
         return "\n".join(
             f"{name:<18}{'ready' if row['ready'] else 'not yet':<9}{' '.join(row['laws'])}"
             for name, row in rows
         )
+
+
+def scenario_named(name: str | None) -> Scenario:
+    """The scenario, or `BadInput` when nobody knows it or it is only promised yet."""
+    if name in READY:
+        return READY[name]
+    if name in SCENARIOS:
+        raise BadInput("SCENARIO", f"{name} is not yet simulated; lab list says which are ready")
+    raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise BadInput("--set", f"takes key=value, not {text!r}")
+    if value.lower() in ("true", "false"):
+        return key, int(value.lower() == "true")
+    try:
+        return key, float(value)
+    except ValueError:
+        return key, value
+
+
+def write(path: str, text: str, option: str) -> None:
+    """A file as asked for. Raises `BadInput` naming the option."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(option, f"{path} can't be written ({error.strerror})") from error
+
+
+def series_csv(outcomes: Mapping[str, Outcome]) -> str:
+    """One row a law and instant: law, seconds, then every series."""
+    names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
+    lines = [",".join(["law", "seconds", *names])]
+    for law, outcome in outcomes.items():
+        length = max((len(values) for values in outcome.series.values()), default=0)
+        for index in range(length):
+            cells = [f"{outcome.series[name][index]:g}" if name in outcome.series else "" for name in names]
+            lines.append(",".join([law, f"{index * outcome.series_seconds:g}", *cells]))
+    return "\n".join(lines) + "\n"
+
+
+def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> str:
+    """A page of its own: one plot a series, every law a line in it."""
+    names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
+    words = ", ".join(f"{key} = {value:g}" for key, value in settings.items())
+    figure = make_subplots(rows=len(names), cols=1, shared_xaxes=True, subplot_titles=names)
+    colours = dict(zip(outcomes, cycle(qualitative.Plotly), strict=False))
+    for law, outcome in outcomes.items():
+        for row, name in enumerate(names, 1):
+            values = outcome.series.get(name)
+            if values is not None:
+                hours = [index * outcome.series_seconds / 3600 for index in range(len(values))]
+                line = {"color": colours[law], "width": 1.2}
+                figure.add_scatter(
+                    x=hours,
+                    y=list(values),
+                    name=law,
+                    legendgroup=law,
+                    showlegend=row == 1,
+                    line=line,
+                    row=row,
+                    col=1,
+                )
+    figure.update_xaxes(title_text="hours", row=len(names), col=1)
+    figure.update_layout(title=f"{scenario.name}: {words}", height=220 * len(names) + 120)
+    return str(figure.to_html(include_plotlyjs=True, full_html=True))
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Laws by metrics, for a terminal."""
+    names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
+    rows = [["", *results], *([name, *(f"{m[name]:,g}" for m in results.values())] for name in names)]
+    return "\n".join("".join([f"{row[0]:<24}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)

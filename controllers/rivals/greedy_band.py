@@ -1,0 +1,57 @@
+"""The greedy rule for the distribution of load over brokers, as LinkedIn's Cruise Control has it.
+
+Nodes above `band` times the average are donors, the highest first. A donor's containers go whole, the largest
+load first, each to the least loaded node that does not hold the queue yet and stays within the band with it,
+until the donor is within the band. It scales no nodes: all that are there are used.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.allocation import Allocation, Floats, Move
+
+BAND = 1.09
+
+
+@dataclass(frozen=True)
+class GreedyBand:
+    """`band`: the upper edge as a share of the capacity-weighted average."""
+
+    band: float = BAND
+
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+        """Moves for balance (nothing is left to chance), and none for scaling."""
+        available = plant.available
+        mean = float(plant.loads.sum()) / float(plant.capacity[available].sum())
+        limits = plant.capacity * (self.band * mean)
+        loads, moves = plant.loads.copy(), list[Move]()
+        donors = [int(node) for node in np.flatnonzero(available & (loads > limits))]
+        now = plant
+        for donor in sorted(donors, key=lambda node: -loads[node]):
+            given = self._from(now, donor, loads, limits)
+            moves, now = moves + given, now.after(given)
+        return moves, []
+
+    def _from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[Move]:
+        moves: list[Move] = []
+        held = plant.held[donor]
+        for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):
+            load = float(plant.rate_per_point[queue]) * held[queue]
+            if loads[donor] <= limits[donor]:
+                break
+            target = self._target(plant, queue, loads, limits, load)
+            if load > 0 and target is not None:
+                moves.append(Move(queue, donor, target, held[queue]))
+                loads[donor] -= load
+                loads[target] += load
+        return moves
+
+    def _target(
+        self, plant: Allocation, queue: int, loads: Floats, limits: Floats, load: float
+    ) -> int | None:
+        free = plant.available.copy()
+        free[list(plant.points[queue])] = False
+        shares = np.where(free & (loads + load <= limits), loads / plant.capacity, np.inf)
+        least = int(np.argmin(shares))
+        return least if np.isfinite(shares[least]) else None

@@ -1,0 +1,120 @@
+"""Houtman's own balancing of queue nodes (sections 3.5.1.4, 3.5.1.5, 4.1.1): what our law has to beat.
+
+Every node decides for itself, in turn, on the states at the start of the round:
+
+- TOOBUSY: a share k of its containers (k = 0: one), chosen at random, since nothing says which causes the
+  load, gives half its points each; the whole container when half of it is below `minimum_points`. The chance
+  that the right one was hit after x rounds is 1 - (1 - k)^x (Table 4.1, ERRATA E40).
+- The target is an IDLE node when most used nodes are BUSY or TOOBUSY; else a NORMAL node that holds the
+  queue; else any NORMAL node; else an IDLE one. A queue at its minimum of containers isn't merged.
+- When most used nodes are NORMAL, each NORMAL node tries with `offload_chance` to give all its containers to
+  other NORMAL nodes, and becomes IDLE; it gives up if one of them finds no target.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.allocation import Allocation, Move
+
+NORMAL, BUSY, TOOBUSY, IDLE = "NORMAL", "BUSY", "TOOBUSY", "IDLE"
+OFFLOAD_CHANCE = 0.1
+
+
+@dataclass(frozen=True)
+class Thesis:
+    """`share`: of the containers a TOOBUSY node gives from (0: a single one)."""
+
+    share: float
+    busy: float
+    toobusy: float
+    minimum_points: int = 50
+    offload_chance: float = OFFLOAD_CHANCE
+
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+        """Moves for balance, and moves that release nodes, of one round of all nodes."""
+        round_ = _Round(self, plant, chance)
+        for node in range(len(plant.nodes)):
+            if round_.states[node] == TOOBUSY:
+                round_.relieve(node)
+        for node in range(len(plant.nodes)):
+            if round_.may_offload(node):
+                round_.offload(node)
+        return round_.balance, round_.scaling
+
+
+class _Round:
+    """One decision of every node; `now` follows the moves, the states stay as they were heard."""
+
+    def __init__(self, rival: Thesis, plant: Allocation, chance: np.random.Generator) -> None:
+        self.rival, self.now, self.chance = rival, plant, chance
+        self.states = [self._state(node) for node in range(len(plant.nodes))]
+        used = [state for state in self.states if state in (NORMAL, BUSY, TOOBUSY)]
+        self.scaling_out = 2 * sum(state != NORMAL for state in used) > len(used)
+        self.scaling_down = 2 * used.count(NORMAL) > len(used)
+        self.balance: list[Move] = []
+        self.scaling: list[Move] = []
+
+    def _state(self, node: int) -> str:
+        if not self.now.available[node]:
+            return "OFFLINE"
+        if not self.now.held[node]:
+            return IDLE
+        share = self.now.loads[node] / self.now.capacity[node]
+        return TOOBUSY if share >= self.rival.toobusy else BUSY if share >= self.rival.busy else NORMAL
+
+    def relieve(self, node: int) -> None:
+        queues = sorted(self.now.held[node])
+        count = max(1, math.ceil(self.rival.share * len(queues)))
+        for queue in self.chance.choice(queues, min(count, len(queues)), replace=False):
+            points = self.now.points[int(queue)][node]
+            half = points // 2
+            amount = points if half < self.rival.minimum_points else half
+            target = self._target(int(queue), node, whole=amount == points)
+            if target is not None:
+                self._make(Move(int(queue), node, target, amount), self.balance)
+
+    def _target(self, queue: int, source: int, whole: bool) -> int | None:
+        holders = self.now.points[queue]
+        at_minimum = whole and len(holders) <= self.now.minimum[queue]
+        normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != source]
+        idle = [n for n, state in enumerate(self.states) if state == IDLE and n != source]
+        holding = [] if at_minimum else [n for n in normal if n in holders]
+        fresh = [n for n in normal if n not in holders]
+        new_idle = [n for n in idle if not (at_minimum and n in holders)]
+        first = new_idle if self.scaling_out else []
+        return self._any(first) if first else self._first(holding, fresh, new_idle)
+
+    def _first(self, *choices: Sequence[int]) -> int | None:
+        return next((self._any(nodes) for nodes in choices if nodes), None)
+
+    def _any(self, nodes: Sequence[int]) -> int:
+        return int(nodes[int(self.chance.integers(len(nodes)))])
+
+    def may_offload(self, node: int) -> bool:
+        return (
+            self.scaling_down
+            and self.states[node] == NORMAL
+            and self.chance.random() < self.rival.offload_chance
+        )
+
+    def offload(self, node: int) -> None:
+        before, moves = self.now, list[Move]()
+        for queue, points in before.held[node].items():
+            holders = self.now.points[queue]
+            normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != node]
+            at_minimum = len(holders) <= self.now.minimum[queue]
+            holding = [] if at_minimum else [n for n in normal if n in holders]
+            target = self._first(holding, [n for n in normal if n not in holders])
+            if target is None:
+                self.now = before
+                return
+            self._make(Move(queue, node, target, points), moves)
+        self.states[node] = IDLE
+        self.scaling += moves
+
+    def _make(self, move: Move, moves: list[Move]) -> None:
+        moves.append(move)
+        self.now = self.now.after([move])

@@ -1,0 +1,8 @@
+"""The scenarios of the lab that are simulated, by name."""
+
+from collections.abc import Mapping
+
+from controllers.simulation import crash, queues
+from controllers.simulation.scenario import Scenario
+
+SCENARIOS: Mapping[str, Scenario] = {each.SCENARIO.name: each.SCENARIO for each in (queues, crash)}

@@ -1,0 +1,203 @@
+"""The lab's scenario `crash`: a node stops, and what becomes of the events that were meant for it (B.1.3.2).
+
+Three nodes, five queues, twenty minutes, second by second. At `at` a node stops, at `restore` it is back with
+its data. Both laws route by points; they differ in who notices, and in what is done:
+
+- rebalancing: a block that fails goes to another container at once (it is kept until it is acknowledged);
+  the node is out of the rotation then, and is tried again each second; `node_scaling` restores the points of
+  a node that stays OFFLINE for three beats to the others.
+- thesis: the load balancer pulls each node's weights every five seconds; until a pull fails it goes on
+  sending, and what it sends is lost. Lost points are not restored (4.1.1.7).
+
+Metrics: events lost (published, and nowhere stored); seconds from the crash until what is sent arrives; and
+points that were on the node and are on the others now.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from controllers.allocation import Allocation
+from controllers.node_scaling import NodeScaling
+from controllers.parameter import Parameter
+from controllers.simulation import arrivals
+from controllers.simulation.queues import indexed, observed
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from queues.points import share
+from queues.splitter import Splitter
+
+SECONDS, NODES = 1_200, 3
+RATES = {"alert": 1_000.0, "order": 50.0, "sms": 80.0, "blogping": 120.0, "feedleecher": 150.0}
+CAPACITY_PER_SECOND = 2_000.0
+PULL_SECONDS, BEATS_LOST = 5, 3
+BLOCK_EVENTS = 10
+SETTINGS = (
+    Parameter("node", "1 to 3", "The node that stops.", 2, 1, NODES, "integer"),
+    Parameter("at", "s", "When it stops.", 300, 0, SECONDS - 1, "integer"),
+    Parameter("restore", "s", "When it is back; at the end or later: it stays away.", 900, 1, 1e6, "integer"),
+)
+
+
+def plant_at_start() -> Allocation:
+    """Three nodes that hold every queue in equal parts."""
+    none = np.zeros(NODES, dtype=bool)
+    names = tuple(f"n{index + 1}" for index in range(NODES))
+    points = {names.index(name): points for name, points in share(names).items()}
+    return Allocation(
+        names,
+        np.full(NODES, CAPACITY_PER_SECOND),
+        none,
+        none,
+        none,
+        tuple(RATES),
+        np.array(list(RATES.values())),
+        (2,) * len(RATES),
+        (points,) * len(RATES),
+    )
+
+
+def on_living(plant: Allocation, dead: int) -> int:
+    """Points that don't lie on the dead node, over all queues."""
+    return sum(points for held in plant.points for node, points in held.items() if node != dead)
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """Twenty minutes of one law; the instant of the pull, or of the publish, is left to chance."""
+    plant = plant_at_start()
+    dead, at, until = int(settings["node"]) - 1, int(settings["at"]), int(settings["restore"])
+    rates = arrivals_per_second(trace)
+    down = [at <= second < until for second in range(SECONDS)]
+    chance = generator(seed, law)
+    if law == "thesis":
+        return _thesis(plant, dead, down, rates, chance)
+    return _ours(plant, dead, down, rates, chance)
+
+
+def arrivals_per_second(trace: Floats | None) -> Floats:
+    """Events per second over all queues: steady, or as the trace has it."""
+    total = sum(RATES.values())
+    if trace is None:
+        return np.full(SECONDS, total)
+    return total * arrivals.resampled(trace, SECONDS)
+
+
+class _Publisher:
+    """Sends blocks by the real splitters, one per queue, and counts what arrives."""
+
+    def __init__(self, plant: Allocation, dead: int, resends: bool) -> None:
+        self.dead, self.resends = dead, resends
+        self.splitters: list[Splitter] = []
+        self.follow(plant)
+        self.published = self.stored = 0
+        self.last_first_try: float | None = None
+
+    def follow(self, plant: Allocation) -> None:
+        """Route by new points; who is excluded stays so."""
+        points = [{str(node): amount for node, amount in held.items()} for held in plant.points]
+        if not self.splitters:
+            self.splitters = [Splitter(each) for each in points]
+        for splitter, each in zip(self.splitters, points, strict=True):
+            splitter.set_points(each)
+
+    def exclude(self) -> None:
+        for splitter in self.splitters:
+            splitter.exclude(str(self.dead))
+
+    def admit(self) -> None:
+        for splitter in self.splitters:
+            splitter.admit(str(self.dead))
+
+    def send(self, queue: int, at_seconds: float, down: bool) -> int:
+        """One block; the node that was tried first."""
+        self.published += 1
+        first = node = int(self.splitters[queue].next())
+        if down and node == self.dead:
+            self.last_first_try = at_seconds
+            if not self.resends:
+                return first
+            # The block is kept until it is acknowledged: what fails here goes to the next container.
+            self.exclude()
+            node = int(self.splitters[queue].next())
+        self.stored += node != self.dead or not down
+        return first
+
+
+def _thesis(
+    plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
+) -> Outcome:
+    publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
+    sent = np.zeros(SECONDS)
+    for second, is_down in enumerate(down):
+        if second % PULL_SECONDS == phase:
+            (publisher.exclude if is_down else publisher.admit)()
+        sent[second] = _publish(publisher, plant, rates[second], second, is_down)
+    return _outcome(publisher, plant, plant, down, sent)
+
+
+def _ours(
+    plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
+) -> Outcome:
+    law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
+    parameters = {p.name: p.default for p in law.parameters} | {"lost_decisions": BEATS_LOST}
+    # Three nodes for queues of two containers: none is to be released while one may fail.
+    parameters["minimum_containers"] = NODES
+    state, sent = law.initial_state(parameters), np.zeros(SECONDS)
+    for second, is_down in enumerate(down):
+        # The node is tried again each second, as the client does.
+        publisher.admit()
+        sent[second] = _publish(publisher, plant, rates[second], second, is_down)
+        offline = np.zeros(NODES, dtype=bool)
+        offline[dead] = is_down
+        seen = {**observed(replace(plant, offline=offline)), "forecast": 1.0}
+        state, decision = law.decide(parameters, state, seen)
+        if decision.action is not None and decision.action["restore"]:
+            plant = plant.after(indexed(plant, {"moves": decision.action["restore"]}))
+            publisher.follow(plant)
+    return _outcome(publisher, start, plant, down, sent)
+
+
+def _publish(
+    publisher: _Publisher, plant: Allocation, rate_per_second: float, second: int, down: bool
+) -> float:
+    """One second of blocks, queue by queue in proportion; events tried first at the node."""
+    tried, all_queues = 0, float(plant.rate.sum())
+    for queue, rate in enumerate(plant.rate):
+        # Blocks add up over the seconds: so many are due until now, so many were until before.
+        per_second = rate_per_second * float(rate) / all_queues / BLOCK_EVENTS
+        count = math.floor((second + 1) * per_second) - math.floor(second * per_second)
+        for index in range(count):
+            first = publisher.send(queue, second + index / count, down)
+            tried += first == publisher.dead
+    return float(tried * BLOCK_EVENTS)
+
+
+def _outcome(
+    publisher: _Publisher, before: Allocation, after: Allocation, down: Sequence[bool], sent: Floats
+) -> Outcome:
+    crash = down.index(True) if True in down else None
+    last = publisher.last_first_try
+    diverted = 0.0
+    if crash is not None and last is not None and not publisher.resends:
+        diverted = last - crash
+    elif crash is not None:
+        # What is tried first at a dead node arrives elsewhere at once: only the first try counts.
+        diverted = next((second - crash for second in range(crash, SECONDS) if sent[second]), 0.0)
+    metrics = {
+        "events_lost": (publisher.published - publisher.stored) * BLOCK_EVENTS,
+        "seconds_to_divert": round(float(diverted), 3),
+        "points_restored": on_living(after, publisher.dead) - on_living(before, publisher.dead),
+    }
+    return Outcome(metrics, {"tried_at_node_per_second": sent}, 1.0)
+
+
+SCENARIO = Scenario(
+    "crash",
+    "A node stops and comes back (appendix B.1.3.2).",
+    ("rebalancing", "thesis"),
+    SETTINGS,
+    ("events_lost", "seconds_to_divert", "points_restored"),
+    run,
+)

@@ -1,0 +1,300 @@
+"""The lab's scenario `queues`: a day of queues on nodes, balanced every 15 minutes (Houtman, 4.1.2.2).
+
+| configuration | nodes | queues, by their greatest rate [events/s] |
+|---|---|---|
+| 1 | 8 | six at 10, five at 100, one at 1800 |
+| 2 | 6 | the same: too much for all to be below BUSY at the peak |
+| 3 | 50 | 200 at 100 |
+| 4 | 50 | 150 at 100, one at 5000 |
+
+All queues follow one day-long sine in phase (or a trace; or with `step` a jump in the middle of the day,
+between two decisions), each minute with `noise` of its own. BUSY is 350, TOOBUSY 450 events/s. At the start a
+queue has two equal containers on two nodes drawn at random. A decision sees the mean of the last four
+measurements (section 4.1.1.1), whoever takes it.
+
+Metrics: minutes in which a node was TOOBUSY, summed over nodes; points moved and moves for balance (what
+empties a released node is counted apart, as `points_moved_scaling`); containers and nodes used on average;
+and the longest time that some node was TOOBUSY.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from controllers.allocation import Allocation, Move
+from controllers.node_scaling import NodeScaling
+from controllers.parameter import Parameter
+from controllers.rebalancing import Rebalancing
+from controllers.rivals.greedy_band import GreedyBand
+from controllers.rivals.thesis_queues import Thesis
+from controllers.simulation import arrivals
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from queues.points import TOTAL
+
+BUSY, TOOBUSY = 350.0, 450.0
+MINUTES, DECISION_MINUTES, MEASUREMENTS = 24 * 60, 15, 4
+MINIMUM_CONTAINERS, MINIMUM_POINTS = 2, 50
+JUMP_MINUTE = MINUTES // 2 + DECISION_MINUTES // 2
+SMALL = [10.0] * 6 + [100.0] * 5 + [1800.0]
+CONFIGURATIONS: Mapping[int, tuple[int, Sequence[float]]] = {
+    1: (8, SMALL),
+    2: (6, SMALL),
+    3: (50, [100.0] * 200),
+    4: (50, [100.0] * 150 + [5000.0]),
+}
+THESIS_SHARES = {"random-one": 0.0, "random-25": 0.25, "random-40": 0.4}
+SETTINGS = (
+    Parameter("configuration", "1 to 4", "Nodes and queues of section 4.1.2.2.", 1, 1, 4, "integer"),
+    Parameter("noise", "share of the rate", "Standard deviation of each minute's rate.", 0.0, 0, 1),
+    Parameter(
+        "step",
+        "share of the greatest rate",
+        "Instead of the sine: rates jump by this share, up to the greatest, in the middle of the day.",
+        0.0,
+        0,
+        1,
+    ),
+)
+
+
+class Balancer(Protocol):
+    """Who balances: moves for balance, and moves that release nodes."""
+
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+        """The moves of one decision, in the order in which they are made."""
+        ...
+
+
+class OurLaws:
+    """`node_scaling` and `rebalancing` as they are shipped, one after the other, with their states."""
+
+    def __init__(self, busy: float, toobusy: float) -> None:
+        self.rebalancing, self.scaling = Rebalancing(), NodeScaling()
+        thresholds = {"busy": busy, "toobusy": toobusy, "minimum_containers": MINIMUM_CONTAINERS}
+        self.balance_parameters = {p.name: p.default for p in self.rebalancing.parameters} | thresholds
+        # A quarter of an hour is quiet enough: the decisions are that far apart.
+        quiet = {"quiet_decisions": 1}
+        self.scaling_parameters = {p.name: p.default for p in self.scaling.parameters} | thresholds | quiet
+        self.state: Any = self.rebalancing.initial_state(self.balance_parameters)
+        self.scaling_state: Any = self.scaling.initial_state(self.scaling_parameters)
+        self.load_before: float | None = None
+
+    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+        """Balance first with the nodes there are; a release only when it can be done entirely."""
+        load = float(plant.loads.sum())
+        forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
+        self.load_before = load
+        seen = {**observed(plant), "forecast": forecast}
+        self.scaling_state, scaling = self.scaling.decide(self.scaling_parameters, self.scaling_state, seen)
+        action = scaling.action or {"use": [], "release": []}
+        names = {name: index for index, name in enumerate(plant.nodes)}
+        if action["release"]:
+            released = [names[name] for name in action["release"]]
+            moves = self._release(plant, released)
+            if moves is not None:
+                return [], moves
+        wanted = plant.idle.copy()
+        wanted[[names[name] for name in action["use"]]] = False
+        return self._balance(replace(plant, idle=wanted)), []
+
+    def _balance(self, plant: Allocation) -> list[Move]:
+        self.state, decision = self.rebalancing.decide(self.balance_parameters, self.state, observed(plant))
+        return indexed(plant, decision.action)
+
+    def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[Move] | None:
+        """What empties the nodes, or None when the others can't take it without being BUSY."""
+        drained = plant.drained.copy()
+        drained[nodes] = True
+        state, decision = self.rebalancing.decide(
+            self.balance_parameters, self.state, observed(replace(plant, drained=drained))
+        )
+        if decision.limited_by is not None:
+            return None
+        self.state = state
+        return indexed(plant, decision.action)
+
+
+def observed(plant: Allocation) -> dict[str, Any]:
+    """The plant as the laws' observation."""
+    return {
+        "nodes": [
+            {
+                "name": name,
+                "capacity": float(plant.capacity[index]),
+                "drained": bool(plant.drained[index]),
+                "state": "OFFLINE" if plant.offline[index] else "IDLE" if plant.idle[index] else "NORMAL",
+            }
+            for index, name in enumerate(plant.nodes)
+        ],
+        "queues": [
+            {
+                "name": name,
+                "rate": float(plant.rate[index]),
+                "containers": {plant.nodes[node]: points for node, points in plant.points[index].items()},
+                "minimum_containers": plant.minimum[index],
+            }
+            for index, name in enumerate(plant.queues)
+        ],
+    }
+
+
+def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[Move]:
+    """The moves of an action by index."""
+    nodes = {name: index for index, name in enumerate(plant.nodes)}
+    queues = {name: index for index, name in enumerate(plant.queues)}
+    moves = [] if action is None else action["moves"]
+    return [Move(queues[m["queue"]], nodes[m["from"]], nodes[m["to"]], m["points"]) for m in moves]
+
+
+def balancer(law: str) -> Balancer:
+    """A balancer by its name in the contract, with the scenario's thresholds."""
+    if law in THESIS_SHARES:
+        return Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
+    return GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
+
+
+def start(configuration: int, chance: np.random.Generator) -> Allocation:
+    """The plant at midnight: two equal containers a queue, on two nodes drawn at random."""
+    count, rates = CONFIGURATIONS[configuration]
+    half = TOTAL // MINIMUM_CONTAINERS
+    points = tuple(
+        {int(node): half for node in chance.choice(count, MINIMUM_CONTAINERS, replace=False)} for _ in rates
+    )
+    none = np.zeros(count, dtype=bool)
+    return with_idle(
+        Allocation(
+            nodes=tuple(f"n{index + 1}" for index in range(count)),
+            capacity=np.ones(count),
+            drained=none,
+            offline=none,
+            idle=none,
+            queues=tuple(f"q{index + 1}" for index in range(len(rates))),
+            rate=np.array(rates, dtype=float),
+            minimum=(MINIMUM_CONTAINERS,) * len(rates),
+            points=points,
+        )
+    )
+
+
+def with_idle(plant: Allocation) -> Allocation:
+    """The same plant, with the nodes that hold nothing IDLE."""
+    return replace(plant, idle=np.array([not held for held in plant.held]))
+
+
+def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+    """Arrivals per minute of the day as a share of the greatest rate."""
+    if trace is not None:
+        return arrivals.resampled(trace, MINUTES)
+    if settings["step"]:
+        return arrivals.jump(MINUTES, JUMP_MINUTE, settings["step"])
+    return arrivals.day_sine(MINUTES)
+
+
+@dataclass
+class _Tally:
+    """What a day adds up to."""
+
+    points: int = 0
+    moves: int = 0
+    points_scaling: int = 0
+    moves_scaling: int = 0
+
+    def add(self, balance: Sequence[Move], scaling: Sequence[Move]) -> None:
+        self.points += sum(move.points for move in balance)
+        self.moves += len(balance)
+        self.points_scaling += sum(move.points for move in scaling)
+        self.moves_scaling += len(scaling)
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """One day of one law. Chance: the start and the noise are the same for all laws of a seed."""
+    configuration = int(settings["configuration"])
+    plant = start(configuration, generator(seed, "start"))
+    shape = profile(settings, trace)[:, None] * plant.rate[None, :]
+    rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
+    who, chance, tally = balancer(law), generator(seed, law), _Tally()
+    loads = np.zeros((MINUTES, len(plant.nodes)))
+    containers, used = np.zeros(MINUTES), np.zeros(MINUTES)
+    for minute in range(0, MINUTES, DECISION_MINUTES):
+        until = minute + DECISION_MINUTES
+        plant = replace(plant, rate=measured(rates, minute))
+        balance, scaling = who.decide(plant, chance)
+        tally.add(balance, scaling)
+        plant = with_idle(plant.after([*balance, *scaling]))
+        loads[minute:until] = rates[minute:until] @ shares(plant)
+        containers[minute:until] = sum(len(held) for held in plant.points)
+        used[minute:until] = (~plant.idle).sum()
+    return Outcome(_metrics(tally, loads, containers, used), _series(rates, loads, containers, used))
+
+
+def measured(rates: Floats, minute: int) -> Floats:
+    """What a decision sees: the mean of the last four measurements, at the start of the first."""
+    before = rates[max(0, minute - MEASUREMENTS) : minute]
+    return np.asarray(before.mean(axis=0) if len(before) else rates[0])
+
+
+def shares(plant: Allocation) -> Floats:
+    """Share of each queue that goes to each node: queues by nodes."""
+    shares = np.zeros((len(plant.queues), len(plant.nodes)))
+    for queue, held in enumerate(plant.points):
+        for node, points in held.items():
+            shares[queue, node] = points / TOTAL
+    return shares
+
+
+def _metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> dict[str, float | int]:
+    over = loads >= TOOBUSY
+    return {
+        "toobusy_node_minutes": int(over.sum()),
+        "points_moved": tally.points,
+        "moves": tally.moves,
+        "containers_mean": round(float(containers.mean()), 3),
+        "nodes_used_mean": round(float(used.mean()), 3),
+        "minutes_to_clear": longest(over.any(axis=1)),
+        "points_moved_scaling": tally.points_scaling,
+        "moves_scaling": tally.moves_scaling,
+        "busy_node_minutes": int((loads >= BUSY).sum()),
+        "worst_per_second": round(float(loads.max()), 3),
+    }
+
+
+def longest(flags: Any) -> int:
+    """The longest unbroken run of true values."""
+    best = run_ = 0
+    for flag in flags:
+        run_ = run_ + 1 if flag else 0
+        best = max(best, run_)
+    return best
+
+
+def _series(rates: Floats, loads: Floats, containers: Floats, used: Floats) -> dict[str, Floats]:
+    series = {
+        "arrivals_per_second": rates.sum(axis=1),
+        "worst_node_per_second": loads.max(axis=1),
+        "mean_used_node_per_second": loads.sum(axis=1) / np.maximum(used, 1),
+        "toobusy_nodes": (loads >= TOOBUSY).sum(axis=1).astype(float),
+        "nodes_used": used,
+        "containers": containers,
+    }
+    if loads.shape[1] <= 10:
+        series |= {f"n{node + 1}_per_second": loads[:, node] for node in range(loads.shape[1])}
+    return series
+
+
+SCENARIO = Scenario(
+    "queues",
+    "A day of queues on nodes, balanced every 15 minutes (section 4.1.2.2).",
+    ("rebalancing", *THESIS_SHARES, "greedy-band"),
+    SETTINGS,
+    (
+        "toobusy_node_minutes",
+        "points_moved",
+        "moves",
+        "containers_mean",
+        "nodes_used_mean",
+        "minutes_to_clear",
+    ),
+    run,
+)

@@ -1,0 +1,83 @@
+"""`manage.py lab`, to the contract."""
+
+import gzip
+import io
+import json
+
+import pytest
+from django.core.management import call_command
+
+
+def lab(*arguments):
+    """Exit code, output, error."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command("lab", *arguments, stdout=out, stderr=err)
+    except SystemExit as end:
+        return end.code, out.getvalue(), err.getvalue()
+    return 0, out.getvalue(), err.getvalue()
+
+
+def run(*arguments):
+    code, out, err = lab("run", *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_list_says_which_scenarios_are_ready():
+    scenarios = json.loads(lab("list", "--json")[1])["scenarios"]
+    assert scenarios["queues"]["ready"] and scenarios["crash"]["ready"]
+    assert scenarios["queues"]["laws"][0] == "rebalancing"
+
+
+def test_a_run_answers_with_the_metrics_of_the_contract_for_each_law():
+    document = run(
+        "queues", "--law", "greedy-band", "--law", "random-40", "--set", "configuration=2", "--seed", "4"
+    )
+    assert (document["scenario"], document["seed"]) == ("queues", 4)
+    assert document["parameters"]["configuration"] == 2
+    assert list(document["results"]) == ["greedy-band", "random-40"]
+    promised = set(json.loads(lab("list", "--json")[1])["scenarios"]["queues"]["metrics"])
+    assert all(promised <= set(metrics) for metrics in document["results"].values())
+
+
+def test_without_a_law_ours_and_all_rivals_run():
+    assert list(run("crash")["results"]) == ["rebalancing", "thesis"]
+
+
+def test_series_and_page_are_written(tmp_path):
+    series, page = tmp_path / "day.csv", tmp_path / "day.html"
+    run("queues", "--law", "greedy-band", "--series", str(series), "--html", str(page))
+    lines = series.read_text().splitlines()
+    assert lines[0].startswith("law,seconds,arrivals_per_second") and len(lines) == 1 + 24 * 60
+    assert "greedy-band" in page.read_text() and "http" not in page.read_text()[:200]
+
+
+@pytest.mark.parametrize("name", ["day.csv", "day.csv.gz"])
+def test_a_real_trace_shapes_the_day(tmp_path, name):
+    text = "time,value\n" + "".join(f"{i},{i % 3 + 1}\n" for i in range(50))
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    shaped = run("queues", "--law", "greedy-band", "--trace", str(path), "--column", "value")
+    assert shaped["results"] != run("queues", "--law", "greedy-band")["results"]
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("SCENARIO", ["weather"]),
+        ("SCENARIO", ["ladder"]),
+        ("--law", ["queues", "--law", "luck"]),
+        ("--set configuration", ["queues", "--set", "configuration=5"]),
+        ("--set colour", ["queues", "--set", "colour=1"]),
+        ("--set", ["queues", "--set", "noise"]),
+        ("--set noise", ["queues", "--set", "noise=nan"]),
+        ("--seed", ["queues", "--seed", "-1"]),
+        ("--trace", ["queues", "--trace", "nowhere.csv", "--column", "x"]),
+        ("--series", ["crash", "--series", "/nowhere/at/all.csv"]),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_line_that_names_the_field(field, arguments):
+    code, out, err = lab("run", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{field}: ") and err.count("\n") == 1
