@@ -99,7 +99,7 @@ def rebalancing(
 def node_scaling(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """What `rebalancing` sees, and the load to come as a share of the present: 1, nothing foretells it yet."""
+    """What `rebalancing` sees, and the load to come over that of now: 1, as nothing foretells it yet."""
     sensed = rebalancing(target, snapshot, before, now_seconds)
     return Sensed({**sensed.observation, "forecast": 1.0}, sensed.measured, sensed.counters)
 
