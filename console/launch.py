@@ -190,6 +190,7 @@ def main(arguments: list[str]) -> int:
         supervisor.start(servers, plant)
         migrate_and_collect()
         wait_for_servers()
+        supervisor.start_page()
         password = seed()
         supervisor.start_plant()
         if not wait_for_page(port):

@@ -41,7 +41,7 @@ def web(host: str, port: int) -> Process:
 
 
 def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
-    """Everything but the Redis servers, the page first: that is what people wait for."""
+    """Everything but the Redis servers, in the order of starting."""
     return [
         web(host, port),
         *map(agent, nodes),

@@ -69,7 +69,7 @@ class Supervisor:
         self.child: subprocess.Popen[str] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
-        """Starts the supervisor and the servers; the plant waits for `start_plant`."""
+        """Starts the supervisor and the servers; the rest waits for `start_page` and `start_plant`."""
         (self.data / "logs").mkdir(parents=True, exist_ok=True)
         self.end_leftover()
         self.plant = list(plant)
@@ -115,9 +115,14 @@ class Supervisor:
             "http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{self.socket}")
         ).supervisor
 
+    def start_page(self) -> None:
+        """The page before everything else: it is what people wait for."""
+        self.rpc().startProcess("web", False)
+
     def start_plant(self) -> None:
         for process in self.plant:
-            self.rpc().startProcess(process.name, False)
+            if process.name != "web":
+                self.rpc().startProcess(process.name, False)
 
     def events(self) -> Iterator[str]:
         """Sentences about what dies and comes back, until the supervisor ends."""
