@@ -229,7 +229,9 @@ def lower_bound(problem: Problem, goal: Goal, branches: int) -> float | None:
         constraints=model.rows(goal).constraint(model.columns),
         options={"node_limit": branches},
     )
-    return None if result.mip_dual_bound is None else math.ceil(float(result.mip_dual_bound) - 1e-6)
+    # Without whole numbers it is a linear program, whose value is its own bound.
+    least = result.fun if goal == "points" else result.mip_dual_bound
+    return None if least is None or result.status == 2 else math.ceil(float(least) - 1e-6)
 
 
 def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:

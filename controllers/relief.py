@@ -23,6 +23,7 @@ from queues.points import TOTAL
 
 Cost = Literal["points", "moves"]
 ROUNDING = 1e-9
+HAIR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,24 @@ class Board:
     loads: Floats = field(init=False)
     points: list[dict[int, int]] = field(init=False)
     held: list[dict[int, int]] = field(init=False)
+    totals: Floats = field(init=False)
     moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.loads = self.start.loads.copy()
         self.points = [dict(held) for held in self.start.points]
         self.held = [dict(held) for held in self.start.held]
+        self.totals = np.array([float(sum(held.values())) for held in self.held])
 
     @property
     def room(self) -> Floats:
-        """What each node may still take [load]; 0 where it may take nothing."""
-        return np.where(self.receivers, self.limits - self.loads, -1.0)
+        """What each node may still take [load]; -1 where it may take nothing.
+
+        Among nodes of equal load those with fewer points are the roomier, by a hair: in a quiet hour loads
+        say nothing, and what is piled on one node then has to be spread again when load returns.
+        """
+        hair = HAIR * self.limits * self.totals / TOTAL
+        return np.where(self.receivers, self.limits - self.loads - hair, -1.0)
 
     def excess(self, node: int) -> float:
         return float(self.loads[node] - self.limits[node])
@@ -65,6 +73,7 @@ class Board:
             self.loads[move.source] -= load
         self.loads[move.target] += load
         for node, change in ((move.source, -move.points), (move.target, move.points)):
+            self.totals[node] += change
             left = self.points[move.queue].get(node, 0) + change
             for holder, key in ((self.points[move.queue], node), (self.held[node], move.queue)):
                 if left:
@@ -200,9 +209,9 @@ def _whole(board: Board, donor: int, queue: int, points: int, load: float, packi
         and board.may_empty(queue, target)
     ]
     holders = [target for target in fits if target in board.points[queue]]
-    for target in holders or fits:
-        return Move(queue, donor, target, points)
-    return None
+    room = board.room
+    choice = max(holders or fits, key=lambda target: (room[target], -target), default=None)
+    return None if choice is None else Move(queue, donor, choice, points)
 
 
 def _part(board: Board, donor: int, queue: int) -> Move | None:

@@ -149,6 +149,8 @@ def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
     every = np.ones(len(allocation.nodes), dtype=bool)
     problem = optimum.Problem(allocation, search.rules, search.limits, every, allocation.available)
     fluid = fluid_share(allocation, search.limits)
+    if not math.isfinite(fluid):
+        return []  # no node may take anything
     if not must and now <= fluid * (1 + search.tolerance):
         return []
     if optimum.ways_count(problem) <= search.exact_ways:

@@ -57,9 +57,9 @@ def test_noise_costs_at_most_a_quarter_of_the_rival_s_toobusy_minutes():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("configuration", [1, 2])
-def test_over_twelve_seeds_the_numbers_hold_in_the_small_configurations(configuration):
-    compare(configuration, range(1, 13), 0.1)
+@pytest.mark.parametrize(("configuration", "seeds", "share"), [(1, 12, 0.1), (2, 12, 0.1), (3, 3, 1.0)])
+def test_over_the_seeds_the_numbers_hold(configuration, seeds, share):
+    compare(configuration, range(1, seeds + 1), share)
 
 
 def test_a_trace_is_scaled_to_its_maximum_and_stretched_to_the_day():
