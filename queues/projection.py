@@ -54,6 +54,29 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
     return topology
 
 
+def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> bool:
+    """Project again when the control server holds anything else than the database; True when it did.
+
+    The write comes before the commit (`project`), so a process that dies in between leaves a topology that
+    never was; and a control server that lost its last second, or all it had, has an old one or none.
+    """
+    # A database that nothing was ever projected from has nothing to say.
+    if not TopologyRevision.objects.filter(number__gt=0).exists() or _is_projected(control, thresholds):
+        return False
+    with transaction.atomic():
+        # Whoever was just projecting has ended now, and it may be well.
+        TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+        if _is_projected(control, thresholds):
+            return False
+        project(control, thresholds)
+    return True
+
+
+def _is_projected(control: redis.Redis, thresholds: Overriding | None) -> bool:
+    stored = control.get(KEY)
+    return stored is not None and stored.decode() == read_database(thresholds).to_json()
+
+
 def create_queue(
     control: redis.Redis,
     name: str,

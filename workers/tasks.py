@@ -9,6 +9,7 @@ from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
+from queues import projection
 from queues.errors import WeirError
 from queues.segment import Segment
 from queues.topology import KEY, Topology
@@ -69,10 +70,11 @@ def advance() -> None:
 
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
-    """What is due now and then: loops for new containers, expiries noted, ended workers and empty containers
-    forgotten.
+    """What is due now and then: the projection put right, loops for new containers, expiries noted, ended
+    workers and empty containers forgotten.
     """
     control, now = control_server(), datetime.now(UTC)
+    projection.reconcile(control, overrides.node_thresholds(now))
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
     overrides.expire_due(now, control)

@@ -129,3 +129,16 @@ def test_nothing_changes_in_the_database_when_the_control_server_is_away(
         projection.create_queue(control, "orders", "jobs")
     assert not Queue.objects.exists()
     assert not TopologyRevision.objects.exists()
+
+
+def test_a_projection_that_was_never_committed_is_put_right(control, three_nodes):
+    topology = projection.create_queue(control, "orders", "jobs")
+    stored = control.get(KEY)
+    assert not projection.reconcile(control)
+    assert control.get(KEY) == stored
+    control.set(KEY, topology.to_json().replace("334", "335"))
+    assert projection.reconcile(control)
+    assert Topology.from_json(control.get(KEY)) == projection.read_database()
+    control.delete(KEY)
+    assert projection.reconcile(control)
+    assert Topology.from_json(control.get(KEY)).queue("orders").points == topology.queue("orders").points
