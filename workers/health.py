@@ -40,9 +40,12 @@ def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
             yield "OFFLINE", f"Node {name} has never reported; start its agent."
         elif node["state"] == "OFFLINE":
             served = f"served by {_list(serving)}" if serving else "served by nobody"
+            held = f"its {node['points']} points are {served}"
+            if not node["points"]:
+                held = "it has no points, and what waits on it is handled when it returns"
             age = node["age_seconds"]
             silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
-            yield "OFFLINE", f"Node {name} {silent}; its {node['points']} points are {served}."
+            yield "OFFLINE", f"Node {name} {silent}; {held}."
         elif node["state"] in ("BUSY", "TOOBUSY"):
             word = "busy" if node["state"] == "BUSY" else "too busy"
             yield node["state"], f"Node {name} is {word}: {100 * node['utilisation']:.0f} % of its capacity."

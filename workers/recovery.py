@@ -13,19 +13,22 @@ different nodes (a split brain) never make a container twice.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import redis
 from django.db import transaction
 
+from controllers.allocation import from_observation
 from controllers.guard import STALE_SECONDS
-from queues import points as thousand
+from controllers.node_scaling import restoring_moves
 from queues import projection
 from queues.models import Node, TopologyRevision
-from queues.topology import QueueSpec, Topology
-from workers import execution, plans
+from queues.points import TOTAL
+from queues.topology import NodeSpec, Topology
+from workers import execution, moves, plans
+from workers.forecast import per_point_load
 from workers.leases import Lease
 from workers.models import Plan
 from workers.moves import Move
@@ -104,9 +107,11 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not _ours(fence):
             return None
         topology = projection.read_database()
-        closed = plans.offline_nodes(snapshot)
-        room = {name: _utilisation(snapshot, name) for name in topology.nodes if name not in closed}
-        found = restoring(topology, lost, room)
+        # A node that is just returning, and is not heard for certain yet, gets nothing either.
+        silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
+        closed = plans.offline_nodes(snapshot) | set(silent)
+        rates = {name: TOTAL * per_point_load(name, topology, snapshot) for name in topology.queues}
+        found = restoring(topology, lost, topology.nodes.keys() - closed, rates)
         if not found:
             return None
         reason = (
@@ -115,38 +120,37 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         return plans.restore(found, reason, snapshot, now)
 
 
-def _utilisation(snapshot: Snapshot, node: str) -> float:
-    return float(snapshot["nodes"][node]["utilisation"] or 0.0)
-
-
-def restoring(topology: Topology, lost: set[str], utilisation: Mapping[str, float]) -> list[Move]:
-    """The moves that take every point off lost nodes. `utilisation` has the live nodes, as shares of
-    capacity.
-
-    A queue that nobody can take (no live node takes points) keeps its points where they are.
-    """
-    free = [name for name in utilisation if topology.nodes[name].takes_points]
-    by_room = sorted(free, key=lambda name: (utilisation[name], name))
-    found: list[Move] = []
-    for name in sorted(topology.queues):
-        found += _restoring_queue(topology.queues[name], lost, utilisation, by_room)
-    return found
-
-
-def _restoring_queue(
-    queue: QueueSpec, lost: set[str], live: Mapping[str, float], by_room: Sequence[str]
+def restoring(
+    topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
 ) -> list[Move]:
-    held = queue.live_points
-    gone = {node: points for node, points in held.items() if node in lost}
-    if not gone:
-        return []
-    holders = {node: float(held[node]) for node in held if node in live and node in by_room}
-    heard = [node for node in held if node in live]
-    short = max(0, queue.minimum_containers - len(heard))
-    fresh = [node for node in by_room if node not in held][:short]
-    targets = dict.fromkeys(fresh, 1.0) or holders
-    found = []
-    for node, points in gone.items() if targets else ():
-        shares = thousand.apportion(points, targets)
-        found += [Move(queue.name, node, to, share) for to, share in shares.items() if share]
-    return found
+    """The moves that take every point off lost nodes, as `controllers.node_scaling` restores them.
+
+    `rates` [events/s] by queue say who is least loaded. A queue that nobody can take (no live node takes
+    points) keeps its points where they are.
+    """
+    allocation = from_observation(
+        {
+            "nodes": [_law_node(spec, spec.name in live) for spec in topology.nodes.values()],
+            "queues": [
+                {
+                    "name": name,
+                    "rate": rates.get(name, 0.0),
+                    "containers": queue.live_points,
+                    "minimum_containers": queue.minimum_containers,
+                }
+                for name, queue in sorted(topology.queues.items())
+            ],
+        },
+        minimum_containers=1,
+    )
+    gone = [place for place, name in enumerate(allocation.nodes) if name in lost]
+    return moves.read(allocation.named(restoring_moves(allocation, gone)))
+
+
+def _law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "capacity": spec.capacity.events_per_second,
+        "drained": not spec.takes_points,
+        "state": "NORMAL" if is_live else "OFFLINE",
+    }

@@ -121,8 +121,7 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     before = plant.topology()
     made = []
     for name, seen in lost.items():
-        room = {node: 0.1 for node in before.nodes if node != name}
-        found = recovery.restoring(before, {name}, room)
+        found = recovery.restoring(before, {name}, before.nodes.keys() - {name}, {})
         made.append((name, plans.restore(found, f"{name} is lost.", seen, plant.now)))
     states = [execution.advance(plan, plant.control, plant.now).state for _, plan in made]
     assert states == ["done", "void"]
@@ -168,9 +167,12 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
     queues, lost, drained, data
 ):
     plant = topology(queues, drained)
-    live = {name: data.draw(st.floats(0, 1)) for name in NODES if name not in lost}
-    found = recovery.restoring(plant, lost, live)
+    live = [name for name in NODES if name not in lost]
+    rates = {name: data.draw(st.floats(0, 1e6)) for name in queues}
+    found = recovery.restoring(plant, lost, live, rates)
     open_nodes = [name for name in live if name not in drained]
+    if found:
+        moves.check(found, plant, lost)
     after = moves.after(moves.division(plant), found)
     for name, points in after.items():
         assert sum(points.values()) == 1000
@@ -204,11 +206,10 @@ def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, 
     segments = dict.fromkeys(NODES, 0)
     for action, *arguments in actions:
         plant = topology({"q": QueueSpec("q", "jobs", points, minimum_containers=minimum)})
-        live = {name: 0.1 for name in NODES if name not in lost}
+        live = {name for name in NODES if name not in lost}
         if action == "lose" and len(lost) < len(NODES) - 1:
             lost.add(arguments[0])
-            live.pop(arguments[0], None)
-            found = recovery.restoring(plant, lost, live)
+            found = recovery.restoring(plant, lost, live - lost, {})
         elif action == "return":
             lost.discard(arguments[0])
             found = []
