@@ -4,17 +4,19 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from console.api import v1
-from console.pages import account, health, loops, plant, queues, records
+from console.pages import account, health, loops, plans, plant, queues, records
 
 handler403 = "console.pages.action.forbidden"
 
 urlpatterns = [
     path("", plant.overview, name="overview"),
     path("nodes/", plant.nodes, name="nodes"),
+    path("nodes/use", plans.use, name="nodes-use"),
     path("nodes/<str:name>/", plant.node, name="node"),
     path("nodes/<str:name>/thresholds", plant.thresholds, name="node-thresholds"),
     path("queues/", queues.queues, name="queues"),
     path("queues/<str:name>/", queues.queue, name="queue"),
+    path("queues/<str:name>/points", plans.points, name="queue-points"),
     path("queues/<str:name>/dead-letters/", queues.letters, name="dead-letters"),
     path("workers/", plant.workers, name="workers"),
     path("pipeline/", plant.pipeline, name="pipeline"),
@@ -24,6 +26,13 @@ urlpatterns = [
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
     path("overrides/<int:override_id>/end", loops.end_override, name="override-end"),
     path("overrides/<int:override_id>/extend", loops.extend_override, name="override-extend"),
+    path("plans/", plans.plans, name="plans"),
+    path("plans/rebalance", plans.rebalance, name="rebalance"),
+    path("plans/<int:plan_id>/", plans.plan, name="plan"),
+    path("plans/<int:plan_id>/approve", plans.approve, name="plan-approve"),
+    path("plans/<int:plan_id>/reject", plans.reject, name="plan-reject"),
+    path("plans/<int:plan_id>/stop", plans.stop, name="plan-stop"),
+    path("plans/<int:plan_id>/roll-back", plans.roll_back, name="plan-roll-back"),
     path("ledger/", records.ledger, name="ledger"),
     path("ledger/<int:entry_id>/", records.entry, name="entry"),
     path("audit/", records.audit, name="audit"),

@@ -1,8 +1,9 @@
 """Two hours of the plant's figures, a row a second: written by the observer, read back as columns.
 
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
-`nodes.n1.utilisation`, `pipeline.in_per_second`, `loops.worker_rate/alert/n1.actuator`. What is unknown in
-a second is left out of its row, and None in its column.
+`queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
+`loops.worker_rate/alert/n1.actuator`. What is unknown in a second is left out of its row, and None in its
+column.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -31,6 +32,7 @@ PER_KIND = {
     "hosts": ("busy", "slots"),
     "loops": ("measured", "setpoint", "actuator"),
 }
+PER_CONTAINER = ("points",)
 PIPELINE = (
     "in_per_second",
     "kept_per_second",
@@ -48,6 +50,9 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for kind, names in PER_KIND.items():
         for each, document in snapshot[kind].items():
             yield from _numbers(f"{kind}.{each}", document, names)
+    for name, queue in snapshot["queues"].items():
+        for node, container in queue["containers"].items():
+            yield from _numbers(f"queues.{name}.containers.{node}", container, PER_CONTAINER)
 
 
 def row(snapshot: Mapping[str, Any]) -> dict[str, str]:

@@ -16,6 +16,7 @@ RAIL = (
     ("workers", "Workers", "watch"),
     ("pipeline", "Pipeline", "watch"),
     ("loops", "Loops", "steer"),
+    ("plans", "Plans", "steer"),
     ("ledger", "Ledger", "steer"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
@@ -42,11 +43,14 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         return {"frame": None}
     actor = actor_of(request)
     snapshot = snapshot_of(request) if actor.may("plant.view") else None
+    counts = {"plans": proposals(snapshot)}
     return {
         "frame": {
             "plant": (snapshot or {}).get("plant", "main"),
             "strip": _strip(snapshot),
-            "rail": [_item(*entry) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))],
+            "rail": [
+                _item(*entry, counts) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
+            ],
             "overrides": (snapshot or {}).get("overrides", []),
             "alerts": (snapshot or {}).get("alerts", []),
             "user": actor.name,
@@ -62,5 +66,16 @@ def _strip(snapshot: dict[str, Any] | None) -> dict[str, Any]:
     return {**snapshot["health"], "at": snapshot["at"], "seq": snapshot["seq"]}
 
 
-def _item(name: str, label: str, section: str) -> dict[str, str]:
-    return {"name": name, "label": label, "section": section, "url": reverse(name)}
+def proposals(snapshot: dict[str, Any] | None) -> int:
+    """How many plans wait for somebody's approval."""
+    return sum(plan["state"] == "proposed" for plan in (snapshot or {}).get("plans", ()))
+
+
+def _item(name: str, label: str, section: str, counts: dict[str, int]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "section": section,
+        "url": reverse(name),
+        "count": counts.get(name),
+    }

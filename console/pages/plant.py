@@ -40,7 +40,12 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def nodes(request: HttpRequest) -> HttpResponse:
-    return show(request, "nodes.html", "nodes")
+    """Context: errors (of an action on a node that is not known)."""
+    return nodes_page(request)
+
+
+def nodes_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    return show(request, "nodes.html", "nodes", errors=errors or {}, submitted=submitted or {})
 
 
 @require_safe

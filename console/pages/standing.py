@@ -1,5 +1,6 @@
 """Worst first: one order for nodes and queues, so that a glance at the top is enough."""
 
+import math
 from typing import Any
 
 from django.urls import reverse
@@ -34,10 +35,13 @@ def _node(name: str, node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
-    """A queue is as bad as a BUSY node at 10 s of waiting, and grows from there up to an OFFLINE one."""
-    wait = queue["wait_seconds"]
-    lateness = (wait or 0.0) / KEEPS_UP_SECONDS
-    behind = wait is not None and lateness >= 1.0
+    """A queue is as bad as a BUSY node at 10 s of waiting, and grows from there up to an OFFLINE one.
+
+    One that waits for nobody knows how long is as bad as the longest wait.
+    """
+    wait, waits = queue["wait_seconds"], bool(queue["waiting_events"])
+    lateness = math.inf if wait is None and waits else (wait or 0.0) / KEEPS_UP_SECONDS
+    behind = lateness >= 1.0
     return {
         "kind": "queue",
         "name": name,
@@ -46,5 +50,6 @@ def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
         "stale": False,
         "figure": wait,
         "unit": "seconds",
+        "waits": waits,
         "badness": min(1.0 + lateness, 4.5) + (0.5 if queue["dead_letters"] else 0.0),
     }

@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 UNKNOWN = "—"
+MINUS = "\u2212"
 STATE_WORDS = {
     "IDLE": "Idle",
     "NORMAL": "Normal",
@@ -68,7 +69,7 @@ FORMATS: dict[str, Callable[[float], str]] = {
     "rate": _decimals(100),
     "seconds": _decimals(100),
     "milliseconds": lambda value: _fixed(value * 1000, 1),
-    "percent": lambda value: _fixed(value * 100, 0),
+    "percent": lambda value: _decimals(10)(value * 100),
     "percent1": lambda value: _fixed(value * 100, 1),
     "share": lambda value: _fixed(value * 100, 2),
     "mebibytes": lambda value: _fixed(value / 2**20, 1),
@@ -115,6 +116,28 @@ def typed(value: Any) -> str:
 def each(text: str) -> list[str]:
     """The words of a text, to go through them."""
     return text.split()
+
+
+@register.filter
+def signed(value: Any) -> str:
+    """A change with its sign, a true minus where it falls."""
+    return f"{'+' if value > 0 else MINUS}{abs(value):,}"
+
+
+@register.filter
+def css_share(value: Any) -> str:
+    """A share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
+    return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
+
+
+@register.filter
+def deed(action: Any) -> str:
+    """A decision's action in a few words; of moves only how many points, and between which nodes."""
+    if not isinstance(action, dict) or not action.get("moves"):
+        return compact(action)
+    moves = action["moves"]
+    nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
+    return f"{sum(move['points'] for move in moves):,} points: {nodes[0]} → {nodes[1]}"
 
 
 @register.filter
@@ -206,6 +229,67 @@ def _level(value: Any, busy: Any, toobusy: Any) -> str:
     if known(value) and known(toobusy) and value >= toobusy:
         return "TOOBUSY"
     return "BUSY" if known(value) and known(busy) and value >= busy else ""
+
+
+@register.simple_tag
+def flags(node: dict[str, Any]) -> str:
+    """What a node is besides its state: drained, cordoned."""
+    return ", ".join(name for name in ("drained", "cordoned") if node.get(name))
+
+
+@register.simple_tag
+def split(containers: Any, nodes: Any, queue: str) -> SafeString:
+    """A queue's points as one bar, a part per node in the nodes' order; the matrix beside has the numbers."""
+    parts = [(name, (at(containers, name) or {}).get("points") or 0) for name in nodes]
+    return format_html(
+        '<span class="split" aria-hidden="true" data-derived="split" data-queue="{}">{}</span>',
+        queue,
+        format_html_join(
+            "",
+            '<i data-node="{}" style="flex-grow: {}" title="{}: {}"></i>',
+            ((name, points, name, points) for name, points in parts),
+        ),
+    )
+
+
+# Signs of states as they are drawn on an axis, around 0, 0; those not named are a filled circle.
+_SIGNS = {
+    "BUSY": SafeString('<path class="sign" d="M0-5 5.5 5H-5.5Z"/>'),
+    "TOOBUSY": SafeString('<rect class="sign" x="-5" y="-5" width="10" height="10"/>'),
+    "IDLE": SafeString('<circle class="sign hollow" r="4"/>'),
+    "OFFLINE": SafeString('<circle class="sign hollow" r="4.5"/>'),
+}
+_DOT = SafeString('<circle class="sign" r="4.5"/>')
+
+
+@register.simple_tag
+def dumbbell(row: dict[str, Any]) -> SafeString:
+    """Utilisation now (the state's sign) and after (a dot) on an axis from 0 to 100 % of capacity, against
+    the node's thresholds. The numbers stand beside it, so readers skip it.
+    """
+    marks = [row[name] for name in ("busy", "toobusy") if known(row[name])]
+    lines = format_html_join(
+        "", '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>', ((css_share(mark),) for mark in marks)
+    )
+    link = SafeString("")
+    if row["draws_line"]:
+        link = format_html(
+            '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/>'
+            '<circle class="after" cx="{}" cy="50%" r="5.5"/>',
+            css_share(row["now"]),
+            css_share(row["after"]),
+            css_share(row["after"]),
+        )
+    sign = SafeString("")
+    if known(row["now"]):
+        sign = format_html(
+            '<svg class="now{}" data-state="{}" x="{}" y="50%" overflow="visible">{}</svg>',
+            " same" if row["same"] else "",
+            row["state"] or "",
+            css_share(row["now"]),
+            _SIGNS.get(row["state"], _DOT),
+        )
+    return format_html('<svg class="dumbbell" aria-hidden="true">{}{}{}</svg>', lines, link, sign)
 
 
 @register.simple_tag

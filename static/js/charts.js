@@ -10,6 +10,9 @@ const RIGHT = 108, LEFT = 56, NARROW = 520;
 const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
+// Beyond four, shades of one grey can't be told apart: Okabe and Ito's hues can, by everybody.
+const HUES = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999"], MOST_SHADES = 4;
+
 const charts = new Set();
 
 class Chart {
@@ -139,15 +142,16 @@ class Chart {
       if (last !== undefined) ends.push({ series, last });
       return {
         x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
-        line: lineOf(series.kind, colours), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
+        line: lineOf(series.kind, colours), ...areaOf(lane, series, colours, axis), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
         hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
       };
     });
-    if (!narrow) labels(ends, axis, colours, layout, this.highest(lane), height);
+    if (!narrow) labels(lane.stacked ? middles(ends) : ends, axis, colours, layout, this.highest(lane), height);
     return traces;
   }
 
   highest(lane) {
+    if (lane.highest) return lane.highest;
     const from = (this.time.at(-1) ?? 0) - this.seconds;
     const values = lane.series.flatMap((series) => (series.constant === null
       ? this.columns.get(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
@@ -174,7 +178,7 @@ function readLane(element) {
   const series = [...element.querySelectorAll("[data-series]")].map(({ dataset }) => ({
     path: dataset.series, label: dataset.label, kind: dataset.kind, constant: dataset.value === undefined ? null : Number(dataset.value),
   }));
-  return { title: element.dataset.lane, factor, series };
+  return { title: element.dataset.lane, factor, series, stacked: "stacked" in element.dataset, highest: Number(element.dataset.highest ?? 0) };
 }
 
 const date = (seconds) => new Date(seconds * 1000);
@@ -182,7 +186,7 @@ const date = (seconds) => new Date(seconds * 1000);
 function tokens() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent") };
+  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent"), shades: ["fill", "band", "muted", "line"].map(of) };
 }
 
 function lineOf(kind, colours) {
@@ -192,7 +196,24 @@ function lineOf(kind, colours) {
     step: { color: colours.text, width: 1.5, shape: "hv" },
     reference: { color: colours.muted, width: 1.25, dash: "dash" },
     threshold: { color: colours.muted, width: 0.75 },
+    stacked: { color: colours.surface, width: 1, shape: "hv" },
   }[kind];
+}
+
+/** Areas stand on each other in the order they are declared; parts that are not there count as none. */
+function areaOf(lane, series, colours, axis) {
+  if (!lane.stacked) return {};
+  const index = lane.series.indexOf(series), few = lane.series.length <= MOST_SHADES;
+  return { stackgroup: axis, fillcolor: few ? colours.shades[index] : HUES[index % HUES.length] };
+}
+
+/** Labels of stacked areas stand at the middle of each, not at its own height. */
+function middles(ends) {
+  let below = 0;
+  return ends.map((end) => {
+    below += end.last;
+    return { ...end, last: below - end.last / 2, value: end.last };
+  }).filter((end) => end.value > 0);
 }
 
 /** The one layout all charts have. */
@@ -228,10 +249,10 @@ function labels(ends, axis, colours, layout, highest, height) {
   const least = highest * LABEL_HEIGHT / height;
   const sorted = ends.sort((one, other) => other.last - one.last);
   let above = Infinity;
-  for (const { series, last } of sorted) {
+  for (const { series, last, value: own = last } of sorted) {
     const y = Math.min(Math.max(last, 0), above - least, highest);
     above = y;
-    const value = series.constant === null || series.kind === "threshold" ? formatted(last, Math.abs(last) < 10 && !Number.isInteger(last) ? "fraction" : Math.abs(last) < 100 && !Number.isInteger(last) ? "rate" : "integer") : "";
+    const value = series.constant === null || series.kind === "threshold" ? formatted(own, Math.abs(own) < 10 && !Number.isInteger(own) ? "fraction" : Math.abs(own) < 100 && !Number.isInteger(own) ? "rate" : "integer") : "";
     const strong = series.kind === "measured" || series.kind === "step";
     layout.annotations.push({ text: `${series.label} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
   }

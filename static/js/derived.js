@@ -29,12 +29,7 @@ export const derived = {
     set(element, "end to end");
   },
   backlog(element, { totals }) {
-    const then = ago(TREND_SECONDS)?.totals.backlog_events;
-    if (then == null || totals.backlog_events == null) return set(element, "");
-    const change = totals.backlog_events - then;
-    if (Math.abs(change) <= Math.max(STEADY_EVENTS, 0.02 * then)) return set(element, "steady");
-    if (change > 0) return set(element, "rising");
-    set(element, `empty in ${age((totals.backlog_events / -change) * TREND_SECONDS)}`);
+    set(element, trendOf(totals.backlog_events, ago(TREND_SECONDS)?.totals.backlog_events));
   },
   shed(element, { totals }) {
     set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what arrives" : "nothing shed");
@@ -71,6 +66,34 @@ export const derived = {
     const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
     set(element, formatted(containers.reduce((sum, container) => sum + (container.points ?? 0), 0), "integer"));
   },
+  split(element, { queues, nodes }) {
+    const containers = queues[element.dataset.queue]?.containers ?? {};
+    const parts = Object.entries(nodes).map(([name, node]) => [name, containers[name]?.points ?? 0, node.state ?? ""]);
+    const shown = parts.join();
+    if (element.dataset.shown === shown) return;
+    element.dataset.shown = shown;
+    element.replaceChildren(...parts.map(part));
+  },
+  trend(element, { queues }) {
+    set(element, trendOf(queues[element.dataset.queue]?.waiting_events, ago(TREND_SECONDS)?.queues[element.dataset.queue]?.waiting_events));
+  },
+  node_flags(element, { nodes }) {
+    const { drained, cordoned } = nodes[element.dataset.node] ?? {};
+    set(element, [drained && "drained", cordoned && "cordoned"].filter(Boolean).join(", "));
+  },
+  open_proposals(element, { plans = [] }) {
+    const count = plans.filter((plan) => plan.state === "proposed").length;
+    set(element, count ? String(count) : "");
+    if (element.ariaLabel !== null && element.ariaLabel !== `${count} to approve`) element.ariaLabel = `${count} to approve`;
+  },
+  plan_progress(element, { plans = [] }) {
+    const plan = planOf(plans, element);
+    if (plan) element.style.setProperty("--share", plan.progress_share.toFixed(3));
+  },
+  plan_percent(element, { plans = [] }) {
+    const plan = planOf(plans, element);
+    if (plan) set(element, `${formatted(plan.progress_share, "percent")} %`);
+  },
   jobs_out(element, { queues }) {
     set(element, formatted(sum(jobs(queues).map((queue) => queue.out_per_second)), "rate"));
   },
@@ -83,6 +106,25 @@ export const derived = {
     set(element, share === null ? "" : `${formatted(share, "percent")} % of what came in`);
   },
 };
+
+const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
+
+/** How what waits goes on from what waited TREND_SECONDS ago. */
+function trendOf(now, then) {
+  if (then == null || now == null) return "";
+  const change = now - then;
+  if (Math.abs(change) <= Math.max(STEADY_EVENTS, 0.02 * then)) return "steady";
+  return change > 0 ? "rising" : `empty in ${age((now / -change) * TREND_SECONDS)}`;
+}
+
+/** A node's part of a split bar; only a node in trouble gives it a colour. */
+function part([name, points, state]) {
+  const element = document.createElement("i");
+  Object.assign(element.dataset, { node: name, state });
+  element.style.flexGrow = points;
+  element.title = `${name}: ${formatted(points, "integer")}`;
+  return element;
+}
 
 const jobs = (queues) => Object.values(queues).filter((queue) => queue.kind === "jobs");
 

@@ -23,7 +23,7 @@ export const FORMATS = {
   rate: fallsBelow(100),
   seconds: fallsBelow(100),
   milliseconds: (value) => one(value * 1000),
-  percent: (value) => whole(value * 100),
+  percent: (value) => fallsBelow(10)(value * 100),
   percent1: (value) => one(value * 100),
   share: (value) => two(value * 100),
   mebibytes: (value) => one(value / 2 ** 20),

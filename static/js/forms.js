@@ -10,7 +10,7 @@ export function start() {
   document.addEventListener("input", ({ target }) => { const form = target.closest("form.steer"); if (form) differ(form); });
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); });
-  document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy]"); if (button) copy(button); });
+  document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
   document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
 }
@@ -109,7 +109,8 @@ async function submit(event) {
   if (!form.matches("form[data-steer]")) return;
   event.preventDefault();
   clearErrors(form);
-  const answer = await send(form.action, new FormData(form, event.submitter));
+  const url = event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action;
+  const answer = await send(url, new FormData(form, event.submitter));
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors);
 }
@@ -128,6 +129,8 @@ async function send(url, body) {
 }
 
 function refuse(form, errors) {
+  const said = document.getElementById(form.dataset.said);
+  if (said) return say(said, Object.values(errors).flat().join(" "));
   for (const [name, messages] of Object.entries(errors)) {
     const field = [...form.elements].find((element) => element.name === name && element.type !== "hidden");
     const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${field ? "" : `${words(name)}: `}${messages.join(" ")}` });
@@ -140,12 +143,21 @@ function refuse(form, errors) {
   }
 }
 
+/** A form of buttons has no field to stand beside: what can't be done is said under the page's title. */
+function say(place, text) {
+  place.textContent = text;
+  place.hidden = false;
+}
+
 function clearErrors(form) {
+  const said = document.getElementById(form.dataset.said);
+  if (said) said.hidden = true;
   form.querySelectorAll(".error").forEach((note) => note.remove());
   form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
 }
 
 function done(form, answer) {
+  if (answer.go) return location.assign(answer.go);
   const ids = answer.overrides ?? [], token = form.elements.csrfmiddlewaretoken.value;
   toast(answer.message, ids.length ? () => undo(ids, token) : null);
   form.closest("#why")?.setAttribute("hidden", "");
@@ -213,17 +225,19 @@ function nameMode(form) {
 
 function select(target) {
   const form = target.closest("form[data-selection]");
-  const boxes = [...form.querySelectorAll('input[name="letter"]')];
+  const boxes = [...form.querySelectorAll("[data-choice]")];
   if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
   const count = boxes.filter((box) => box.checked).length;
   for (const button of form.querySelectorAll("[data-counts]")) {
-    button.textContent = count ? `${button.dataset.counts} ${count} letter${count === 1 ? "" : "s"}` : button.dataset.counts;
+    const what = form.dataset.selection === "letters" ? `${count} letter${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
+    button.textContent = count ? button.dataset.counts.replace("{}", what) : button.dataset.counts.replace(" {}", "");
     button.disabled = !count;
   }
 }
 
 async function copy(button) {
-  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  const source = document.getElementById(button.dataset.copy), words = button.textContent;
+  await navigator.clipboard.writeText(source ? source.textContent : location.href);
   button.textContent = "Copied";
-  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  setTimeout(() => { button.textContent = words; }, 2000);
 }

@@ -1,16 +1,21 @@
-// The keyboard: / search, j and k rows, Enter opens, ? help.
+// The keyboard: / search, j and k rows, Enter opens, ? help, Esc closes the drawer.
 
 export function start() {
   const help = document.getElementById("keys");
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
-    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal() }[event.key];
+    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close }[event.key];
     if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href);
     if (!act) return;
     event.preventDefault();
     act();
   });
+}
+
+function close() {
+  const link = document.querySelector("[data-close]");
+  if (link) location.assign(link.href);
 }
 
 /** Moves to the next row that can be opened; the row takes the focus, so that a reader says it. */

@@ -3,6 +3,7 @@ import * as bind from "./bind.js";
 import * as forms from "./forms.js";
 import * as keys from "./keys.js";
 import * as live from "./live.js";
+import * as points from "./points.js";
 import * as refresh from "./refresh.js";
 import * as search from "./search.js";
 import * as sparks from "./sparks.js";
@@ -12,4 +13,4 @@ import * as themeSwitch from "./theme_switch.js";
 import { replace } from "./store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, themeSwitch, refresh, sparks, live]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, points, themeSwitch, refresh, sparks, live]) part.start();

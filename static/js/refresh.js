@@ -14,6 +14,13 @@ const SIGNATURES = {
   value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
   decisions: (snapshot) => acted(snapshot).join(),
   overrides: (snapshot) => (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join(),
+  places: (snapshot) => Object.keys(snapshot.nodes).sort().join() + Object.entries(snapshot.queues)
+    .map(([name, queue]) => name + Object.keys(queue.containers).sort().join()).sort().join(),
+  node: (snapshot, name) => `${snapshot.nodes[name]?.drained} ${snapshot.nodes[name]?.cordoned}`,
+  split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
+    + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
+  plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
+  plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
   worst: (snapshot) => Object.entries(snapshot.nodes).map(([name, node]) => name + node.state + node.stale).join()
     + Object.keys(snapshot.queues) + Math.floor(snapshot.at / WORST_SECONDS),

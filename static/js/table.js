@@ -1,5 +1,5 @@
 // Tables: worst first, sort and filter in the URL. A row never moves under the pointer: re-sorting waits until it leaves.
-import { subscribe } from "./store.js";
+import { resolve, store, subscribe } from "./store.js";
 
 const STATES = { OFFLINE: 5, TOOBUSY: 4, BUSY: 3, NORMAL: 2, IDLE: 1 };
 const UNITS = { s: 1, min: 60, h: 3600, d: 86400 };
@@ -82,7 +82,14 @@ function value(cell, key) {
   const text = cell.textContent.trim();
   const [, number, unit] = /^(-?[\d,.]+)(?: (s|min|h|d))?$/.exec(text) ?? [];
   if (number !== undefined) return Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);
-  return text === "—" || text === "" ? -Infinity : text.toLowerCase();
+  if (text === "—" || text === "") return waitsUnknown(cell) ? Infinity : -Infinity;
+  return text.toLowerCase();
+}
+
+/** What waits for nobody knows how long waits longest; what is unknown otherwise stands last. */
+function waitsUnknown(cell) {
+  const path = cell.dataset.unknown;
+  return Boolean(path) && store.snapshot !== null && resolve(store.snapshot, path) > 0;
 }
 
 function compare(one, other) {

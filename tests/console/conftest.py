@@ -142,9 +142,11 @@ def sample_snapshot() -> dict[str, Any]:
                 "out_per_second": 12.0,
                 "memory_bytes": 1000,
                 "memory_capacity_bytes": 2000,
+                "capacity_events_per_second": 50_000.0,
                 "points": 2000,
                 "containers": 2,
                 "drained": False,
+                "cordoned": False,
                 "last_state": "NORMAL",
             }
         },
@@ -168,6 +170,7 @@ def sample_snapshot() -> dict[str, Any]:
         },
         "loops": {},
         "overrides": [],
+        "plans": [],
         "alerts": [],
     }
 
@@ -185,6 +188,8 @@ def _queue(kind: str) -> dict[str, Any]:
     container = {
         **figures,
         "points": 1000,
+        "load": 0.001,
+        "server_time_share": 0.0005,
         "inserted_events": 1012,
         "removed_events": 1000,
         "waiting_to_run": 0,

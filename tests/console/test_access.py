@@ -24,7 +24,7 @@ from console.access import (
 from console.models import ApiToken
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
-from workers.models import LedgerEntry, Loop, Override
+from workers.models import LedgerEntry, Loop, Override, Plan
 
 pytestmark = pytest.mark.django_db
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -33,10 +33,12 @@ EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
 DOORS = {
     "GET ": "viewer",
     "GET nodes/": "viewer",
+    "POST nodes/use": "operator",
     "GET nodes/<str:name>/": "viewer",
     "POST nodes/<str:name>/thresholds": "operator",
     "GET queues/": "viewer",
     "GET queues/<str:name>/": "viewer",
+    "POST queues/<str:name>/points": "operator",
     "GET queues/<str:name>/dead-letters/": "viewer",
     "POST queues/<str:name>/dead-letters/": "operator",
     "GET workers/": "viewer",
@@ -47,6 +49,13 @@ DOORS = {
     "POST loops/<int:loop_id>/mode": "operator",
     "POST overrides/<int:override_id>/end": "operator",
     "POST overrides/<int:override_id>/extend": "operator",
+    "GET plans/": "viewer",
+    "POST plans/rebalance": "operator",
+    "GET plans/<int:plan_id>/": "viewer",
+    "POST plans/<int:plan_id>/approve": "operator",
+    "POST plans/<int:plan_id>/reject": "operator",
+    "POST plans/<int:plan_id>/stop": "operator",
+    "POST plans/<int:plan_id>/roll-back": "operator",
     "GET ledger/": "viewer",
     "GET ledger/<int:entry_id>/": "viewer",
     "GET audit/": "administrator",
@@ -117,6 +126,16 @@ def things(people, control) -> dict[str, Any]:
         expires_at=timezone.now() + timedelta(hours=1),
     )
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
+    plan = Plan.objects.create(
+        kind="hand",
+        title="a test",
+        reason="a test",
+        moves=[],
+        base={},
+        base_revision=1,
+        hash="0" * 64,
+        expires_at=timezone.now() + timedelta(minutes=5),
+    )
     return {
         "<int:loop_id>": loop.pk,
         "<loop_id>": loop.pk,
@@ -125,6 +144,7 @@ def things(people, control) -> dict[str, Any]:
         "<int:override_id>": override.pk,
         "<override_id>": override.pk,
         "<int:token_id>": token.pk,
+        "<int:plan_id>": plan.pk,
         "<queue>": "alert",
     }
 

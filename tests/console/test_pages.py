@@ -1,5 +1,6 @@
 """What each page is given to show."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -21,7 +22,17 @@ from workers.models import LedgerEntry, Loop, Override
 from workers.plants.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
-PAGES = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/ledger/", "/settings/")
+PAGES = (
+    "/",
+    "/nodes/",
+    "/queues/",
+    "/workers/",
+    "/pipeline/",
+    "/loops/",
+    "/plans/",
+    "/ledger/",
+    "/settings/",
+)
 
 
 @pytest.fixture
@@ -92,12 +103,22 @@ def test_the_worst_comes_first():
     assert names[:2] == ["n2", "late"]
 
 
+def test_an_unknown_wait_is_the_longest_only_where_something_waits():
+    snapshot = {**sample_snapshot(), "nodes": {}}
+    late = {**snapshot["queues"]["alert"], "wait_seconds": 25.0}
+    stuck = {**late, "wait_seconds": None}
+    snapshot["queues"] = {"empty": {**stuck, "waiting_events": 0}, "late": late, "stuck": stuck}
+    assert [row["name"] for row in worst_first(snapshot)] == ["stuck", "late", "empty"]
+
+
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=1, max_size=6))
 def test_a_queue_that_waits_longer_never_stands_behind(waits):
     snapshot = {**sample_snapshot(), "nodes": {}}
     template = snapshot["queues"]["alert"]
     snapshot["queues"] = {f"q{n}": {**template, "wait_seconds": wait} for n, wait in enumerate(waits)}
-    badness = [(row["figure"] or 0.0, row["badness"]) for row in worst_first(snapshot)]
+    # 12 events wait in each: one that nobody knows the wait of waits longest.
+    rows = worst_first(snapshot)
+    badness = [(math.inf if row["figure"] is None else row["figure"], row["badness"]) for row in rows]
     for (one, first), (other, second) in pairwise(badness):
         assert first >= second and (one >= other or first == second)
 

@@ -1,0 +1,129 @@
+"""A plan as a page shows it: its headline, the dumbbells of utilisation, what each move carries."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workers.models import Plan
+
+Document = dict[str, Any]
+STATES = {
+    "proposed": "Waits for approval",
+    "approved": "Approved",
+    "running": "Running",
+    "done": "Done",
+    "stopped": "Stopped",
+    "failed": "Failed",
+    "rejected": "Rejected",
+    "void": "Void",
+    "rolled-back": "Rolled back",
+}
+BUSY = ("BUSY", "TOOBUSY")
+
+
+def headline(plan: Document) -> str:
+    """What it does, in a sentence that a button may repeat."""
+    points = f"{plan['points']:,} points"
+    kind, node = plan["kind"], plan["empties"]
+    if kind == Plan.Kind.HAND:
+        return f"Divide {_names(move['queue'] for move in plan['moves'])} by hand: move {points}"
+    if kind == Plan.Kind.ROLL_BACK:
+        return f"Roll back plan {plan['undoes']}: move {points} back"
+    if kind in (Plan.Kind.DRAIN, Plan.Kind.RELEASE):
+        verb = "Drain" if kind == Plan.Kind.DRAIN else "Release"
+        return f"{verb} {node}: move {points} to other nodes" if plan["points"] else f"{verb} {node}"
+    return f"Move {points} {_PURPOSES[kind](plan)}"
+
+
+def _relief(plan: Document) -> str:
+    left = sum(row["state"] in BUSY for row in plan["after"].values())
+    return "to relieve the busiest nodes" if left else "so that no node is busy"
+
+
+_PURPOSES = {
+    Plan.Kind.REBALANCE: _relief,
+    Plan.Kind.BAND: lambda plan: "to balance the nodes",
+    Plan.Kind.USE: lambda plan: f"to take {_names(move['to'] for move in plan['moves'])} into use",
+    Plan.Kind.RESTORE: lambda plan: "off the lost node, onto live ones",
+}
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+def shown(plan: Document, snapshot: Mapping[str, Any] | None) -> Document:
+    """A plan's document with what pages add to it."""
+    rows = [_move(move, snapshot, bool(plan["empties"])) for move in plan["moves"]]
+    return {
+        **plan,
+        "headline": headline(plan),
+        "state_words": STATES[plan["state"]],
+        "dumbbells": dumbbells(plan, snapshot),
+        "move_rows": rows,
+        "events_per_second": _sum(row["events_per_second"] for row in rows),
+        "blocks": sum(move["blocks"] for move in plan["moves"]),
+        "bytes": sum(move["bytes"] for move in plan["moves"]),
+        "receivers": _names(move["to"] for move in plan["moves"]),
+        "others": sorted(set((snapshot or {}).get("queues", {})) - {move["queue"] for move in plan["moves"]}),
+        "changes": _changes(plan["moves"]),
+        "points_share": plan["points"] / (1000 * len((snapshot or {}).get("queues", {})) or 1000),
+    }
+
+
+def _changes(moves: Iterable[Document]) -> dict[str, dict[str, int]]:
+    """{queue: {node: points gained}}."""
+    changes: dict[str, dict[str, int]] = {}
+    for move in moves:
+        row = changes.setdefault(move["queue"], {})
+        row[move["from"]] = row.get(move["from"], 0) - move["points"]
+        row[move["to"]] = row.get(move["to"], 0) + move["points"]
+    return changes
+
+
+def _move(move: Document, snapshot: Mapping[str, Any] | None, empties: bool) -> Document:
+    """A move with the rate its points carry now, and the bytes that travel with it when a node is emptied.
+
+    events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points of
+    the move / points of the container (jobs queues; the pipeline reads its own). Unknown is None.
+    """
+    queue = (snapshot or {}).get("queues", {}).get(move["queue"], {})
+    rate = queue.get("in_per_second")
+    source = queue.get("containers", {}).get(move["from"], {})
+    waiting, held = source.get("waiting_bytes"), source.get("points")
+    travels = empties and queue.get("kind") == "jobs" and waiting is not None and held
+    return {
+        **move,
+        "events_per_second": None if rate is None else rate * move["points"] / 1000,
+        "expected_bytes": waiting * min(1.0, move["points"] / held) if travels else 0,
+    }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def dumbbells(plan: Document, snapshot: Mapping[str, Any] | None) -> list[Document]:
+    """A row per node, the worst now first: now and after as shares of its capacity, on one axis to 100 %."""
+    limits = (snapshot or {}).get("nodes", {})
+    rows = [_dumbbell(name, plan, limits.get(name, {})) for name in plan["before"]]
+    return sorted(rows, key=lambda row: (-(row["now"] if row["now"] is not None else 2.0), row["name"]))
+
+
+def _dumbbell(name: str, plan: Document, limits: Mapping[str, Any]) -> Document:
+    before, after = plan["before"][name], plan["after"].get(name, plan["before"][name])
+    now, then = before["utilisation"], after["utilisation"]
+    same = before["points"] == after["points"]
+    return {
+        "name": name,
+        "now": now,
+        "after": then,
+        "state": before["state"],
+        "state_after": after["state"],
+        "same": same,
+        "points": before["points"],
+        "points_after": after["points"],
+        "busy": limits.get("busy"),
+        "toobusy": limits.get("toobusy"),
+        "draws_line": now is not None and then is not None and not same,
+    }
