@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from workers import plans
+from queues.errors import WeirError
+from workers import ledger, plans
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -36,6 +37,13 @@ PLANNING = ("rebalancing", "node_scaling")
 
 
 def advise(entry: LedgerEntry, loop: Loop, snapshot: Mapping[str, Any], now: datetime) -> None:
-    """What a loop in advise does with its decision: where there is something to approve, propose it."""
-    if loop.law in PLANNING:
+    """What a loop in advise does with its decision: where there is something to approve, propose it.
+
+    What can't be proposed (the plant has changed since the snapshot) is the entry's error.
+    """
+    if loop.law not in PLANNING:
+        return
+    try:
         plans.from_decision(entry, snapshot, now, approved=False)
+    except WeirError as error:
+        ledger.fail(entry, str(error))

@@ -67,10 +67,7 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     if node in offline_nodes(snapshot):
         raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes by themselves.")
     found = _emptying(node, topology, snapshot, now)
-    title = f"Drain {node}"
-    return _propose(
-        Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, title=title, empties=node
-    )
+    return _propose(Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, empties=node)
 
 
 def propose_hand(
@@ -243,8 +240,10 @@ def summary(plan: Plan) -> dict[str, Any]:
 
 def progress_share(plan: Plan) -> float:
     """How far it is, 0 to 1: moved points count half where events are transferred too, else all."""
-    if plan.state == Plan.State.DONE or not plan.progress:
-        return 1.0 if plan.progress else 0.0
+    if plan.state == Plan.State.DONE:
+        return 1.0
+    if not plan.progress:
+        return 0.0
     return round(sum(_share(step, bool(plan.empties)) for step in plan.progress) / len(plan.progress), 3)
 
 
@@ -281,8 +280,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
 def restore(found: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:
     """The plan of recovery, approved by itself: points that were lost with a node go to live ones."""
     with transaction.atomic():
-        title = "Restore lost points"
-        plan = _propose(Plan.Kind.RESTORE, found, None, reason, snapshot, now, title=title)
+        plan = _propose(Plan.Kind.RESTORE, found, None, reason, snapshot, now)
         return _approved(plan, "recovery", reason, now)
 
 
@@ -383,7 +381,7 @@ def _propose(
     look = forecast.of(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
-        title=title or _title(kind, found),
+        title=title or _title(kind, found, empties),
         reason=reason,
         moves=[move.to_json() for move in found],
         base=moves.division(topology, (move.queue for move in found)),
@@ -411,10 +409,18 @@ def _reopened(topology: Topology, node: str) -> Topology:
     return forecast.with_node(topology, node, drained=False)
 
 
-def _title(kind: str, found: Sequence[Move]) -> str:
+def _title(kind: str, found: Sequence[Move], empties: str) -> str:
+    if empties:
+        return f"{str(kind).capitalize()} {empties}"
     points = sum(move.points for move in found)
-    names = {Plan.Kind.REBALANCE: "Bring every node below BUSY", Plan.Kind.BAND: "Balance all nodes"}
-    return f"{names.get(kind, str(kind).capitalize())}: {len(found)} moves, {points:,} points"
+    names = {
+        Plan.Kind.REBALANCE: "Bring every node below BUSY",
+        Plan.Kind.BAND: "Balance all nodes",
+        Plan.Kind.USE: f"Take {', '.join(sorted({move.target for move in found}))} into use",
+        Plan.Kind.RESTORE: "Restore lost points",
+    }
+    count = f"{len(found)} move{'s' if len(found) != 1 else ''}"
+    return f"{names.get(kind, str(kind).capitalize())}: {count}, {points:,} points"
 
 
 @dataclass(frozen=True)

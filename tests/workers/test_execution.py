@@ -11,7 +11,7 @@ from queues.models import Container, Node
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of, blocks_of
 from tests.workers.plan_plant import Plant, loaded
-from workers import draining, execution, plans
+from workers import draining, execution, loops, plans
 from workers.leases import Lease
 from workers.models import Plan
 
@@ -326,3 +326,29 @@ def test_a_drained_node_returns_to_use_only_by_hand_and_by_plan(plant, user):
     advance(by_hand(plant, user, EVEN), plant)
     assert plant.points() == EVEN
     assert Container.objects.get(queue__name="alert", node__name="n3").draining_since is None
+
+
+def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goes(plant, user, broker):
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
+
+    def managed():
+        return {loop.target["node"] for loop in loops.ensure_loops(plant.topology()) if "alert" in loop.name}
+
+    assert managed() == {"n1", "n2", "n3"}
+    assert plant.plant.start_workers("alert", "n3", 1, ["w1"]) == ["w1"]
+    held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
+    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
+    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    assert managed() == {"n1", "n2"}
+
+
+def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    for queue in ("alert", "process", "telemetry"):
+        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
+    plan = drained(plant, user)
+    assert plan.moves == []
+    plan = advance(plan, plant)
+    assert (plan.state, plans.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
+    assert ids(plant)["n3"] == []

@@ -120,6 +120,16 @@ def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, 
     assert plant.points()["n1"] < 700
 
 
+def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick(plant):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    plant.flow(10)
+    Node.objects.filter(name__in=("n2", "n3")).update(cordoned=True)
+    entry = plant.tick()
+    entry.refresh_from_db()
+    assert "cordoned" in entry.error
+    assert not Plan.objects.exists()
+
+
 def test_a_quiet_plant_is_left_alone_and_the_ledger_says_so(plant):
     plant.pass_seconds(5)
     entry = plant.tick()
