@@ -19,7 +19,15 @@ from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.lines import EventLines
 
 router = Router(tags=["events"])
-JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/json", "text/plain")
+# The last two are what a plain `curl --data-binary` and a client that says nothing send.
+JSON_LINES = (
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/json",
+    "text/plain",
+    "application/octet-stream",
+    "application/x-www-form-urlencoded",
+)
 ARROW = ("application/vnd.apache.arrow.stream",)
 THROTTLE_KEY = "weir:throttle:{queue}"  # set by who admits less: its time to live is how long to wait
 THROTTLE_SECONDS = 5
@@ -61,10 +69,10 @@ def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status:
 def _reader(content_type: str | None) -> Callable[[Client, str, BinaryIO, bool], Status]:
     if content_type in ARROW:
         return _publish_arrow
-    if content_type in JSON_LINES:
+    if not content_type or content_type in JSON_LINES:
         return _publish_lines
     known = ", ".join((JSON_LINES[0], *ARROW))
-    raise RefusedError(415, "content-type", f"takes {known}, not {content_type or 'none'}.")
+    raise RefusedError(415, "content-type", f"takes {known}, not {content_type}.")
 
 
 def _throttled(queue: str) -> None:

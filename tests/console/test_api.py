@@ -124,6 +124,12 @@ def arrow_of(columns: dict[str, list[Any]]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.parametrize("said", ["", "application/x-www-form-urlencoded", "text/plain", "application/json"])
+def test_lines_are_taken_whatever_a_plain_client_calls_them(producer, nodes, said):
+    assert producer(lines({"type": "a"}, {"type": "b"}), content_type=said).status_code == 202
+    assert stored_events(nodes) == 2
+
+
 BAD_BODIES = {
     "nothing": (b"\n", {}, 400, "empty"),
     "no line is an event": (b"1\n[]\nx\n", {}, 400, "object"),
