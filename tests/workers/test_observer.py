@@ -46,7 +46,13 @@ class Scripted:
             "at": 1_790_000_000.0 + self.looks,
             "totals": {"in_per_second": 1.5, "backlog_events": self.waiting_events},
             "pipeline": {"in_per_second": None},
-            "queues": {"alert": {"waiting_events": self.waiting_events, "in_per_second": 2.0}},
+            "queues": {
+                "alert": {
+                    "waiting_events": self.waiting_events,
+                    "in_per_second": 2.0,
+                    "containers": {"n1": {"points": 1000}},
+                }
+            },
             "nodes": {"n1": {"utilisation": 0.25}},
             "hosts": {},
             "loops": {"worker_rate/alert/n1": {"measured": 12, "setpoint": 1000, "actuator": None}},
