@@ -21,7 +21,9 @@ from queues.gauge import read_gauges
 from queues.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
 
 CHUNK = 256
-REMEMBERED_SECONDS = 86_400.0  # how long a node knows what was transferred to it
+# How long a node knows what was transferred to it: a source that died between two steps of a transfer and
+# returns within this time sends nothing twice.
+REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
 
 

@@ -1,5 +1,7 @@
 """Plans carried out on real servers: step by step, over crashes, stopped, rolled back."""
 
+import json
+import time
 from datetime import timedelta
 
 import pytest
@@ -11,9 +13,10 @@ from queues.models import Container, Node
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of, blocks_of
 from tests.workers.plan_plant import Plant, loaded
-from workers import draining, execution, loops, plans
+from workers import draining, execution, loops, plans, tasks
 from workers.leases import Lease
-from workers.models import Plan
+from workers.models import Loop, Plan
+from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -352,3 +355,23 @@ def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, u
     plan = advance(plan, plant)
     assert (plan.state, plans.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
     assert ids(plant)["n3"] == []
+
+
+def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, user):
+    def published():
+        snapshot = plant.pass_seconds(1)
+        snapshot["at"] = time.time()
+        plant.control.set(SNAPSHOT_KEY, json.dumps(snapshot))
+
+    tasks.advance()  # nobody has looked yet, and nothing is to do
+    plan = by_hand(plant, user, {"n1": 500, "n2": 500})
+    published()
+    tasks.advance()
+    assert Plan.objects.get(pk=plan.pk).state == "done"
+    expired = plans.propose_hand("alert", EVEN, user, snapshot=plant.pass_seconds(1), now=plant.now)
+    Container.objects.filter(points=0).update(draining_since=plant.now)
+    published()
+    tasks.upkeep()
+    assert "n3" not in projected(plant).queue("alert").points
+    assert Plan.objects.get(pk=expired.pk).state == "void"
+    assert Loop.objects.filter(law="rebalancing").exists()
