@@ -19,7 +19,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from controllers import request
+from controllers import catalog, request
 from queues import points as thousand
 from queues import projection
 from queues.errors import BadInput
@@ -327,7 +327,8 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
     sensed = sensors.rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.unfit is not None:
         raise BadInput("plant", f"can't be planned for now: {sensed.measured.unfit}.")
-    own = overrides.effective({} if loop is None else loop.parameters, _in_force(loop, now), now)
+    given = {} if loop is None else loop.parameters
+    own = overrides.effective_parameters(catalog.law(REBALANCING), given, _in_force(loop, now), now)
     state = ((loop.state or {}) if loop else {}).get("law")
     document = {
         "parameters": {**own, **parameters},

@@ -8,8 +8,8 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.plan_plant import Plant, loaded
-from workers import moves, plans
-from workers.models import Plan
+from workers import loops, moves, overrides, plans
+from workers.models import Loop, Plan
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -166,6 +166,21 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
         == "goal"
     )
     assert not Plan.objects.exists()
+
+
+def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
+    loops.ensure_loops(plant.topology())
+    calm = busy(plant)
+    for queue in calm["queues"].values():
+        for row in queue["containers"].values():
+            row["load"] *= 0.8
+    with pytest.raises(BadInput, match="within BUSY"):
+        plans.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+    loop = Loop.objects.get(law="rebalancing")
+    given = {"name": "busy", "value": 0.5, "owner": user, "reason": "A test.", "minutes": 5}
+    overrides.set_override(**given, now=plant.now, loop=loop)
+    plan = plans.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+    assert {move["from"] for move in plan.moves} == {"n1"}
 
 
 def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
