@@ -65,9 +65,8 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
             silent = row["state"] == "OFFLINE"
             if silent != (node.offline_since is not None):
                 return True
-        if node.offline_since is not None and node.offline_since <= since:
-            return True
-    return False
+    lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
+    return lost.exists()
 
 
 def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:

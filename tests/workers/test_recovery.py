@@ -100,6 +100,13 @@ def test_nothing_is_restored_to_drained_or_cordoned_nodes(plant):
     assert plant.points() == {"n1": 334, "n2": 666}
 
 
+def test_a_node_that_stays_away_is_written_about_once(plant):
+    recover(plant, 14, silent=("n3",))
+    fence = TopologyRevision.objects.get().recovery_fence
+    recover(plant, 20, silent=("n3",))
+    assert TopologyRevision.objects.get().recovery_fence == fence
+
+
 def test_nothing_is_done_on_an_old_snapshot(plant):
     snapshot = plant.pass_seconds(14, silent=("n3",))
     plant.wall_seconds += 4
