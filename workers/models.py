@@ -154,3 +154,121 @@ class Plan(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.hash[:8]} {self.state}"
+
+
+class Task(models.Model):
+    """A batch task: which job it runs, with which parameters, when, and what it needs."""
+
+    name = models.CharField(max_length=60, unique=True)
+    job = models.CharField(max_length=200)  # a name in workers.jobs.catalog, or python:dotted.path
+    parameters = models.JSONField(default=dict)
+    requirements = models.JSONField(default=list)  # of "spark", "memory": they choose the worker role
+    single_instance = models.BooleanField(default=True, help_text="never two runs, never two workers at once")
+    parallel = models.PositiveSmallIntegerField(default=1, help_text="workers at once, at most")
+    deadline = models.TimeField(null=True, default=None, help_text="a run is to be done by then (UTC)")
+    enabled = models.BooleanField(default=True)
+    # When it runs: interval or crontab, read by beat. Null: only when somebody asks.
+    periodic = models.OneToOneField(
+        "django_celery_beat.PeriodicTask", on_delete=models.SET_NULL, null=True, related_name="batch_task"
+    )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Run(models.Model):
+    """One run of a task. progress: {"rows", "share" (0..1, null: unknown), "stages": {"done", "total"},
+    "chunk", "skipped": [{"file", "why"}]}.
+    """
+
+    class State(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        DONE = "done"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED, db_index=True)
+    parameters = models.JSONField(default=dict)
+    single_instance = models.BooleanField()  # as the task was when the run began: the constraint reads it
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )  # null: the schedule
+    deadline_at = models.DateTimeField(null=True, default=None)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    started_at = models.DateTimeField(null=True, default=None)
+    ended_at = models.DateTimeField(null=True, default=None)
+    progress = models.JSONField(default=dict)
+    chunks_total = models.PositiveIntegerField(null=True, default=None)  # null: not known beforehand
+    chunks_done = models.PositiveIntegerField(default=0)
+    workers_wanted = models.PositiveSmallIntegerField(default=0)
+    error = models.TextField(default="", blank=True)
+    # Fencing: the greatest number that a claim of one of its chunks was given.
+    fence = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["task", "-created_at"])]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task"],
+                condition=models.Q(single_instance=True, state__in=("queued", "running")),
+                name="one_open_run_of_a_single_instance_task",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk} {self.state}"
+
+
+class Chunk(models.Model):
+    """A part of a run's work that is done whole or not at all: a partition, a range of identifiers."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        WORKING = "working"
+        DONE = "done"
+        FAILED = "failed"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="chunks")
+    identifier = models.CharField(max_length=200)
+    place = models.PositiveIntegerField()
+    content = models.JSONField(default=dict)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
+    # Fencing: who writes for this chunk shows this number, and an older one is refused.
+    fence = models.PositiveBigIntegerField(default=0)
+    worker = models.CharField(max_length=40, default="", blank=True)
+    beat_at = models.DateTimeField(null=True, default=None)
+    tries = models.PositiveSmallIntegerField(default=0)
+    rows = models.PositiveBigIntegerField(default=0)
+    seconds = models.FloatField(null=True, default=None)
+    skipped = models.JSONField(default=list)
+    error = models.TextField(default="", blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "identifier"], name="a_chunk_once_a_run")]
+        indexes = [models.Index(fields=["run", "state", "place"])]
+
+    def __str__(self) -> str:
+        return f"{self.identifier} {self.state}"
+
+
+class Keep(models.Model):
+    """A time range that retention deletes nothing of, since an incident or an experiment refers to it."""
+
+    since = models.DateTimeField()
+    until = models.DateTimeField()
+    queue = models.CharField(max_length=40, default="", blank=True)  # "": events of every queue
+    reason = models.TextField()
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(until__gte=models.F("since")), name="a_keep_ends_after_it_begins"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M}: {self.reason}"
