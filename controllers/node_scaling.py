@@ -42,7 +42,7 @@ PARAMETERS = (
         "fill", "share of BUSY", "Nodes in use filled beyond this share call for idle ones.", 0.95, 0.01, 1
     ),
     Parameter(
-        "margin", "share of BUSY", "The rest may be filled to this share after a release.", 0.9, 0.01, 1
+        "margin", "share of BUSY", "The rest may be filled to this share after a release.", 0.93, 0.01, 1
     ),
     Parameter(
         "keep_share",
@@ -179,12 +179,18 @@ def _to_release(parameters: Values, plant: Allocation, forecast: float) -> list[
     keep = max([int(parameters["minimum_containers"]), kept, *plant.minimum])
     needed = _needed(parameters, plant, forecast)
     rest, released = float(plant.capacity[used].sum()), list[int]()
-    for node in sorted(used, key=lambda node: (plant.capacity[node], plant.loads[node], node)):
+    for node in sorted(used, key=lambda node: (plant.capacity[node], _heaviest(plant, node), node)):
         rest -= float(plant.capacity[node])
         if len(used) - len(released) <= keep or needed > parameters["margin"] * rest:
             break
         released.append(node)
     return released
+
+
+def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
+    """The node's heaviest container, and its load: what goes in small pieces finds room most easily."""
+    loads = (plant.rate_per_point[queue] * points for queue, points in plant.held[node].items())
+    return max(loads, default=0.0), float(plant.loads[node])
 
 
 def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:

@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import coo_array
 
 from controllers.allocation import Allocation, Flags, Floats, Move, containers
 from controllers.relief import Rules
+from controllers.solver import minimise
 
 Goal = Literal["points", "moves", "worst"]
 NEW_HOLDER = 0.01
@@ -222,7 +223,7 @@ def lower_bound(problem: Problem, goal: Goal, branches: int) -> float | None:
     integrality[model.worst] = 0
     if goal == "points":
         integrality[:] = 0  # whole points and smallest pieces only cost more
-    result = milp(
+    result = minimise(
         cost,
         integrality=integrality,
         bounds=model.bounds(),
@@ -241,7 +242,7 @@ def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) ->
     integrality = np.ones(model.columns)
     integrality[: len(model.ways)] = whole
     integrality[model.worst] = 0
-    result = milp(
+    result = minimise(
         model.cost(goal),
         integrality=integrality,
         bounds=model.bounds(),

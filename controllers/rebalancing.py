@@ -89,7 +89,7 @@ PARAMETERS = (
         "integer",
     ),
     Parameter(
-        "branches", "branches", "The optimum's search ends after this many.", 500, 1, 1_000_000, "integer"
+        "branches", "branches", "The optimum's search ends after this many.", 50, 1, 1_000_000, "integer"
     ),
 )
 NODE = (

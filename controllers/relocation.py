@@ -10,14 +10,14 @@ limits can be kept, and then the fewest points for that z.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controllers import optimum
 from controllers.allocation import Allocation, Flags, Floats, Move
-from controllers.relief import Board, Cost, Rules, fewest, price, relieve
+from controllers.relief import Board, Cost, Rules, coarse, fewest, price, relieve
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
 WORST_GAP = 0.002
@@ -53,12 +53,25 @@ class Found:
 def find(allocation: Allocation, search: Search) -> Found:
     """The cheapest moves that keep all limits and empty the drained nodes, else those with the least worst
     node."""
-    in_use = allocation.available & ~allocation.idle
-    for receivers in (in_use, allocation.available):
+    for receivers in _receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
             return Found(moves, True, worst_share(allocation.after(moves), search.limits))
     moves = _least_worst(allocation, search)
     return Found(moves, False, worst_share(allocation.after(moves), search.limits))
+
+
+def _receivers(allocation: Allocation) -> Iterator[Flags]:
+    """The nodes in use; then with one, two, four, … and all idle ones, the most capable first."""
+    receivers = allocation.available & ~allocation.idle
+    yield receivers
+    idle = np.flatnonzero(allocation.available & allocation.idle)
+    idle = idle[np.argsort(-allocation.capacity[idle], kind="stable")]
+    count = 1
+    while count < 2 * len(idle):
+        receivers = receivers.copy()
+        receivers[idle[:count]] = True
+        yield receivers
+        count *= 2
 
 
 def worst_share(allocation: Allocation, limits: Floats) -> float:
@@ -77,6 +90,10 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
     """Moves that keep all limits, or None."""
     if fluid_share(allocation, search.limits) > 1:
         return None
+    even = coarse(allocation, search.rules, search.limits)
+    parted = _quick(allocation, search, receivers, even) if even.any() else None
+    if parted is not None and any(even[move.queue] for move in parted):
+        return parted  # a few more points than the cheapest, whose pieces could never be parted again
     quick = _quick(allocation, search, receivers)
     if quick is not None and price(quick, search.cost)[0] <= _bound(allocation, search):
         return quick
@@ -93,12 +110,14 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
     return best
 
 
-def _quick(allocation: Allocation, search: Search, receivers: Flags) -> list[Move] | None:
+def _quick(
+    allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
+) -> list[Move] | None:
     answers, bound = [], _bound(allocation, search)
     costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
         for packing in (True, False):
-            board = Board(allocation, search.rules, search.limits, receivers & allocation.available)
+            board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
             answer = relieve(board, cost, packing)
             if answer is not None and price(answer, search.cost)[0] <= bound:
                 return answer
@@ -153,11 +172,14 @@ def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
         return []  # no node may take anything
     if not must and now <= fluid * (1 + search.tolerance):
         return []
+    level = _climb(allocation, search, fluid, now, must, STEPS[:1])
+    if level is not None:
+        return level  # as level as can be told from the best possible: nothing exact can add to it
     if optimum.ways_count(problem) <= search.exact_ways:
         answer = optimum.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:
             return _settle(allocation, search, answer, now, must)
-    return _climb(allocation, search, fluid, now, must)
+    return _climb(allocation, search, fluid, now, must, STEPS[1:]) or []
 
 
 def _settle(
@@ -176,18 +198,27 @@ def _settle(
     return answer.moves if moves is None else moves
 
 
-def _climb(allocation: Allocation, search: Search, fluid: float, now: float, must: bool) -> list[Move]:
-    """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them."""
-    for step in STEPS:
+def _climb(
+    allocation: Allocation,
+    search: Search,
+    fluid: float,
+    now: float,
+    must: bool,
+    steps: Sequence[float],
+) -> list[Move] | None:
+    """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them; no moves
+    once the limits are no better than what is, None when no step helped."""
+    even = coarse(allocation, search.rules, search.limits)
+    for step in steps:
         share = fluid * (1 + step + search.tolerance)
         if not must and share >= now:
             return []
-        eased = replace(search, limits=search.limits * share, cost="points")
+        limits = search.limits * share
         for packing in (False, True):
-            board = Board(allocation, eased.rules, eased.limits, allocation.available.copy())
+            board = Board(allocation, search.rules, limits, allocation.available.copy(), even)
             if (moves := relieve(board, "points", packing)) is not None:
                 return moves
-    return []
+    return None
 
 
 def points_of(moves: Sequence[Move]) -> int:

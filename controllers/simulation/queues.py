@@ -90,11 +90,12 @@ class OurLaws:
         self.scaling_state, scaling = self.scaling.decide(self.scaling_parameters, self.scaling_state, seen)
         action = scaling.action or {"use": [], "release": []}
         names = {name: index for index, name in enumerate(plant.nodes)}
-        if action["release"]:
-            released = [names[name] for name in action["release"]]
+        released = [names[name] for name in action["release"]]
+        while released:
             moves = self._release(plant, released)
             if moves is not None:
                 return [], moves
+            released = released[: len(released) // 2]
         wanted = plant.idle.copy()
         wanted[[names[name] for name in action["use"]]] = False
         return self._balance(replace(plant, idle=wanted)), []
