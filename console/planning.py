@@ -40,7 +40,12 @@ def fresh(snapshot: Snapshot | None, now: datetime) -> Snapshot:
 def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """A plan for a goal of the rebalancing law, to be approved. Raises when there is nothing to move."""
     demand(actor, "plan.propose")
-    return _noted(actor, plans.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now))
+    try:
+        made = plans.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
+    except BadInput as error:
+        # The button has said which goal; what is left to say is why there is nothing to move.
+        raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
+    return _noted(actor, made)
 
 
 @transaction.atomic

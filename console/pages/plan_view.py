@@ -18,6 +18,8 @@ STATES = {
     "rolled-back": "Rolled back",
 }
 BUSY = ("BUSY", "TOOBUSY")
+# True of the loop's tick, and wrong of the plan that came of it.
+ADVICE = "Advice only, nothing is applied. "
 
 
 def headline(plan: Document) -> str:
@@ -56,6 +58,7 @@ def shown(plan: Document, snapshot: Mapping[str, Any] | None) -> Document:
     rows = [_move(move, snapshot, bool(plan["empties"])) for move in plan["moves"]]
     return {
         **plan,
+        "reason": plan["reason"].removeprefix(ADVICE),
         "headline": headline(plan),
         "state_words": STATES[plan["state"]],
         "dumbbells": dumbbells(plan, snapshot),

@@ -51,12 +51,15 @@ def nodes_page(request: HttpRequest, errors: Any = None, submitted: Any = None) 
 @require_safe
 @requires("plant.view")
 def node(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: name, node (as configured), row (its part of the snapshot, or None), overrides, errors."""
+    """Context: name, node (as configured), row (its part of the snapshot, or None), held (queues that have a
+    container here), overrides, errors.
+    """
     return node_page(request, name)
 
 
 def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
+    queues = (snapshot_of(request) or {}).get("queues") or {}
     return show(
         request,
         "node.html",
@@ -64,6 +67,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         name=name,
         node=found,
         row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
+        held=[queue for queue, shown in queues.items() if name in shown["containers"]],
         overrides=in_force(timezone.now()).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},

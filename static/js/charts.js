@@ -10,7 +10,7 @@ const RIGHT = 108, LEFT = 56, NARROW = 520;
 const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
-// Beyond four, shades of one grey can't be told apart: Okabe and Ito's hues can, by everybody.
+// Up to four areas are told apart by their labels and two greys; more by Okabe and Ito's hues.
 const HUES = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999"], MOST_SHADES = 4;
 
 const charts = new Set();
@@ -186,7 +186,7 @@ const date = (seconds) => new Date(seconds * 1000);
 function tokens() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent"), shades: ["fill", "band", "muted", "line"].map(of) };
+  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent"), shades: ["fill", "band"].map(of) };
 }
 
 function lineOf(kind, colours) {
@@ -204,7 +204,7 @@ function lineOf(kind, colours) {
 function areaOf(lane, series, colours, axis) {
   if (!lane.stacked) return {};
   const index = lane.series.indexOf(series), few = lane.series.length <= MOST_SHADES;
-  return { stackgroup: axis, fillcolor: few ? colours.shades[index] : HUES[index % HUES.length] };
+  return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : HUES[index % HUES.length] };
 }
 
 /** Labels of stacked areas stand at the middle of each, not at its own height. */

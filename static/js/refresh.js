@@ -86,8 +86,9 @@ function replaceParts(ids, text, asked) {
     // The page may be written by a server that has not seen the snapshot yet.
     if (id === "starting" && part) { due.add(id); continue; }
     // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits, unless the
-    // hand itself asked for the change.
-    if (!asked && (old.contains(document.activeElement) || old.matches(":hover"))) due.add(id);
+    // hand itself asked for the change. A part without rows, which offers what can be done now, minds no pointer.
+    const pointed = old.matches(":hover") && !("eager" in old.dataset);
+    if (!asked && (pointed || old.contains(document.activeElement))) due.add(id);
     else swap(old, part);
   }
 }

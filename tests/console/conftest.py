@@ -17,9 +17,9 @@ from console.control_server import SNAPSHOT_KEY
 from queues.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segment import Segment
+from tests.console.served import PASSWORD
+from tests.console.served import served as served  # a fixture of every test here
 from tests.servers import Server
-
-PASSWORD = "a long enough pass phrase"
 
 
 @pytest.fixture(autouse=True)
@@ -91,12 +91,17 @@ def poisoned(nodes: dict[str, Server], db) -> dict[str, Server]:
     for name in ("n1", "n2"):
         row = Node.objects.create(name=name, url=nodes[name].url)
         Container.objects.create(queue=queue, node=row, points=500)
-        segment = Segment(nodes[name].client(), "alert")
-        batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
-        segment.publish(cut(batch, BlockIds()))
-        (claimed,) = segment.claim("a worker", 10, 60)
-        segment.bury(claimed, "a worker", [(claimed.block().explicit(), "no")])
+        bury(nodes[name], name)
     return nodes
+
+
+def bury(server: Server, name: str) -> None:
+    """A dead letter of queue alert on a node's server."""
+    segment = Segment(server.client(), "alert")
+    batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
+    segment.publish(cut(batch, BlockIds()))
+    (claimed,) = segment.claim("a worker", 10, 60)
+    segment.bury(claimed, "a worker", [(claimed.block().explicit(), "no")])
 
 
 def sample_snapshot() -> dict[str, Any]:

@@ -1,18 +1,10 @@
 """The console as it is served: a real uvicorn, real sockets, its own data folder."""
 
 import asyncio
-import http.client
-import os
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 import pytest
@@ -21,86 +13,8 @@ from websockets.exceptions import ConnectionClosed
 
 from console.control_server import SNAPSHOT_KEY
 from console.live.fanout import CHANNEL
-from console.processes import web
-from queues.server import free_port
 from tests.console.conftest import sample_snapshot
-from tests.servers import Server
-from tests.waiting import until
-
-ROOT = Path(__file__).resolve().parents[2]
-PASSWORD = "a long enough pass phrase"
-
-
-@dataclass(frozen=True)
-class Served:
-    """A running console."""
-
-    port: int
-    log: Path
-
-    @property
-    def live(self) -> str:
-        return f"ws://127.0.0.1:{self.port}/live/"
-
-    def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-
-    def answers(self) -> bool:
-        with closing(self.connection()) as connection:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == 200
-
-    def log_in(self) -> str:
-        """The Cookie header of a logged-in administrator."""
-        with closing(self.connection()) as connection:
-            connection.request("GET", "/login/")
-            answer = connection.getresponse()
-            answer.read()
-            csrf = answer.headers["Set-Cookie"].split(";")[0]
-            body = urlencode(
-                {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": csrf.split("=", 1)[1]}
-            )
-            headers = {"Cookie": csrf, "Content-Type": "application/x-www-form-urlencoded"}
-            connection.request("POST", "/login/", body, headers)
-            answer = connection.getresponse()
-            assert answer.status == 302, answer.read()[:500]
-            cookies = [value.split(";")[0] for value in answer.headers.get_all("Set-Cookie")]
-        return "; ".join(cookies)
-
-
-@pytest.fixture(scope="module")
-def served(_control_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    data = tmp_path_factory.mktemp("console")
-    environment = {
-        **os.environ,
-        "WEIR_DATA": str(data),
-        "REDIS_URL": _control_server.url,
-        "WEIR_NODES": f"n1={_control_server.url}",
-        "WEIR_ADMIN_PASSWORD": PASSWORD,
-        "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
-    }
-    for command in ("migrate", "collectstatic", "seed"):
-        more = [] if command == "seed" else ["--verbosity=0", "--no-input"]
-        arguments = [sys.executable, "manage.py", command, *more]
-        subprocess.run(arguments, cwd=ROOT, env=environment, check=True, capture_output=True)
-    port = free_port()
-    log = data / "web.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *web("127.0.0.1", port).command],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    console = Served(port, log)
-    try:
-        until(console.answers, 40)
-        yield console
-    finally:
-        process.terminate()
-        process.wait(20)
+from tests.console.served import Served
 
 
 def origin_of(served: Served) -> str:
