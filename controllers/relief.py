@@ -26,6 +26,8 @@ ROUNDING = 1e-9
 HAIR = 1e-7
 # A queue is coarse when its two smallest pieces would fill this share of a node.
 COARSE_SHARE = 0.5
+# Donors' containers, and receivers, for which room is sought where there is none.
+TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -71,20 +73,31 @@ class Board:
         return float(self.loads[node] - self.limits[node])
 
     def make(self, move: Move) -> None:
-        load = float(self.start.rate_per_point[move.queue]) * move.points
-        if not self.start.offline[move.source]:
-            self.loads[move.source] -= load
-        self.loads[move.target] += load
-        for node, change in ((move.source, -move.points), (move.target, move.points)):
+        self._shift(move.queue, move.source, move.target, move.points)
+        way = (move.queue, move.source, move.target)
+        self.moved[way] = self.moved.get(way, 0) + move.points
+
+    def undo(self, move: Move) -> None:
+        """Take back the move that was made last."""
+        self._shift(move.queue, move.target, move.source, move.points)
+        way = (move.queue, move.source, move.target)
+        self.moved[way] -= move.points
+        if not self.moved[way]:
+            del self.moved[way]
+
+    def _shift(self, queue: int, source: int, target: int, points: int) -> None:
+        load = float(self.start.rate_per_point[queue]) * points
+        if not self.start.offline[source]:
+            self.loads[source] -= load
+        self.loads[target] += load
+        for node, change in ((source, -points), (target, points)):
             self.totals[node] += change
-            left = self.points[move.queue].get(node, 0) + change
-            for holder, key in ((self.points[move.queue], node), (self.held[node], move.queue)):
+            left = self.points[queue].get(node, 0) + change
+            for holder, key in ((self.points[queue], node), (self.held[node], queue)):
                 if left:
                     holder[key] = left
                 else:
                     holder.pop(key, None)
-        way = (move.queue, move.source, move.target)
-        self.moved[way] = self.moved.get(way, 0) + move.points
 
     def moves(self) -> list[Move]:
         return [Move(*way, points) for way, points in self.moved.items()]
@@ -131,26 +144,82 @@ class _Step:
     move: Move
 
 
-def relieve(board: Board, cost: Cost, packing: bool) -> list[Move] | None:
-    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
+def relieve(board: Board, cost: Cost, packing: bool, exchange: bool = False) -> list[Move] | None:
+    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none.
+
+    With `exchange` a node may also make room for a piece that fits nowhere: it costs more points.
+    """
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
         if not _empty(board, int(donor), packing):
             return None
     over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
     board.receivers = board.receivers & (board.loads <= board.limits * (1 + ROUNDING))
     for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
-        if not _clear(board, int(donor), cost, packing):
+        if not _clear(board, int(donor), cost, packing, exchange):
             return None
     return board.moves()
 
 
-def _clear(board: Board, donor: int, cost: Cost, packing: bool) -> bool:
+def _clear(board: Board, donor: int, cost: Cost, packing: bool, exchange: bool) -> bool:
     while board.excess(donor) > ROUNDING * board.limits[donor]:
         steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, cost, packing))]
-        if not steps:
+        if steps:
+            board.make(min(steps, key=lambda step: step.rank).move)
+        elif not (exchange and _make_room(board, donor)):
             return False
-        board.make(min(steps, key=lambda step: step.rank).move)
     return True
+
+
+def _make_room(board: Board, donor: int) -> bool:
+    """A piece of the donor to a node that first gives others some of what it holds.
+
+    Where all nodes are about as full as they may be, a heavy piece finds no room although there is enough in
+    all: a little on each.
+    """
+    per_point = board.start.rate_per_point
+    heaviest = sorted(
+        board.held[donor], key=lambda queue: (-per_point[queue] * board.held[donor][queue], queue)
+    )
+    roomiest = np.argsort(-board.room, kind="stable")[:TRIES]
+    for queue in heaviest[:TRIES]:
+        for target in (int(node) for node in roomiest if board.receivers[node]):
+            if per_point[queue] > 0 and _exchange(board, queue, donor, target):
+                return True
+    return False
+
+
+def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
+    """The smallest piece of a queue to a target that makes room for it; nothing when it can't."""
+    points = board.amount(queue, donor, target, 1, TOTAL)
+    if not points or (queue, donor, target) in board.rules.returns:
+        return False
+    load = float(board.start.rate_per_point[queue]) * points
+    given = _give_way(board, target, load, queue)
+    if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING):
+        board.make(Move(queue, donor, target, points))
+        return True
+    for move in reversed(given):
+        board.undo(move)
+    return False
+
+
+def _give_way(board: Board, node: int, load: float, stays: int) -> list[Move]:
+    """Moves off a node until it has room for the load, or nothing more fits elsewhere: few points first."""
+    per_point, given = board.start.rate_per_point, list[Move]()
+    arrived = {queue for queue, _, target in board.moved if target == node}
+    queues = [queue for queue in board.held[node] if queue not in arrived and queue != stays]
+    for queue in sorted(queues, key=lambda queue: (-per_point[queue], queue)):
+        short = load - float(board.limits[node] - board.loads[node])
+        if short <= 0 or per_point[queue] <= 0:
+            break
+        wanted = min(math.ceil(short / per_point[queue]), board.held[node][queue])
+        for other in _targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
+            points = board.amount(queue, node, other, wanted, _most(board, other, float(per_point[queue])))
+            if points:
+                given.append(Move(queue, node, other, points))
+                board.make(given[-1])
+                break
+    return given
 
 
 def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _Step | None:
