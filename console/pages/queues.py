@@ -12,7 +12,7 @@ from console.access import actor_of, demand, requires
 from console.pages.action import Done, action, text_of, wants_json
 from console.pages.frame import show, snapshot_of
 from queues.errors import BadInput
-from queues.models import Queue
+from queues.models import Node, Queue
 
 
 @require_safe
@@ -24,7 +24,9 @@ def queues(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def queue(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: name, queue (as configured), row (its part of the snapshot, or None), dead_letters, errors."""
+    """Context: name, queue (as configured), row (its part of the snapshot, or None), division, dead_letters,
+    errors.
+    """
     return queue_page(request, name)
 
 
@@ -38,11 +40,33 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         name=name,
         queue=found,
         row=((snapshot_of(request) or {}).get("queues") or {}).get(name),
+        division=division_of(found, snapshot_of(request)),
         dead_letters=letters.found,
         unreachable=letters.unreachable,
         errors=errors or {},
         submitted=submitted or {},
     )
+
+
+def division_of(queue: Queue, snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """{node, points, closed} per node: its points as configured, and why it takes no more ("" if it does).
+
+    What a plan is computed from are the points in the database, not those of the last snapshot.
+    """
+    held = dict(queue.containers.values_list("node__name", "points"))
+    seen = (snapshot or {}).get("nodes", {})
+    return [
+        {"node": node.name, "points": held.get(node.name, 0), "closed": _closed(node, seen.get(node.name))}
+        for node in Node.objects.order_by("name")
+    ]
+
+
+def _closed(node: Node, seen: dict[str, Any] | None) -> str:
+    if node.drained:
+        return "drained"
+    if node.cordoned:
+        return "cordoned"
+    return "offline" if seen is not None and seen["state"] == "OFFLINE" else ""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

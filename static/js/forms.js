@@ -109,7 +109,8 @@ async function submit(event) {
   if (!form.matches("form[data-steer]")) return;
   event.preventDefault();
   clearErrors(form);
-  const url = event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action;
+  // The attribute, not the property: a button named "action" would stand in its place.
+  const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
   const answer = await send(url, new FormData(form, event.submitter));
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors);

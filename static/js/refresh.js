@@ -6,7 +6,7 @@ import { resolve, store, subscribe } from "./store.js";
 const PAUSE_SECONDS = 4;
 const WORST_SECONDS = 15;
 
-let due = new Set(), running = false, last = -Infinity;
+let due = new Set(), running = false, askedMeanwhile = false, last = -Infinity;
 
 /** What a part shows, as a text that changes when the part must be written again. */
 const SIGNATURES = {
@@ -61,6 +61,8 @@ function split(text) {
 }
 
 async function run(asked = false) {
+  // What is on its way was written before the hand's change: it is fetched once more.
+  askedMeanwhile ||= running && asked;
   if (running) return;
   running = true;
   const ids = [...due];
@@ -73,6 +75,10 @@ async function run(asked = false) {
   } finally {
     running = false;
     last = performance.now();
+    if (askedMeanwhile) {
+      askedMeanwhile = false;
+      run(true);
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from copy import deepcopy
 from typing import Any
 
@@ -16,8 +17,8 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect, sync_play
 from console.control_server import SNAPSHOT_KEY
 from console.live.fanout import CHANNEL
 from console.templatetags.weir import FORMATS, formatted
-from tests.console.conftest import sample_snapshot
-from tests.console.test_wire import PASSWORD, Served, served  # noqa: F401
+from tests.console.conftest import bury, sample_snapshot
+from tests.console.served import PASSWORD, Served
 from tests.waiting import until
 from workers.merge_patch import difference
 
@@ -44,7 +45,9 @@ PAGES = (
     "/workers/",
     "/pipeline/",
     "/loops/",
-    "/loops/1/",
+    "/loops/1/",  # the rebalancing loop: it is made first
+    "/loops/2/",
+    "/plans/",
     "/ledger/",
     "/audit/",
     "/settings/",
@@ -62,7 +65,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def session(chromium: Browser, served: Served) -> dict[str, Any]:  # noqa: F811
+def session(chromium: Browser, served: Served) -> dict[str, Any]:
     """The cookies of one login through the form, for all tests: argon2 is slow on purpose."""
     context = chromium.new_context()
     page = context.new_page()
@@ -76,8 +79,17 @@ def session(chromium: Browser, served: Served) -> dict[str, Any]:  # noqa: F811
     return state
 
 
+@pytest.fixture(scope="module")
+def worker_loop(served: Served) -> str:
+    """The page of the loop of alert's workers on n1."""
+    with closing(served.connection()) as connection:
+        connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
+        loops = orjson.loads(connection.getresponse().read())["loops"]
+    return next(f"/loops/{loop['id']}/" for loop in loops if loop["name"] == "worker_rate/alert/n1")
+
+
 @pytest.fixture
-def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Iterator[Callable[..., Page]]:  # noqa: F811
+def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Iterator[Callable[..., Page]]:
     """Opens an address in a new context; the test fails when the page logs an error."""
     errors: list[str] = []
     contexts = []
@@ -274,8 +286,15 @@ def test_a_node_that_joins_gets_its_row(open_page, observer):
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):
     page = open_page("/nodes/")
     expect(page.get_by_role("heading", name="The plant is starting")).to_be_visible()
-    live(page, Observer(control, whole_snapshot()))
-    expect(page.locator('[data-row="nodes.n1"]')).to_be_visible(timeout=8_000)
+    observer = Observer(control, whole_snapshot())
+    live(page, observer)
+    row = page.locator('[data-row="nodes.n1"]')
+
+    def follows() -> bool:
+        observer.publish()
+        return row.is_visible()
+
+    until(follows, 20, every_seconds=0.5)
 
 
 def test_the_map_colours_only_what_arrives_at_a_node_in_trouble(open_page, observer):
@@ -292,8 +311,8 @@ def test_the_map_colours_only_what_arrives_at_a_node_in_trouble(open_page, obser
     expect(page.locator("#flow .band.to-TOOBUSY")).to_have_count(0)
 
 
-def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer):
-    page = open_page("/loops/1/")
+def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
     live(page, observer)
     button = page.locator("#steer button.primary")
     expect(button).to_be_disabled()
@@ -311,8 +330,8 @@ def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observ
     expect(banner).to_have_count(0)
 
 
-def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer):
-    page = open_page("/loops/1/")
+def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
     expect(page.locator("[data-difference]")).to_contain_text("takes at least 1")
@@ -323,14 +342,14 @@ def test_what_the_server_refuses_stands_beside_its_field(open_page, observer):
     page = open_page("/nodes/n1/")
     live(page, observer)
     page.get_by_label("Too busy").fill("0.3")
-    page.get_by_label("Reason").fill("below busy, which can't be")
+    page.locator("#steer").get_by_label("Reason").fill("below busy, which can't be")
     page.locator("#steer button.primary").click()
     expect(page.locator("td", has=page.get_by_label("Too busy")).locator(".error")).to_be_visible()
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
-def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer):
-    page = open_page("/loops/1/")
+def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
     live(page, observer)
     page.get_by_role("button", name="Hold loop for 30 min").click()
     page.locator("#why").get_by_label("Reason").fill("look at the queue first")
@@ -339,6 +358,144 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer):
     expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="End now").click()
     expect(page.locator("[data-override]")).to_have_count(0)
+
+
+def propose_by_hand(page: Page, observer: Observer) -> None:
+    """120 points of alert from n1 to n2, as typed on the queue's page; its plan is open afterwards."""
+    page.goto("/queues/alert/")
+    live(page, observer)
+    form = page.locator("form[data-points]")
+    is_now = {
+        node: int(form.locator(f"#points-{node}").get_attribute("data-is") or 0) for node in ("n1", "n2")
+    }
+    form.locator("#points-n1").fill(str(is_now["n1"] - 120))
+    expect(form.locator("[data-difference]")).to_have_text("The sum is 880: 120 more make 1,000.")
+    expect(form.locator("button.primary")).to_be_disabled()
+    form.locator("#points-n2").fill(str(is_now["n2"] + 120))
+    expect(form.locator("[data-difference]")).to_contain_text("n1 gives 120; n2 takes 120.")
+    form.get_by_label("Reason").fill("n1 shares its host")
+    form.get_by_role("button", name="Make a plan, move 120 points").click()
+    expect(page.get_by_role("heading", name="Divide alert by hand: move 120 points")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
+)
+def test_an_open_plan_can_be_used_by_everybody_and_fits(viewport, scheme, open_page, observer):
+    page = open_page("/", viewport=viewport, color_scheme=scheme)
+    propose_by_hand(page, observer)
+    live(page, observer)
+    broken = Axe().run(page).response["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in broken] == []
+    wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wider <= 0
+    expect(page.get_by_role("button", name="Approve plan, move 120 points")).to_be_in_viewport()
+
+
+def test_a_plan_is_approved_and_stopped_beside_the_list(open_page, observer):
+    page = open_page("/")
+    propose_by_hand(page, observer)
+    drawer = page.locator("#drawer")
+    expect(drawer.locator(".voids")).to_contain_text(re.compile(r"Voids itself in [45]:\d\d"))
+    observer.publish()
+    drawer.get_by_role("button", name="Approve plan").click()
+    expect(drawer.locator(".plan-state")).to_have_text("Approved")
+    drawer.get_by_label("Reason").fill("on second thoughts")
+    drawer.get_by_role("button", name="Stop plan").click()
+    expect(drawer.locator(".plan-state")).to_have_text("Stopped")
+    expect(drawer).to_contain_text("on second thoughts")
+    page.locator("h1").click()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile("/plans/$"))
+    expect(page.locator("#ended-plans tbody tr").first).to_contain_text("Stopped")
+
+
+def test_what_the_law_has_nothing_to_say_to_is_said_under_the_title(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    page.get_by_role("button", name="Rebalance now").click()
+    expect(page.locator("#said")).to_be_visible()
+    expect(page.locator("#said")).not_to_have_text("")
+    expect(page).to_have_url(re.compile("/nodes/$"))
+
+
+def test_a_proposal_is_counted_on_the_rail_as_it_comes(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    count = page.locator(".rail .count")
+    expect(count).to_have_text("")
+    plan = {"id": 7, "state": "proposed", "title": "a plan", "progress_share": 0.0}
+    observer.publish(lambda snapshot: snapshot.update(plans=[plan]))
+    expect(count).to_have_text("1")
+
+
+def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nodes):
+    page = open_page("/nodes/")
+    live(page, observer)
+    expect(page.get_by_role("button", name="Cordon")).to_be_disabled()
+    page.get_by_label("Choose n2").check()
+    page.get_by_label("Reason").fill("a look at its disk")
+    page.get_by_role("button", name="Cordon n2").click()
+    expect(page.locator(".toast").last).to_contain_text("n2 keeps what it has and takes no new points.")
+    observer.publish(lambda snapshot: snapshot["nodes"]["n2"].update(cordoned=True))
+    expect(page.locator('[data-row="nodes.n2"] .flags')).to_have_text("cordoned")
+    page.goto("/nodes/n2/")
+    page.locator("#node-use").get_by_label("Reason").fill("it is well")
+    page.get_by_role("button", name="Take n2 back").click()
+    expect(page.locator("#node-use")).to_contain_text("Drain makes a plan")
+
+
+def test_dead_letters_are_put_in_again_or_discarded_by_name(open_page, observer, nodes):
+    bury(nodes["n1"], "n1")
+    bury(nodes["n2"], "n2")
+    page = open_page("/queues/alert/")
+    live(page, observer)
+    letters = page.locator("#dead-letters tbody tr")
+    expect(letters).to_have_count(2)
+    expect(letters.first).to_contain_text("a e-n")
+    broken = Axe().run(page).response["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in broken] == []
+    letters.filter(has_text="e-n1").get_by_role("checkbox").check()
+    page.locator("#dead-letters").get_by_label("Reason").fill("the sink is back")
+    page.get_by_role("button", name="Requeue 1 letter").click()
+    expect(letters).to_have_count(1)
+    page.get_by_label("Select all shown").check()
+    page.locator("#dead-letters").get_by_label("Reason").fill("test data")
+    page.get_by_role("button", name="Discard 1 letter for good").click()
+    expect(page.locator("#dead-letters .error")).to_contain_text("can't be brought back")
+    page.get_by_label("Type alert to discard").fill("alert")
+    page.get_by_role("button", name="Discard 1 letter for good").click()
+    expect(page.locator("#dead-letters")).to_contain_text("No dead letters.")
+
+
+def test_what_waits_for_nobody_knows_how_long_stands_first(open_page, observer):
+    page = open_page("/queues/")
+    live(page, observer)
+
+    def stand_still(snapshot: Snapshot) -> None:
+        snapshot["queues"]["alert"].update(wait_seconds=None, waiting_events=5)
+        snapshot["queues"]["telemetry"].update(wait_seconds=90.0)
+
+    observer.publish(stand_still)
+    expect(page.locator("#queues-table tbody th")).to_have_text(["alert", "telemetry"])
+    observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(waiting_events=0))
+    expect(page.locator("#queues-table tbody th")).to_have_text(["telemetry", "alert"])
+
+
+@pytest.mark.parametrize(
+    ("path", "heads"),
+    [
+        ("/queues/", ["Queue", "Waiting", "Wait, s", "In, /s"]),
+        ("/nodes/", ["Node", "State", "Use, %"]),
+        ("/workers/", ["Container", "Waiting"]),
+    ],
+)
+def test_a_phone_shows_the_most_important_columns_without_scrolling(path, heads, open_page, observer):
+    page = open_page(path, viewport=PHONE)
+    live(page, observer)
+    for head in heads:
+        box = page.locator("table[data-table] thead th", has_text=head).first.bounding_box()
+        assert box is not None and box["x"] + box["width"] <= PHONE["width"], head
 
 
 def test_the_keyboard_reaches_everything(open_page, observer):
