@@ -17,6 +17,7 @@ from console.control_server import control
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, minutes_of, number_of
 from console.pages.frame import show
+from console.pages.lanes import lanes_of
 from console.pages.plant import node_page
 from controllers import catalog
 from controllers.law import Law
@@ -40,7 +41,7 @@ def loops(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: loop (`describe`), parameters (`parameter_rows`), guard, entries (last 50), errors."""
+    """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors."""
     return loop_page(request, loop_id)
 
 
@@ -54,6 +55,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         "loop.html",
         "loops",
         loop=describe(found, held, now),
+        lanes=lanes_of(found.law),
         parameters=parameter_rows(law, found.parameters, held, now),
         guard=overrides.effective_guard(law, found.guard, held, now),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],

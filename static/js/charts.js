@@ -142,12 +142,20 @@ class Chart {
       if (last !== undefined) ends.push({ series, last });
       return {
         x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
-        line: lineOf(series.kind, colours), ...areaOf(lane, series, colours, axis), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
+        line: lineOf(series.kind, colours), ...this.area(lane, series, colours, axis), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
         hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
       };
     });
     if (!narrow) labels(lane.stacked ? middles(ends) : ends, axis, colours, layout, this.highest(lane), height);
     return traces;
+  }
+
+  /** Areas stand on each other in the order they are declared; two that touch differ, those without any don't count. */
+  area(lane, series, colours, axis) {
+    if (!lane.stacked) return {};
+    const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
+    const few = lane.series.length <= MOST_SHADES;
+    return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : HUES[lane.series.indexOf(series) % HUES.length] };
   }
 
   highest(lane) {
@@ -198,13 +206,6 @@ function lineOf(kind, colours) {
     threshold: { color: colours.muted, width: 0.75 },
     stacked: { color: colours.surface, width: 1, shape: "hv" },
   }[kind];
-}
-
-/** Areas stand on each other in the order they are declared; parts that are not there count as none. */
-function areaOf(lane, series, colours, axis) {
-  if (!lane.stacked) return {};
-  const index = lane.series.indexOf(series), few = lane.series.length <= MOST_SHADES;
-  return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : HUES[index % HUES.length] };
 }
 
 /** Labels of stacked areas stand at the middle of each, not at its own height. */

@@ -83,6 +83,12 @@ DOORS = {
     "POST api/v1/loops/<loop_id>/mode": "operator",
     "GET api/v1/ledger": "viewer",
     "GET api/v1/ledger/<entry_id>": "viewer",
+    "GET api/v1/plans": "viewer",
+    "POST api/v1/plans": "operator",
+    "GET api/v1/plans/<plan_id>": "viewer",
+    "POST api/v1/plans/<plan_id>/approve": "operator",
+    "POST api/v1/plans/<plan_id>/reject": "operator",
+    "POST api/v1/plans/<plan_id>/stop": "operator",
     "GET api/v1/overrides": "viewer",
     "POST api/v1/overrides": "operator",
     "POST api/v1/overrides/<override_id>/end": "operator",
@@ -91,6 +97,9 @@ DOORS = {
 QUERY = {"GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1}}
 API_BODIES = {
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
+    "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
+    "POST api/v1/plans/<plan_id>/reject": {"reason": "a test"},
+    "POST api/v1/plans/<plan_id>/stop": {"reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
 }
@@ -145,6 +154,7 @@ def things(people, control) -> dict[str, Any]:
         "<override_id>": override.pk,
         "<int:token_id>": token.pk,
         "<int:plan_id>": plan.pk,
+        "<plan_id>": plan.pk,
         "<queue>": "alert",
     }
 

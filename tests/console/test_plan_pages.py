@@ -267,6 +267,26 @@ def test_the_rail_counts_what_waits_for_approval(operator, plant, calm):
     assert counts["plans"] == 1 and counts["nodes"] is None
 
 
+def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, plant):
+    busy(plant)
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+
+    def post(address: str, body: dict[str, Any]) -> Any:
+        return Client().post(f"/api/v1/plans{address}", body, content_type="application/json", **headers)
+
+    made = post("", {"goal": "below-busy"}).json()
+    assert Client().get(f"/api/v1/plans/{made['id']}", **headers).json()["moves"] == made["moves"]
+    assert post(f"/{made['id']}/approve", {"hash": "0" * 64, **REASON}).status_code == 422
+    assert post(f"/{made['id']}/approve", {"hash": made["hash"], **REASON}).json()["state"] == "approved"
+    assert post(f"/{made['id']}/reject", REASON).status_code == 422
+    assert post(f"/{made['id']}/stop", REASON).json()["state"] == "stopped"
+    shown = Client().get("/api/v1/plans?state=stopped", **headers).json()["plans"]
+    assert [each["id"] for each in shown] == [made["id"]]
+    assert Client().get("/api/v1/plans?state=odd", **headers).status_code == 422
+    assert Client().get("/api/v1/plans/999", **headers).status_code == 404
+    assert audited()[-1][0] == "token:of-operator"
+
+
 def test_the_worst_node_is_first_and_an_unknown_one_before_it():
     row = {"utilisation": 0.5, "state": "NORMAL", "points": 10}
     before = {"n1": row, "n2": {**row, "utilisation": None}, "n3": {**row, "utilisation": 0.9}}

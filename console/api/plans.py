@@ -1,0 +1,89 @@
+"""Plans of moved points: seen, proposed, approved by their hash, rejected, stopped."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Router
+
+from console import planning
+from console.api.authentication import actor_for
+from console.api.control import Given
+from console.control_server import latest_snapshot
+from queues.errors import BadInput
+from workers.models import Plan
+from workers.plans import plan_document
+
+router = Router(tags=["plans"])
+MAXIMUM_ROWS = 500
+
+
+class Goal(Given):
+    """below-busy: the fewest points until no node is busy; band: the fewest moves into the band."""
+
+    goal: str = "below-busy"
+
+
+class Approval(Given):
+    """`hash` is that of the plan as it was seen."""
+
+    hash: str
+    reason: str
+
+
+class Reason(Given):
+    """Why, for those who come after you."""
+
+    reason: str
+
+
+@router.get("/plans", summary="Plans, newest first")
+def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[str, Any]:
+    """Filtered by `state` when it is given."""
+    actor_for(request, "plant.view")
+    if state and state not in Plan.State.values:
+        raise BadInput("state", f"takes {', '.join(Plan.State.values)}, not {state!r}.")
+    if not 1 <= rows <= MAXIMUM_ROWS:
+        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    chosen = Plan.objects.select_related("owner").order_by("-pk")
+    if state:
+        chosen = chosen.filter(state=state)
+    return {"plans": [plan_document(each) for each in chosen[:rows]]}
+
+
+@router.get("/plans/{plan_id}", summary="One plan, its moves and how far it is")
+def get_plan(request: HttpRequest, plan_id: int) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return plan_document(_found(plan_id))
+
+
+@router.post("/plans", summary="Compute a plan; nothing is moved before it is approved")
+def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
+    actor = actor_for(request, "plan.propose")
+    return plan_document(planning.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
+
+
+@router.post("/plans/{plan_id}/approve", summary="Approve a plan by its hash; it runs within a second")
+def approve(request: HttpRequest, plan_id: int, body: Approval) -> dict[str, Any]:
+    actor = actor_for(request, "plan.approve")
+    made = planning.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
+    return plan_document(made)
+
+
+@router.post("/plans/{plan_id}/reject", summary="Turn a proposed plan down")
+def reject(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "plan.approve")
+    return plan_document(planning.reject(actor, _found(plan_id), body.reason, timezone.now()))
+
+
+@router.post("/plans/{plan_id}/stop", summary="Begin nothing more of an approved or running plan")
+def stop(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "plan.stop")
+    return plan_document(planning.stop(actor, _found(plan_id), body.reason, timezone.now()))
+
+
+def _found(plan_id: int) -> Plan:
+    found = Plan.objects.select_related("owner").filter(pk=plan_id).first()
+    if found is None:
+        raise Http404(f"Plan {plan_id} is not known.")
+    return found

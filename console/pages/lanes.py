@@ -1,0 +1,27 @@
+"""What a loop's chart shows: the words of its lanes, which law by law mean different things."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Titles with their units; `scale` turns what is measured into the title's unit."""
+
+    measured: str
+    actuator: str
+    done: str  # what the actuator's value is, in a word
+    scale: float = 1.0
+    has_reference: bool = True
+
+
+LANES = {
+    "worker_rate": Lanes("Waiting, events", "Workers started", "started"),
+    "rebalancing": Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
+    # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
+    "node_scaling": Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+}
+OTHER = Lanes("Measured", "Actuator", "set")
+
+
+def lanes_of(law: str) -> Lanes:
+    return LANES.get(law, OTHER)
