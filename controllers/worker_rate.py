@@ -1,63 +1,118 @@
-"""How many short-lived workers a container gets per interval: the manager of Houtman, section 4.2.1.
+"""How many short-lived workers a container gets per interval: the manager.
 
-Every interval (5 s) the manager looks at the queue length q, and at those of the last minute (12 of them):
+Two methods, over one state, so that a person may change from one to the other at any time:
 
-    more than 4 of them below U/2    →  rate · 0.9
-    otherwise, q > U                 →  rate · 1.2     (one step per evaluation: ERRATA E42)
-    otherwise                        →  rate
+- `forecast`, ours: estimates what arrives and starts full workers for what will wait
+  (`controllers.forecast_manager`);
+- `thesis`: Houtman's rate, raised and lowered by the queue length (`controllers.rivals.thesis_manager`).
 
-U is the upper limit [events], the rate counts workers per interval. Fractions add up: carry += rate; the
-whole part starts, the rest stays. The lower limit comes first, as the section lists it; it is also what
-reproduces Tables 4.2-4.4 (E42).
-
-    q > 2U (backlog, 4.2.1.3)               →  one worker more
-    waiting to run > its limit (4.2.1.2)    →  none, and the rate stays: the queue grows for want of slots,
-                                               not of workers, and more submissions would feed the overload
-
-`start_when` says what the queue length means. `always` is the thesis' model: it measures right after its
-workers ran, so nothing waiting does not mean nothing is coming, and workers start at the rate whatever waits.
-`waiting`, the default, is for a plant that is measured before they start. There nothing waiting starts none;
-what waits is never served slower than by one worker per interval (below U/2 the rate decays to its minimum,
-and a few events would wait without end); and no more start than what waits can fill.
+The observation's length, removed, started and waiting to run are the contract's. The others may be missing:
+a law that isn't told the node's state takes it to be well, and without a count of workers at work it takes
+those that began to run to be done.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from controllers import forecast_manager
+from controllers.arrival_rate import ArrivalRate
 from controllers.decision import Decision, Expected, Json
 from controllers.law import Values
+from controllers.manager import Manager, Start, bounded
 from controllers.parameter import Parameter, read_object, refuse_unknown
+from controllers.rivals import thesis_manager
 from queues.errors import BadInput
-
-# A carry that should be whole may be short of it by rounding: 0.1 added ten times is 0.9999999999999999.
-ROUNDING = 1e-9
 
 PARAMETERS = (
     Parameter(
+        "method",
+        "choice",
+        "forecast: full workers for what will wait. thesis: Houtman's rate, by the queue length alone.",
+        "forecast",
+        kind="choice",
+        choices=("forecast", "thesis"),
+    ),
+    Parameter(
         "events_per_worker", "events", "What one worker takes before it ends.", 5_000, 1, 1e7, "integer"
     ),
-    Parameter("upper_limit", "events", "More waiting than this raises the rate.", 1_000, 1, 1e9),
+    Parameter(
+        "upper_limit",
+        "events",
+        "The length that may wait. thesis: more waiting than this raises the rate.",
+        1_000,
+        1,
+        1e9,
+    ),
     Parameter("interval_seconds", "s", "Time between two evaluations.", 5.0, 0.1, 3_600.0),
+    Parameter(
+        "max_wait_seconds",
+        "s",
+        "forecast: no event waits longer than this for a worker to be full.",
+        5.0,
+        0.0,
+        86_400.0,
+    ),
+    Parameter(
+        "limit_wait_seconds",
+        "s",
+        "forecast: the upper limit may wait so long for a full worker; more shorter, fewer longer.",
+        60.0,
+        0.0,
+        86_400.0,
+    ),
+    Parameter(
+        "fill_share",
+        "share of a worker",
+        "forecast: a worker that would find this share of what it takes counts as full.",
+        0.82,
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "lead_seconds",
+        "s",
+        "forecast: from the measurement until a worker that is started runs.",
+        1.0,
+        0.0,
+        600.0,
+    ),
+    Parameter("trend_gain", "share", "forecast: how quickly the trend follows the error.", 0.1, 0.0, 1.0),
+    Parameter(
+        "caution",
+        "mean errors",
+        "forecast: so many of its mean errors are taken off what is expected to come.",
+        0.4,
+        0.0,
+        10.0,
+    ),
     Parameter(
         "lower_share",
         "share of the upper limit",
-        "Less waiting than this share counts as low.",
+        "thesis: less waiting than this share counts as low.",
         0.5,
         0.0,
         1.0,
     ),
     Parameter(
-        "raise_factor", "factor", "The rate times this when the upper limit is passed.", 1.2, 1.0, 10.0
+        "raise_factor",
+        "factor",
+        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises again.",
+        1.2,
+        1.0,
+        10.0,
     ),
     Parameter(
-        "lower_factor", "factor", "The rate times this when the queue was low too often.", 0.9, 0.01, 1.0
+        "lower_factor",
+        "factor",
+        "thesis: the rate times this when the queue was low too often.",
+        0.9,
+        0.01,
+        1.0,
     ),
     Parameter(
         "history",
         "evaluations",
-        "Queue lengths looked back on; 12 at 5 s are a minute.",
+        "Queue lengths kept and, in thesis, looked back on; 12 at 5 s are a minute.",
         12,
         1,
         1_000,
@@ -66,7 +121,7 @@ PARAMETERS = (
     Parameter(
         "low_count",
         "evaluations",
-        "More low ones than this in the history lower the rate.",
+        "thesis: more low ones than this in the history lower the rate.",
         4,
         0,
         1_000,
@@ -81,7 +136,13 @@ PARAMETERS = (
         1e6,
     ),
     Parameter(
-        "backlog_workers", "workers", "Extra workers per interval in a backlog.", 1, 0, 1_000, "integer"
+        "backlog_workers",
+        "workers",
+        "thesis: extra workers per interval in a backlog.",
+        1,
+        0,
+        1_000,
+        "integer",
     ),
     Parameter(
         "maximum_waiting_to_run",
@@ -93,14 +154,51 @@ PARAMETERS = (
         "integer",
     ),
     Parameter(
-        "initial_rate", "workers per interval", "The rate before the first evaluation.", 1.0, 0.01, 1e4
+        "pool_patience",
+        "intervals",
+        "forecast: none is started while more wait to run than begin to in so many intervals.",
+        2.0,
+        0.1,
+        1_000.0,
     ),
-    Parameter("minimum_rate", "workers per interval", "The rate never falls below this.", 1.0, 0.01, 1e4),
+    Parameter(
+        "pool_allowance",
+        "workers",
+        "forecast: fewer than this waiting to run are never a full pool.",
+        4,
+        1,
+        1e6,
+        "integer",
+    ),
+    Parameter(
+        "toobusy_share",
+        "share",
+        "forecast: per interval on a TOOBUSY node, the rate falls to this share of itself.",
+        0.7,
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "initial_rate",
+        "workers per interval",
+        "thesis: the rate before the first evaluation.",
+        1.0,
+        0.01,
+        1e4,
+    ),
+    Parameter(
+        "minimum_rate",
+        "workers per interval",
+        "thesis: the rate never falls below this; forecast: nor does a TOOBUSY node's.",
+        1.0,
+        0.01,
+        1e4,
+    ),
     Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e4),
     Parameter(
         "start_when",
         "choice",
-        "waiting: start what waits needs. always: start at the rate, as in the thesis' model.",
+        "waiting: start what waits needs. always: also for what is only coming, as in the thesis' model.",
         "waiting",
         kind="choice",
         choices=("waiting", "always"),
@@ -112,32 +210,33 @@ OBSERVATION = (
     Parameter("removed", "events", "Events removed since the last observation.", 0, maximum=1e15),
     Parameter("started", "workers", "Workers that began to run since the last observation.", 0, maximum=1e12),
     Parameter("waiting_to_run", "workers", "Workers submitted that do not run yet.", 0, maximum=1e12),
+    Parameter("running", "workers", "Workers at work now, where they are counted.", maximum=1e12),
+    Parameter("oldest_seconds", "s", "Age of the oldest event that waits, where it is known.", maximum=1e12),
+    Parameter(
+        "node_state",
+        "choice",
+        "State of the node that is read, where it is known.",
+        kind="choice",
+        choices=("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"),
+    ),
 )
+METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}
 
-
-@dataclass(frozen=True)
-class _Manager:
-    """The state: workers per interval, the fraction of a worker carried over, and the last queue lengths."""
-
-    rate: float
-    carry: float
-    history: tuple[float, ...]
-
-    def to_json(self) -> dict[str, Json]:
-        return {"rate": self.rate, "carry": self.carry, "history": list(self.history)}
-
-
-@dataclass(frozen=True)
-class _Start:
-    """How many workers start, and what kept it from being more."""
-
-    count: int
-    because: str
-    limited_by: str | None = None
+# What a state holds. The forecast's part may be missing: it is learned anew.
+STATE = (
+    Parameter("rate", "workers per interval", "The rate.", None, 0.0, 1e16, required=True),
+    Parameter("carry", "workers", "The fraction of a worker that is carried over.", None, 0.0, 1.0),
+    Parameter("executed", "workers per interval", "What the pool runs.", 0.0, 0.0, 1e12),
+    Parameter("cap", "workers per interval", "What a TOOBUSY node gets.", None, 0.0, 1e16),
+    Parameter("waited_seconds", "s", "Since the last worker started.", 0.0, 0.0, 1e9),
+    Parameter("pledged", "events", "What workers under way will take.", 0.0, 0.0, 1e20),
+)
+NEEDED = ("rate", "carry", "history")
+LENGTH = Parameter("history", "events", "A queue length.", maximum=1e15)
 
 
 class WorkerRate:
-    """The thesis' manager law; see the module for its rules."""
+    """The manager law, by forecast or by the thesis' rate; see the module."""
 
     name = "worker_rate"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -160,121 +259,50 @@ class WorkerRate:
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Nothing to raise: any four counts go together."""
+        """Nothing to raise: any counts go together."""
 
     def initial_state(self, parameters: Values) -> Json:
         """The initial rate within its limits, nothing carried, no history."""
-        return _Manager(_bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
+        return Manager(bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
 
     def read_state(self, parameters: Values, document: Json) -> Json:
         """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
         if document is None:
             return self.initial_state(parameters)
         given = read_object(document, "state")
-        refuse_unknown(given, ("rate", "carry", "history"), "state")
-        for key in ("rate", "carry", "history"):
+        refuse_unknown(given, (*(each.name for each in STATE), "history", "arrivals"), "state")
+        for key in NEEDED:
             if key not in given:
                 raise BadInput(f"state.{key}", "is missing; feed back the whole state, or null to begin anew")
-        return _Manager(_state_rate(given), _state_carry(given), _state_history(given)).to_json()
+        numbers = {each.name: _number(each, given) for each in STATE}
+        arrivals = given.get("arrivals")
+        rate = None if arrivals is None else ArrivalRate.read(arrivals, "state.arrivals")
+        return Manager(**numbers, history=_history(given), arrivals=rate).to_json()
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """One evaluation: judge the queue length, set the rate, start the whole part of what has added up."""
-        before = _Manager(state["rate"], state["carry"], tuple(state["history"]))
-        length = observation["queue_length"]
-        history = (*before.history, length)[-int(parameters["history"]) :]
-        manager = replace(before, history=history)
-        if observation["waiting_to_run"] > parameters["maximum_waiting_to_run"]:
-            start = _overloaded(parameters, observation)
-        else:
-            manager, start = _evaluate(parameters, manager, length)
-        terms = _terms(parameters, before, manager, observation)
-        return manager.to_json(), _decision(parameters, start, length, terms)
+        """One evaluation by the method that is chosen."""
+        manager, start = METHODS[parameters["method"]](parameters, _manager(state), observation)
+        return manager.to_json(), _decision(parameters, start, observation["queue_length"])
 
 
-def _bounded(parameters: Values, rate: float) -> float:
-    return float(min(max(rate, parameters["minimum_rate"]), parameters["maximum_rate"]))
-
-
-def _evaluate(parameters: Values, manager: _Manager, length: float) -> tuple[_Manager, _Start]:
-    rate, because, limited_by = _new_rate(parameters, manager, length)
-    manager = replace(manager, rate=rate)
-    if length == 0 and parameters["start_when"] == "waiting":
-        # Nothing adds up while nothing waits: else the first event after a quiet hour would start hundreds.
-        return replace(manager, carry=0.0), _Start(0, "Nothing waits, so no worker starts.")
-    due = manager.carry + rate
-    whole = math.floor(due + ROUNDING)
-    manager = replace(manager, carry=max(0.0, due - whole))
-    return manager, _start(parameters, whole, length, because, limited_by)
-
-
-def _new_rate(parameters: Values, manager: _Manager, length: float) -> tuple[float, str, str | None]:
-    """The rate after this evaluation, why, and the bound it met."""
-    limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
-    low = sum(past < low_limit for past in manager.history)
-    if low > parameters["low_count"]:
-        wanted, verb = manager.rate * parameters["lower_factor"], "falls"
-        looks = f"{low} of the last {len(manager.history)} looks"
-        why = f"{_n(length)} events wait, fewer than {_n(low_limit)} in {looks}"
-    elif length > limit:
-        wanted, verb = manager.rate * parameters["raise_factor"], "rises"
-        why = f"{_n(length)} events wait, over the limit of {_n(limit)}"
-    else:
-        return (
-            manager.rate,
-            f"{_n(length)} events wait, within the limit of {_n(limit)}: the rate stays",
-            None,
-        )
-    rate = _bounded(parameters, wanted)
-    if rate == manager.rate:
-        # Already at a bound: say so, and name it only when it keeps the rate from rising.
-        bound = "maximum_rate" if verb == "rises" else None
-        return rate, f"{why}: the rate stays at its {'maximum' if bound else 'minimum'} {rate:.2f}", bound
-    return rate, f"{why}: the rate {verb} from {manager.rate:.2f} to {rate:.2f}", None
-
-
-def _start(parameters: Values, whole: int, length: float, because: str, limited_by: str | None) -> _Start:
-    """The workers of this interval: the whole part of the rate, what waits needs, the backlog's extra."""
-    count, notes = whole, [because]
-    if parameters["start_when"] == "waiting":
-        fill = math.ceil(length / parameters["events_per_worker"])
-        if count > fill:
-            count, limited_by = fill, limited_by or "waiting events"
-            notes.append(f"what waits fills only {fill}")
-        elif count < 1:
-            count = 1
-            notes.append("what waits gets at least one worker per interval")
-    extra = 0
-    if length > parameters["backlog_factor"] * parameters["upper_limit"]:
-        extra = int(parameters["backlog_workers"])
-        notes.append(f"{extra} extra for the backlog")
-    if count + extra == 0:
-        notes.append("the rate has not added up to a whole worker yet, so none starts")
-        return _Start(0, f"{_sentence(notes)}.", limited_by)
-    return _Start(count + extra, f"{_sentence(notes)}. {_starting(count + extra)}", limited_by)
-
-
-def _overloaded(parameters: Values, observation: Values) -> _Start:
-    waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
-    because = (
-        f"{_n(waiting)} workers are submitted and do not run yet, over the limit of {_n(limit)}: the worker "
-        f"hosts are full, so no more start and the rate stays. {_n(observation['queue_length'])} events wait."
+def _manager(state: Json) -> Manager:
+    arrivals = state["arrivals"]
+    return Manager(
+        **{
+            **state,
+            "history": tuple(state["history"]),
+            "arrivals": None if arrivals is None else ArrivalRate(**arrivals),
+        }
     )
-    return _Start(0, because, "maximum_waiting_to_run")
 
 
-def _decision(parameters: Values, start: _Start, length: float, terms: Mapping[str, Any]) -> Decision:
+def _decision(parameters: Values, start: Start, length: float) -> Decision:
     action = {"start": start.count} if start.count else None
-    return Decision(
-        action,
-        start.because,
-        terms,
-        start.limited_by,
-        float(start.count),
-        _expected(parameters, start, length),
-    )
+    expected = _expected(parameters, start, length)
+    return Decision(action, start.because, start.terms, start.limited_by, float(start.count), expected)
 
 
-def _expected(parameters: Values, start: _Start, length: float) -> Expected | None:
+def _expected(parameters: Values, start: Start, length: float) -> Expected | None:
     """Workers remove events: within two intervals as many as wait, or as many as they take."""
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:
@@ -282,57 +310,15 @@ def _expected(parameters: Values, start: _Start, length: float) -> Expected | No
     return Expected("removed_events", "up", amount, 2.0 * parameters["interval_seconds"])
 
 
-def _terms(parameters: Values, before: _Manager, after: _Manager, observation: Values) -> dict[str, Any]:
-    low_limit = parameters["upper_limit"] * parameters["lower_share"]
-    arrived = None
-    if before.history:
-        arrived = observation["queue_length"] - before.history[-1] + observation["removed"]
-    return {
-        "rate_before": before.rate,
-        "rate": after.rate,
-        "rate_per_second": after.rate / parameters["interval_seconds"],
-        "carry": after.carry,
-        "upper_limit": parameters["upper_limit"],
-        "lower_limit": low_limit,
-        "low_lengths": sum(past < low_limit for past in after.history),
-        "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
-        "arrived": arrived,
-        "removed": observation["removed"],
-        "started": observation["started"],
-        "waiting_to_run": observation["waiting_to_run"],
-    }
+def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
+    value = given.get(declared.name, declared.default)
+    if value is None and declared.default is None and declared.name not in NEEDED:
+        return None
+    return float(declared.check(value, "state"))
 
 
-def _state_number(given: Mapping[str, Any], key: str, declared: Parameter) -> float:
-    return float(declared.check(given[key], "state"))
-
-
-def _state_rate(given: Mapping[str, Any]) -> float:
-    return _state_number(
-        given, "rate", Parameter("rate", "workers per interval", "", minimum=0.0, maximum=1e4)
-    )
-
-
-def _state_carry(given: Mapping[str, Any]) -> float:
-    return _state_number(given, "carry", Parameter("carry", "workers", "", minimum=0.0, maximum=1.0))
-
-
-def _state_history(given: Mapping[str, Any]) -> tuple[float, ...]:
+def _history(given: Mapping[str, Any]) -> tuple[float, ...]:
     lengths = given["history"]
     if not isinstance(lengths, list):
         raise BadInput("state.history", "takes a list of queue lengths")
-    declared = Parameter("history", "events", "", maximum=1e15)
-    return tuple(declared.check(length, "state") for length in lengths[-1000:])
-
-
-def _n(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-
-
-def _starting(count: int) -> str:
-    return "1 worker starts." if count == 1 else f"{count:,} workers start."
-
-
-def _sentence(notes: Sequence[str]) -> str:
-    text = "; ".join(notes)
-    return text[0].upper() + text[1:]
+    return tuple(LENGTH.check(length, "state") for length in lengths[-1000:])

@@ -47,7 +47,8 @@ def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
 def worker_rate(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{queue_length, removed, started, waiting_to_run} of one container since the observation before.
+    """{queue_length, removed, started, waiting_to_run} of one container since the observation before; and,
+    where they are known, {running, oldest_seconds, node_state}: the law does without them.
 
     What is missing (an OFFLINE node, a container not yet measured) reads 0 and is unfit: the guard holds on
     it.
@@ -59,9 +60,15 @@ def worker_rate(
         "removed": _since(before, counters, "removed_events"),
         "started": _since(before, counters, "workers_started"),
         "waiting_to_run": row.get("waiting_to_run") or 0,
+        **_if_known(running=row.get("workers_busy"), oldest_seconds=row.get("oldest_seconds")),
+        **_if_known(node_state=snapshot.get("nodes", {}).get(target.get("node"), {}).get("state")),
     }
     known = {key: value for key, value in counters.items() if value is not None}
     return Sensed(observation, measured(target, snapshot, row, now_seconds), {**(before or {}), **known})
+
+
+def _if_known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def rebalancing(

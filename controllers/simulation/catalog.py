@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from controllers.simulation import crash, queues
+from controllers.simulation import crash, manager, queues
 from controllers.simulation.scenario import Scenario
 
-SCENARIOS: Mapping[str, Scenario] = {each.SCENARIO.name: each.SCENARIO for each in (queues, crash)}
+SCENARIOS: Mapping[str, Scenario] = {each.SCENARIO.name: each.SCENARIO for each in (manager, queues, crash)}

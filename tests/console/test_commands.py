@@ -78,7 +78,7 @@ def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
-        ("lab", ["run", "manager"]),
+        ("lab", ["run", "ladder"]),
         ("design", ["place", "-"]),
         ("match", ["-"]),
         ("bench", ["lqr"]),

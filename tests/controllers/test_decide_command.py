@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from controllers.catalog import CONTRACT_LAWS, LAWS
 
-SETTINGS = {"events_per_worker": 50, "upper_limit": 250, "interval_seconds": 5}
+SETTINGS = {"method": "thesis", "events_per_worker": 50, "upper_limit": 250, "interval_seconds": 5}
 
 
 def ask(monkeypatch, text, law="worker_rate"):

@@ -34,7 +34,7 @@ def loop():
         name="worker_rate/alert/n1",
         law="worker_rate",
         target={"queue": "alert", "node": "n1"},
-        parameters={"events_per_worker": 100, "upper_limit": 500},
+        parameters={"method": "thesis", "events_per_worker": 100, "upper_limit": 500},
     )
 
 

@@ -42,7 +42,7 @@ def plant(clock):
 @pytest.fixture
 def loop():
     target = {"queue": "alert", "node": "n1"}
-    parameters = {"events_per_worker": 100, "upper_limit": 500}
+    parameters = {"method": "thesis", "events_per_worker": 100, "upper_limit": 500}
     return Loop.objects.create(
         name="worker_rate/alert/n1", law="worker_rate", target=target, parameters=parameters
     )

@@ -1,0 +1,180 @@
+"""The lab's scenario `manager`: one container and its short-lived workers, 12,000 s long (Houtman, 4.2.2).
+
+Events arrive along `cycles` sines from nothing to `max_rate` and back (or as a trace, with the same maximum);
+with `poisson` each second's count is drawn. A worker takes up to `events_per_worker` and ends. What is
+decided at one evaluation runs at the next, on what waits then, and the manager sees what is left (ERRATA
+E41, E42).
+
+| law | evaluates every | starts |
+|---|---|---|
+| worker_rate | 1 s (`interval_seconds`) | ours, by forecast |
+| thesis | 5 s | its rate, whatever waits |
+| static | 1 s | the workers of `max_rate`, all the time |
+
+Metrics: the queue length after the workers of an instant ran, summed every 5 s and every second; the worker
+runs needed to process all events (the tables' caption), so with those that what is left at the end still
+needs; and the fewest that could: events / events_per_worker. Beyond the contract: the greatest length, and
+the greatest age of an event. The thesis has no bound on that; ours is `max_wait_seconds`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from controllers.parameter import Parameter
+from controllers.rivals.thesis_manager import Static
+from controllers.simulation import arrivals
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.worker_rate import WorkerRate
+
+SECONDS, SAMPLE_SECONDS = 12_000, 5
+THESIS_INTERVAL_SECONDS = 5
+# The thesis' rate may fall until hardly any worker starts.
+THESIS = {"method": "thesis", "start_when": "always", "minimum_rate": 0.01}
+SETTINGS = (
+    Parameter("max_rate", "events/s", "Greatest rate of events.", 1_000.0, 0.001, 1e6),
+    Parameter("events_per_worker", "events", "What a worker takes before it ends.", 50, 1, 1e7, "integer"),
+    Parameter("upper_limit", "events", "The length that may wait.", 1_000.0, 1, 1e9),
+    Parameter("cycles", "sines", "How often the rate rises and falls.", 1, 1, 1_000, "integer"),
+    Parameter("poisson", "0 or 1", "1: each second's events are drawn.", 0, 0, 1, "integer"),
+    Parameter("interval_seconds", "s", "Time between our law's evaluations.", 1, 1, 60, "integer"),
+    Parameter("max_wait_seconds", "s", "No event waits longer for a worker to fill.", 300.0, 0, 86_400),
+)
+
+
+class Managed(Protocol):
+    """Who decides how many workers start, every `interval_seconds`; `under_way` were started before."""
+
+    interval_seconds: int
+    under_way: int
+
+    def start(self, length: float, removed: float, ran: int) -> int:
+        """Workers to start, told what waits now, and what was removed and ran since the last time."""
+        ...
+
+
+class OurLaw:
+    """The shipped law by one of its methods, with its state."""
+
+    def __init__(self, settings: Mapping[str, Any], interval_seconds: int, more: Mapping[str, Any]) -> None:
+        self.law, self.interval_seconds = WorkerRate(), interval_seconds
+        self.parameters = {each.name: each.default for each in self.law.parameters} | {
+            "events_per_worker": int(settings["events_per_worker"]),
+            "upper_limit": settings["upper_limit"],
+            "interval_seconds": float(interval_seconds),
+            "lead_seconds": float(interval_seconds),
+            "max_wait_seconds": settings["max_wait_seconds"],
+            "start_when": "always",
+            # The pool of the model has no end.
+            "maximum_rate": 1e4,
+            **more,
+        }
+        self.state: Any = self.law.initial_state(self.parameters)
+        self.under_way = 0
+
+    def start(self, length: float, removed: float, ran: int) -> int:
+        seen = {"queue_length": length, "removed": removed, "started": ran, "waiting_to_run": 0}
+        self.state, decision = self.law.decide(self.parameters, self.state, seen)
+        return int(decision.action["start"]) if decision.action else 0
+
+
+class StaticWorkers:
+    """The configuration of the greatest rate."""
+
+    interval_seconds = 1
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.static, self.under_way = Static(settings["max_rate"] / settings["events_per_worker"]).start()
+
+    def start(self, length: float, removed: float, ran: int) -> int:
+        self.static, count = self.static.start()
+        return count
+
+
+def managed(law: str, settings: Mapping[str, Any]) -> Managed:
+    """Who decides, by the law's name."""
+    if law == "static":
+        return StaticWorkers(settings)
+    if law == "thesis":
+        return OurLaw(settings, THESIS_INTERVAL_SECONDS, THESIS)
+    return OurLaw(settings, int(settings["interval_seconds"]), {})
+
+
+def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """What arrives in each second; the same for all laws of a seed."""
+    if trace is None:
+        shape = (1 - np.cos(2 * np.pi * settings["cycles"] * np.arange(SECONDS) / SECONDS)) / 2
+    else:
+        shape = arrivals.resampled(trace, SECONDS)
+    rates = settings["max_rate"] * shape
+    if settings["poisson"]:
+        return np.asarray(generator(seed, "arrivals").poisson(rates), dtype=float)
+    return np.asarray(rates)
+
+
+@dataclass
+class _Tally:
+    """Queue length and workers by the second, and the workers that what is left at the end needs."""
+
+    waiting: Floats
+    ran: Floats
+    left: float = 0.0
+
+
+def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
+    """Every second events arrive; at each evaluation those who were decided at the one before run first."""
+    tally = _Tally(np.zeros(len(inflow)), np.zeros(len(inflow)))
+    queue, submitted, every = 0.0, who.under_way, who.interval_seconds
+    for second, events in enumerate(inflow.tolist()):
+        queue += events
+        if (second + 1) % every == 0:
+            removed = min(queue, float(submitted * events_per_worker))
+            queue -= removed
+            tally.ran[second] = submitted
+            submitted = who.start(queue, removed, submitted)
+        tally.waiting[second] = queue
+    tally.left = math.ceil(queue / events_per_worker)
+    return tally
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """12,000 s of one law."""
+    inflow = events_per_second(settings, seed, trace)
+    size = int(settings["events_per_worker"])
+    tally = simulate(managed(law, settings), inflow, size)
+    metrics = {
+        "waiting_5s_post": round(float(tally.waiting[SAMPLE_SECONDS - 1 :: SAMPLE_SECONDS].sum())),
+        "waiting_1s_post": round(float(tally.waiting.sum())),
+        "worker_runs": round(float(tally.ran.sum() + tally.left)),
+        "minimum_runs": round(float(inflow.sum()) / size, 2),
+        "waiting_greatest": round(float(tally.waiting.max()), 1),
+        "wait_greatest_seconds": longest_wait_seconds(inflow, tally.waiting),
+    }
+    series = {
+        "arrivals_per_second": inflow,
+        "waiting_events": tally.waiting,
+        "worker_runs": tally.ran,
+    }
+    return Outcome(metrics, series, 1.0)
+
+
+def longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
+    """The greatest age of an event that waits: first come, first served, by the end of a second."""
+    inserted = np.cumsum(inflow)
+    # A thousandth of an event is rounding, and no one's wait.
+    oldest = np.searchsorted(inserted, inserted - waiting + 1e-3, side="right")
+    ages = np.where(waiting > 1e-3, np.arange(len(inflow)) - oldest, 0)
+    return int(ages.max())
+
+
+SCENARIO = Scenario(
+    "manager",
+    "A container's workers over one day-like sine (section 4.2.2).",
+    ("worker_rate", "thesis", "static"),
+    SETTINGS,
+    ("waiting_5s_post", "waiting_1s_post", "worker_runs", "minimum_runs"),
+    run,
+)
