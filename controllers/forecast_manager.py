@@ -245,7 +245,7 @@ def _room(parameters: Values, manager: Manager, observation: Values) -> int | No
     if waiting == 0:
         return None
     most = max(parameters["maximum_waiting_to_run"], parameters["pool_patience"] * manager.executed)
-    return max(0, math.floor(most - waiting))
+    return int(max(0, most - waiting))
 
 
 def _behind(parameters: Values, manager: Manager, observation: Values) -> str | None:
