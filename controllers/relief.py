@@ -52,6 +52,7 @@ class Board:
     held: list[dict[int, int]] = field(init=False)
     totals: Floats = field(init=False)
     moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    gave: dict[int, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.loads = self.start.loads.copy()
@@ -76,6 +77,7 @@ class Board:
         self._shift(move.queue, move.source, move.target, move.points)
         way = (move.queue, move.source, move.target)
         self.moved[way] = self.moved.get(way, 0) + move.points
+        self.gave.setdefault(move.queue, set()).add(move.source)
 
     def undo(self, move: Move) -> None:
         """Take back the move that was made last."""
@@ -101,6 +103,11 @@ class Board:
 
     def moves(self) -> list[Move]:
         return [Move(*way, points) for way, points in self.moved.items()]
+
+    def is_last(self, move: Move) -> bool:
+        """Whether a queue that parts evenly would leave the node with this move."""
+        whole = self.points[move.queue][move.source] == move.points
+        return whole and self.even is not None and bool(self.even[move.queue])
 
     def may_empty(self, queue: int, target: int) -> bool:
         """Whether a whole container may go to the target: what merges must leave the minimum."""
@@ -137,6 +144,21 @@ def coarse(allocation: Allocation, rules: Rules, limits: Floats) -> Flags:
 
 
 @dataclass(frozen=True)
+class Way:
+    """Which of several answers is looked for.
+
+    `packing`: receivers that fit tightest, not the roomiest. `exchange`: a node may also make room for a
+    piece that fits nowhere, at the cost of more points. `keep`: the last piece of a heavy queue stays where
+    it is, since it is as heavy anywhere, as long as something lighter can go.
+    """
+
+    cost: Cost
+    packing: bool
+    exchange: bool = False
+    keep: bool = False
+
+
+@dataclass(frozen=True)
 class _Step:
     """A possible move of a donor and how it ranks: lower is better."""
 
@@ -144,28 +166,30 @@ class _Step:
     move: Move
 
 
-def relieve(board: Board, cost: Cost, packing: bool, exchange: bool = False) -> list[Move] | None:
-    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none.
-
-    With `exchange` a node may also make room for a piece that fits nowhere: it costs more points.
-    """
+def relieve(board: Board, way: Way) -> list[Move] | None:
+    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
-        if not _empty(board, int(donor), packing):
+        if not _empty(board, int(donor), way.packing):
             return None
     over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
-    board.receivers = board.receivers & (board.loads <= board.limits * (1 + ROUNDING))
+    allowed = board.receivers
+    board.receivers = allowed & (board.loads <= board.limits * (1 + ROUNDING))
     for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
-        if not _clear(board, int(donor), cost, packing, exchange):
+        if not _clear(board, int(donor), way):
             return None
+        # Who is relieved has room again, though not for what it gave.
+        board.receivers[donor] = way.exchange and allowed[donor]
     return board.moves()
 
 
-def _clear(board: Board, donor: int, cost: Cost, packing: bool, exchange: bool) -> bool:
+def _clear(board: Board, donor: int, way: Way) -> bool:
     while board.excess(donor) > ROUNDING * board.limits[donor]:
-        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, cost, packing))]
+        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, way))]
+        if way.keep:
+            steps = [step for step in steps if not board.is_last(step.move)] or steps
         if steps:
             board.make(min(steps, key=lambda step: step.rank).move)
-        elif not (exchange and _make_room(board, donor)):
+        elif not (way.exchange and _make_room(board, donor)):
             return False
     return True
 
@@ -191,7 +215,7 @@ def _make_room(board: Board, donor: int) -> bool:
 def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
     """The smallest piece of a queue to a target that makes room for it; nothing when it can't."""
     points = board.amount(queue, donor, target, 1, TOTAL)
-    if not points or (queue, donor, target) in board.rules.returns:
+    if not points or (queue, donor, target) in board.rules.returns or target in board.gave.get(queue, ()):
         return False
     load = float(board.start.rate_per_point[queue]) * points
     given = _give_way(board, target, load, queue)
@@ -222,7 +246,7 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[Move]:
     return given
 
 
-def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _Step | None:
+def _step(board: Board, donor: int, queue: int, way: Way) -> _Step | None:
     """The best move of one container off a donor."""
     per_point = float(board.start.rate_per_point[queue])
     if per_point <= 0:
@@ -230,13 +254,15 @@ def _step(board: Board, donor: int, queue: int, cost: Cost, packing: bool) -> _S
     excess = board.excess(donor)
     wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
     best: _Step | None = None
-    for target in _targets(board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, packing):
+    for target in _targets(
+        board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, way.packing
+    ):
         points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
         if points:
             load = points * per_point
             clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
             left = float(board.limits[target] - board.loads[target]) - load
-            rank = (*_rank(cost, points, load, clears, holder), left if packing else -left)
+            rank = (*_rank(way.cost, points, load, clears, holder), left if way.packing else -left)
             if best is None or rank < best.rank:
                 best = _Step(rank, Move(queue, donor, target, points))
     return best
@@ -261,7 +287,7 @@ def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -
         for target in range(len(room)):
             if (queue, donor, target) in board.rules.returns:
                 room[target] = -1.0
-    room[donor] = -1.0
+    room[[donor, *board.gave.get(queue, ())]] = -1.0
     targets = [node for node in board.points[queue] if room[node] > 0]
     room[list(board.points[queue])] = -1.0
     roomiest = int(np.argmax(room))

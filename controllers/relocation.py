@@ -12,14 +12,17 @@ limits can be kept, and then the fewest points for that z.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from controllers import optimum
 from controllers.allocation import Allocation, Flags, Floats, Move
-from controllers.relief import Board, Cost, Rules, coarse, fewest, price, relieve
+from controllers.relief import Board, Cost, Rules, Way, coarse, fewest, price, relieve
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
+# Up to this step the fast way is as good as the best possible, for all that is known of it.
+LEVEL = 4
 WORST_GAP = 0.002
 # Moves are few: an answer within this of the bound has the fewest, only perhaps not the fewest new holders.
 GAPS: dict[Cost, float] = {"points": 0.01, "moves": 0.05}
@@ -121,7 +124,7 @@ def _quick(
     for cost in costs:
         for packing in (True, False):
             board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
-            answer = relieve(board, cost, packing)
+            answer = relieve(board, Way(cost, packing))
             if answer is not None and price(answer, search.cost)[0] <= bound:
                 return answer
             answers.append(answer)
@@ -175,14 +178,14 @@ def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
         return []  # no node may take anything
     if not must and now <= fluid * (1 + search.tolerance):
         return []
-    level = _climb(allocation, search, fluid, now, must, STEPS[:1])
+    level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
     if level is not None:
         return level  # as level as can be told from the best possible: nothing exact can add to it
     if optimum.ways_count(problem) <= search.exact_ways:
         answer = optimum.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:
             return _settle(allocation, search, answer, now, must)
-    return _climb(allocation, search, fluid, now, must, STEPS[1:]) or []
+    return _climb(allocation, search, fluid, now, must, STEPS[LEVEL:]) or []
 
 
 def _settle(
@@ -219,7 +222,7 @@ def _climb(
         eased = replace(search, limits=search.limits * share, cost="points")
         for packing in (False, True):
             board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
-            if (moves := relieve(board, "points", packing)) is not None:
+            if (moves := relieve(board, Way("points", packing))) is not None:
                 return moves
         if (moves := _exchanged(allocation, eased)) is not None:
             return moves
@@ -231,9 +234,9 @@ def _exchanged(allocation: Allocation, search: Search) -> list[Move] | None:
     if fluid_share(allocation, search.limits) > 1:
         return None
     even = coarse(allocation, search.rules, search.limits)
-    for packing in (False, True):
+    for keep, packing in product((False, True), (False, True)):
         board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
-        if (moves := relieve(board, search.cost, packing, exchange=True)) is not None:
+        if (moves := relieve(board, Way(search.cost, packing, exchange=True, keep=keep))) is not None:
             return moves
     return None
 

@@ -47,6 +47,17 @@ def test_the_least_capable_node_is_released_once_it_was_quiet_long_enough():
     assert second.action["release"] == ["weak", "n1"]
 
 
+def test_among_equals_the_node_whose_containers_find_room_most_easily_is_released():
+    nodes = [node("n1"), node("n2"), node("n3")]
+    heavy = queue("heavy", 200.0, {"n1": 600, "n2": 400})
+    light = [queue(f"q{index}", 80.0, {"n2": 500, "n3": 500}) for index in range(4)]
+    seen = observation(nodes, [heavy, *light])
+    state, _ = decide(seen)
+    _, second = decide(seen, state, minimum_containers=2)
+    # n1 carries least, 120, but in one piece; n3's 160 are in four.
+    assert second.action["release"] == ["n3"]
+
+
 def test_as_many_nodes_stay_as_a_queue_needs_containers():
     seen = plant(1.0)
     state, _ = decide(seen)

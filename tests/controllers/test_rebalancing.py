@@ -132,6 +132,36 @@ def test_points_do_not_return_to_where_they_came_from_until_time_has_passed():
     assert [move["to"] for move in moves_of(free)] == ["n1"]
 
 
+def test_idle_nodes_are_taken_in_no_more_than_are_needed():
+    nodes = [node("n1"), node("n2"), *(node(f"spare{index}", state="IDLE") for index in range(8))]
+    _, decision = decide(observation(nodes, [queue("q", 900.0, {"n1": 500, "n2": 500})]))
+    assert len({move["to"] for move in moves_of(decision)}) == 1
+    assert max(decision.action["load_after"].values()) < 350
+
+
+def test_a_heavy_queue_is_parted_so_that_every_piece_can_still_be_parted_or_is_small():
+    nodes = [node(f"n{index}") for index in range(20)]
+    seen = observation(nodes, [queue("heavy", 1900.0, {"n0": 501, "n1": 499})])
+    for rate in (1900.0, 2500.0, 3100.0, 4100.0):
+        seen["queues"][0]["rate"] = rate
+        _, decision = decide(seen)
+        held = after(seen, moves_of(decision))["heavy"]
+        seen["queues"][0]["containers"] = held
+        # Nothing could part a piece of 99, which is 406 in the end.
+        assert all(points >= 100 or points <= 75 for points in held.values())
+        assert max(decision.terms["load_after"].values()) < 350
+
+
+def test_where_a_heavy_piece_fits_nowhere_the_others_make_room_for_it():
+    nodes = [node(f"n{index}") for index in range(10)]
+    heavy = queue("heavy", 2400.0, {"n0": 166, **{f"n{index}": 139 for index in range(1, 7)}})
+    small = [queue(f"q{i}", 250.0, {f"n{7 + i}": 500, f"n{7 + (i + 1) % 3}": 500}) for i in range(3)]
+    # n0 carries 398 and its smallest piece is 120; n7 to n9 have room for 100 each, the others for 16.
+    for exact_ways in (0, 1000):
+        _, decision = decide(observation(nodes, [heavy, *small]), exact_ways=exact_ways)
+        assert max(decision.action["load_after"].values()) < 350
+
+
 @settings(max_examples=120, deadline=None)
 @given(
     seen=observations(),
