@@ -13,6 +13,7 @@ ROWS = {
     "weir: tick rebalancing": ("workers.tasks.tick", {"law": "rebalancing"}, PLANT_TICK_SECONDS),
     "weir: tick node_scaling": ("workers.tasks.tick", {"law": "node_scaling"}, SCALING_TICK_SECONDS),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
+    "weir: manage batch tasks": ("workers.tasks.manage_tasks", {}, 2),
     "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, TICK_SECONDS),
 }
 

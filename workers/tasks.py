@@ -13,15 +13,29 @@ from queues import projection
 from queues.errors import WeirError
 from queues.segment import Segment
 from queues.topology import KEY, Topology
-from workers import draining, execution, hosts, loops, overrides, plans, recovery
+from workers import (
+    batch_tasks,
+    batch_worker,
+    draining,
+    execution,
+    hosts,
+    loops,
+    overrides,
+    plans,
+    recovery,
+    runs,
+    task_managers,
+)
 from workers.connections import connection, control_server
 from workers.consumers import Consumer
 from workers.handlers.registry import handler_for
+from workers.jobs.job import Surroundings
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.work_report import Desk, Report
 
 hosts.install()
 logger = logging.getLogger(__name__)
+BATCH_PRIORITY = 7  # consumers of most queues go first
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
@@ -77,6 +91,7 @@ def upkeep() -> None:
     projection.reconcile(control, overrides.node_thresholds(now))
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
+    batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)
     with suppress(NotObserved):
@@ -94,3 +109,31 @@ def sweep(topology: Topology) -> int:
             except WeirError:
                 continue
     return gone
+
+
+@shared_task(name="workers.tasks.start_task", ignore_result=True)
+def start_task(name: str) -> None:
+    """A run of a batch task, when its schedule says so. One that still runs isn't joined by a second."""
+    where = Surroundings(settings.WEIR_DATA, control_server(), datetime.now(UTC))
+    try:
+        runs.begin(name, where)
+    except WeirError as error:
+        logger.warning("Batch task %s was not started: %s", name, error)
+
+
+@shared_task(name="workers.tasks.manage_tasks", ignore_result=True)
+def manage_tasks() -> None:
+    """A step of every open run of a batch task; see `workers.task_managers`."""
+    task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
+
+
+def send_for_worker(run: int, worker: str, role: str) -> None:
+    """Have a worker of a role begin at a run, soon or not at all."""
+    seconds = task_managers.SUBMISSION_SECONDS
+    work_at.apply_async((run, worker), queue=role, priority=BATCH_PRIORITY, expires=seconds)
+
+
+@shared_task(name="workers.tasks.work_at", ignore_result=True)
+def work_at(run: int, worker: str) -> None:
+    """One worker at a run of a batch task; see `workers.batch_worker`."""
+    batch_worker.work_at(run, worker, control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))

@@ -1,0 +1,62 @@
+"""Files that are there whole or not at all: written under a hidden name, shown by one rename.
+
+Spark and Arrow skip names that begin with a dot. The hidden name carries the token of who writes it (run,
+chunk, fencing number), so a paused and revived process never writes into its successor's file.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+SUFFIX = ".tmp"
+# Where batch jobs write.
+OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts")
+
+
+def hidden(final: str, token: str) -> str:
+    """Where the file at `final` is written first; both are relative to the data folder."""
+    path = Path(final)
+    return str(path.with_name(f".{path.name}.{token}{SUFFIX}"))
+
+
+def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str, str]:
+    """Write a Parquet file that isn't shown yet; answers {final: temporary}."""
+    temporary = hidden(final, token)
+    path = data / temporary
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        parquet.write_table(table, file, compression="zstd")
+        file.flush()
+        os.fsync(file.fileno())
+    return {final: temporary}
+
+
+def show(data: Path, outputs: Mapping[str, str]) -> None:
+    """Rename each to its final name, replacing what an earlier run made."""
+    for final, temporary in outputs.items():
+        (data / temporary).replace(data / final)
+
+
+def discard(data: Path, outputs: Iterable[str]) -> None:
+    """Remove temporary files; one that is gone is fine."""
+    for temporary in outputs:
+        (data / temporary).unlink(missing_ok=True)
+
+
+def sweep(data: Path, token_prefix: str, fence: int) -> int:
+    """Remove what workers of a chunk left hidden up to the fencing number `fence`; answers how many.
+
+    Hidden files lie where their jobs write, so only these folders are looked through.
+    """
+    swept = 0
+    for root in OUTPUT_ROOTS:
+        for path in (data / root).rglob(f".*.{token_prefix}*{SUFFIX}*"):
+            number = path.name.split(f".{token_prefix}")[-1].split(".")[0]
+            if number.isdecimal() and int(number) <= fence:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                swept += 1
+    return swept
