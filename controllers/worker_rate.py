@@ -11,6 +11,7 @@ a law that isn't told the node's state takes it to be well, and without a count 
 those that began to run to be done.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -194,7 +195,7 @@ PARAMETERS = (
         0.01,
         1e4,
     ),
-    Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e4),
+    Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e6),
     Parameter(
         "start_when",
         "choice",
@@ -303,11 +304,17 @@ def _decision(parameters: Values, start: Start, length: float) -> Decision:
 
 
 def _expected(parameters: Values, start: Start, length: float) -> Expected | None:
-    """Workers remove events: within two intervals as many as wait, or as many as they take."""
+    """Workers remove events: as many as wait, or as many as they take.
+
+    An interval after the pool took them all: it is trusted to take what it took lately, and no fewer than
+    `pool_allowance` workers an interval.
+    """
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:
         return None
-    return Expected("removed_events", "up", amount, 2.0 * parameters["interval_seconds"])
+    pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
+    intervals = 1 + math.ceil(start.count / pace)
+    return Expected("removed_events", "up", amount, intervals * parameters["interval_seconds"])
 
 
 def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:

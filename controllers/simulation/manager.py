@@ -69,7 +69,7 @@ class OurLaw:
             "max_wait_seconds": settings["max_wait_seconds"],
             "start_when": "always",
             # The pool of the model has no end.
-            "maximum_rate": 1e4,
+            "maximum_rate": 1e6,
             **more,
         }
         self.state: Any = self.law.initial_state(self.parameters)

@@ -180,6 +180,9 @@ def test_workers_started_are_expected_to_remove_what_they_can_take():
         "amount": 120.0,
         "within_seconds": 10.0,
     }
+    # The pool is trusted with four an interval until it has shown more: 20 of them need five.
+    assert one(parameters(), 1_000).expected.within_seconds == 30
+    assert one(parameters(), 1_000, started=20).expected.within_seconds == 10
 
 
 def test_a_person_may_change_the_method_at_any_time():

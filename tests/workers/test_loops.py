@@ -211,6 +211,20 @@ def test_an_overridden_guard_limits_what_is_started(loop, plant, clock, control,
     assert submitted(plant) == 1
 
 
+def test_by_forecast_a_burst_gets_all_its_workers_once_and_a_toobusy_node_fewer(loop, plant, clock, control):
+    Loop.objects.update(parameters={"events_per_worker": 100})
+    plant.put("alert", "n1", 1_200)
+    assert tick(loop, plant, clock, control).action == {"start": 12}
+    assert tick(loop, plant, clock, control).action is None
+    plant.run("alert", "n1", 100)
+    plant.put("alert", "n1", 3_000)
+    plant.set_node("n1", state="TOOBUSY")
+    entry = tick(loop, plant, clock, control)
+    assert (entry.observation["node_state"], entry.limited_by) == ("TOOBUSY", "node_state")
+    assert 0 < entry.action["start"] < 12
+    assert "the node is TOOBUSY" in entry.reason
+
+
 def test_an_error_of_the_plant_is_in_the_entry_and_the_loop_goes_on(loop, plant, clock, control):
     plant.put("alert", "n1", 1_200)
     plant.error = ConnectionError("the broker is away")
