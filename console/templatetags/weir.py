@@ -247,7 +247,7 @@ def split(containers: Any, nodes: Any, queue: str) -> SafeString:
         format_html_join(
             "",
             '<i data-node="{}" style="flex-grow: {}" title="{}: {}"></i>',
-            ((name, points, name, points) for name, points in parts),
+            ((name, points, name, points) for name, points in parts if points),
         ),
     )
 

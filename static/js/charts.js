@@ -7,6 +7,7 @@ import { resolve, store, subscribe } from "./store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, BOTTOM = 28, TOP = 32;
 const RIGHT = 108, LEFT = 56, NARROW = 520;
+const LEAST_GAP_SECONDS = 10;
 const KEPT_SECONDS = 7200, LABEL_HEIGHT = 15, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
@@ -132,11 +133,11 @@ class Chart {
   }
 
   traces(lane, axis, colours, layout, narrow, height) {
-    const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [];
+    const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [], holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at));
     const traces = lane.series.map((series) => {
-      const values = series.constant === null ? this.columns.get(series.path).map((value) => (value === null ? null : value * lane.factor))
-        : null;
-      const x = values ? this.time.map(date) : [date(from), date(this.time.at(-1) ?? 0)];
+      const values = series.constant === null
+        ? withHoles(this.columns.get(series.path), holes, (value) => (typeof value === "number" ? value * lane.factor : null)) : null;
+      const x = values ? times : [date(from), date(this.time.at(-1) ?? 0)];
       const y = values ?? [series.constant * lane.factor, series.constant * lane.factor];
       const last = y.findLast((value) => typeof value === "number");
       if (last !== undefined) ends.push({ series, last });
@@ -190,6 +191,17 @@ function readLane(element) {
 }
 
 const date = (seconds) => new Date(seconds * 1000);
+
+/** Places after which nothing was measured for long: no line may pretend to know what was between. */
+function gaps(time) {
+  const steps = time.slice(1).map((at, index) => at - time[index]);
+  const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
+  const longest = Math.max(LEAST_GAP_SECONDS, 4 * usual);
+  return new Set(steps.flatMap((step, index) => (step > longest ? [index] : [])));
+}
+
+const withHoles = (values, holes, shown) => (holes.size
+  ? values.flatMap((value, index) => (holes.has(index) ? [shown(value), null] : [shown(value)])) : values.map(shown));
 
 function tokens() {
   const style = getComputedStyle(document.documentElement);

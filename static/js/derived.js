@@ -68,7 +68,8 @@ export const derived = {
   },
   split(element, { queues, nodes }) {
     const containers = queues[element.dataset.queue]?.containers ?? {};
-    const parts = Object.entries(nodes).map(([name, node]) => [name, containers[name]?.points ?? 0, node.state ?? ""]);
+    const parts = Object.entries(nodes).map(([name, node]) => [name, containers[name]?.points ?? 0, node.state ?? ""])
+      .filter(([, points]) => points > 0);
     const shown = parts.join();
     if (element.dataset.shown === shown) return;
     element.dataset.shown = shown;
