@@ -94,7 +94,8 @@ def fluid_share(allocation: Allocation, limits: Floats) -> float:
 
 def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move] | None:
     """Moves that keep all limits, or None."""
-    if fluid_share(allocation, search.limits) > 1:
+    resting = allocation.available & ~receivers
+    if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
         return None
     even = coarse(allocation, search.rules, search.limits)
     parted = _quick(allocation, search, receivers, even) if even.any() else None
