@@ -24,12 +24,13 @@ class CeleryWorker:
     url: str
     data: Path
     slots: int = 1
+    queues: str = "jobs"
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "CeleryWorker":
         """Start, and wait until the host has reported itself."""
         environment = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA": str(self.data)}
-        arguments = ["-Q", "jobs", "-n", "jobs@%h", "--pool", "prefork", "-c", str(self.slots)]
+        arguments = ["-Q", self.queues, "-n", "jobs@%h", "--pool", "prefork", "-c", str(self.slots)]
         celery = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", *arguments]
         log = (self.data / "celery.log").open("ab")
         self.process = subprocess.Popen(

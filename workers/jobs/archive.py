@@ -49,7 +49,7 @@ def partitions(
     for folder in (data / ROOT).glob("queue=*/day=*"):
         partition = Partition(folder.name.removeprefix("day="), folder.parent.name.removeprefix("queue="))
         in_range = since <= partition.day <= until
-        if in_range and (not wanted or partition.queue in wanted) and any(folder.glob("*.parquet")):
+        if in_range and (not wanted or partition.queue in wanted) and parquet_files(folder):
             found.append(partition)
     return sorted(found)
 

@@ -1,0 +1,61 @@
+"""Jobs of one's own for tests: what a batch task does is written to a file, line by line."""
+
+import os
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from queues.errors import BadInput
+from workers.jobs import files
+from workers.jobs.job import Job, Made, Piece
+from workers.jobs.parameters import Parameter
+
+CHUNKS = Parameter("chunks", "integer", "how many", 3, least=0, most=100)
+FAULT = Parameter("fault", "text", "what goes wrong", None)
+
+
+def _numbered(values: Any, where: Any):
+    return (Piece(f"part-{number}", {"number": number}) for number in range(values["chunks"]))
+
+
+def _write(seat: Any) -> Made:
+    """`extracts/part-N.txt` with who wrote it; waits while a file `hold` is there, without a sign of life."""
+    fault = seat.parameters["fault"]
+    if fault == "refused":
+        raise BadInput("on_error", "the input is foreign.")
+    if fault == "raises" and seat.content["number"] == 1:
+        raise RuntimeError("it broke")
+    seat.check({"rows": 5, "share": 0.5})
+    data: Path = seat.surroundings.data
+    final = f"extracts/{seat.chunk.identifier}.txt"
+    temporary = files.hidden(final, seat.token)
+    (data / temporary).parent.mkdir(parents=True, exist_ok=True)
+    (data / temporary).write_text(str(os.getpid()))
+    while (data / "hold").exists():
+        (data / "holding").touch()
+        time.sleep(0.01)
+    return Made(10, {final: temporary})
+
+
+NUMBERED = Job(
+    "numbered",
+    "Parts, known beforehand.",
+    (CHUNKS, FAULT),
+    lambda where: nullcontext(_write),
+    pieces=_numbered,
+)
+
+
+def _after(values: Any, where: Any, after: str | None) -> Piece | None:
+    number = 0 if after is None else int(after.removeprefix("part-")) + 1
+    return Piece(f"part-{number}", {"number": number}) if number < values["chunks"] else None
+
+
+UNKNOWN = Job(
+    "unknown",
+    "Parts, one after the other.",
+    (CHUNKS, FAULT),
+    lambda where: nullcontext(_write),
+    next_piece=_after,
+)

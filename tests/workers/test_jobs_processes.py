@@ -1,0 +1,286 @@
+"""Batch jobs in real processes: paused, killed, cancelled, and Spark's results on a real archive.
+
+Each plant has its own database and data folder, since the processes share nothing else with the test.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+import pytest
+import redis
+
+from tests.servers import Server
+from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
+from tests.workers.events import batch_of
+from workers.jobs import archive, metric_files
+from workers.jobs.catalog import JOBS
+from workers.jobs.spark_process import MAKERS
+
+ROOT = Path(__file__).resolve().parents[2]
+DAY = "2026-11-19"
+BEGIN_US = int(datetime.fromisoformat(f"{DAY}T06:00:00+00:00").timestamp() * 1_000_000)
+MANAGE_SECONDS = 120
+
+pytestmark = [pytest.mark.slow]
+
+
+class Plant:
+    """`manage.py job` on a data folder, database and control server of its own."""
+
+    def __init__(self, data: Path, server: Server) -> None:
+        self.data, self.control = data, server.client()
+        self.environment = {
+            **os.environ,
+            "WEIR_DATA": str(data),
+            "REDIS_URL": server.url,
+            "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
+            "PYTHONPATH": str(ROOT),
+            "SPARK_MASTER": "local[2]",
+        }
+        self.started: list[subprocess.Popen[str]] = []
+        self.manage("migrate", "-v0")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def manage(self, *arguments: str, code: int = 0) -> str:
+        out, err = (process := self.start(*arguments)).communicate(timeout=MANAGE_SECONDS)
+        assert process.returncode == code, err
+        return out if code == 0 else err
+
+    def job(self, *arguments: str) -> dict[str, Any]:
+        return json.loads(self.manage("job", *arguments, "--json"))
+
+    def run(self, name: str, *arguments: str, **values: Any) -> dict[str, Any]:
+        pairs = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+        return self.job("run", name, *pairs, *arguments)
+
+    def define(self, name: str, job: str, **fields: Any) -> None:
+        """A task of the tests' own jobs."""
+        script = f"from workers.batch_tasks import define; define({name!r}, {job!r}, **{fields!r})"
+        self.manage("shell", "-v0", "-c", script)
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGCONT)
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.fixture
+def plant(tmp_path: Path, control_server: Server) -> Iterator[Plant]:
+    plant = Plant(tmp_path, control_server)
+    yield plant
+    plant.close()
+
+
+def lay(data: Path, name: str, table: pa.Table, queue: str = "process") -> Path:
+    path = archive.Partition(DAY, queue).folder(data) / f"{name}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path)
+    return path
+
+
+def events(count: int, first: int = 0, **columns: Any) -> pa.Table:
+    """Events half a second apart, of two types in turn, with ids of their own."""
+    rows = range(first, first + count)
+    values = {
+        "id": [f"e{row}" for row in rows],
+        "time": [BEGIN_US + row * 500_000 for row in rows],
+        "type": ["cpu" if row % 2 else "load" for row in rows],
+        **columns,
+    }
+    return pa.Table.from_batches([batch_of(count, first, **values)])
+
+
+def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(plant: Plant) -> None:
+    plant.define("parts", "python:tests.workers.job_samples.NUMBERED", parameters={"chunks": 1})
+    (plant.data / "hold").touch()
+    paused = plant.start("job", "run", "parts", "--here", "--json")
+    until((plant.data / "holding").exists, 30)
+    os.kill(paused.pid, signal.SIGSTOP)
+    (plant.data / "hold").unlink()
+    age_signs_of_life(plant)
+    (run,) = next(task for task in plant.job("list")["tasks"] if task["name"] == "parts")["runs"]
+    successor = plant.start("shell", "-v0", "-c", WORK.format(run=run["run"]))
+    out, err = successor.communicate(timeout=60)
+    assert successor.returncode == 0, err
+    part = plant.data / "extracts" / "part-0.txt"
+    assert part.read_text() == str(successor.pid)
+    os.kill(paused.pid, signal.SIGCONT)
+    out, err = paused.communicate(timeout=60)
+    assert "is not this worker's any more" in err
+    assert part.read_text() == str(successor.pid)
+    assert json.loads(out)["state"] == "done" and json.loads(out)["chunks_done"] == 1
+    assert [path.name for path in part.parent.iterdir()] == ["part-0.txt"]
+
+
+WORK = """
+from datetime import UTC, datetime
+from django.conf import settings
+from workers import batch_worker
+from workers.connections import control_server
+batch_worker.work_at({run}, "successor", control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))
+"""
+
+
+def age_signs_of_life(plant: Plant) -> None:
+    """As if a worker had been silent for long: what a test may do instead of waiting."""
+    plant.manage(
+        "shell",
+        "-v0",
+        "-c",
+        "from datetime import timedelta; from workers.models import Chunk; from django.db.models import F;"
+        "Chunk.objects.filter(state='working').update(beat_at=F('beat_at') - timedelta(seconds=60))",
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark_jobs_make_what_they_say_and_a_second_run_replaces_it(
+    plant: Plant, control: redis.Redis
+) -> None:
+    lay(plant.data, "a", events(600))
+    lay(plant.data, "b", events(300, first=500))  # 100 of them were archived before
+    lay(plant.data, "c", pa.table({"id": ["x"], "time": ["soon"]}))
+    for round_ in range(2):
+        done = plant.run("stream_statistics", "--here", since=DAY, until=DAY)
+        assert (done["state"], done["progress"]["rows"]) == ("done", 900), done
+        (skipped,) = done["progress"]["skipped"]
+        assert skipped["file"].endswith("c.parquet") and "type is missing" in skipped["why"]
+        if round_ == 0:
+            first = parquet.read_table(
+                plant.data / f"statistics/queue=process/day={DAY}.parquet", partitioning=None
+            )
+    again = parquet.read_table(plant.data / f"statistics/queue=process/day={DAY}.parquet", partitioning=None)
+    assert again.equals(first)
+    cpu, load = first.sort_by("type").to_pylist()
+    assert (cpu["type"], cpu["events"], load["events"], cpu["duplicates"] + load["duplicates"]) == (
+        "cpu",
+        400,
+        400,
+        100,
+    )
+    assert cpu["interarrival_mean_seconds"] == pytest.approx(1.0) and cpu[
+        "interarrival_cv2"
+    ] == pytest.approx(0)
+    stopped = plant.run("stream_statistics", "--here", since=DAY, until=DAY, on_error="stop")
+    assert stopped["state"] == "failed" and "c.parquet has a foreign schema" in stopped["error"]
+
+    lay_figures(plant.data)
+    assert plant.run("metric_rollup", "--here", since=DAY, until=DAY)["state"] == "done"
+    minutes = parquet.read_table(plant.data / metric_files.rollup_file("1m", DAY), partitioning=None)
+    assert minutes["count"].to_pylist() == [60, 60]
+    assert minutes["mean"].to_pylist() == [29.5, 89.5]
+    assert minutes["last"].to_pylist() == [59.0, 119.0]
+    assert (
+        parquet.read_table(plant.data / metric_files.rollup_file("10s", DAY), partitioning=None).num_rows
+        == 12
+    )
+
+    assert plant.run("forecast_training", "--here", since=DAY, until=DAY)["state"] == "done"
+    rows = parquet.read_table(plant.data / f"training/queue=process/day={DAY}.parquet", partitioning=None)
+    whole = rows.filter(pc.equal(rows["type"], ""))
+    assert whole.num_rows == 1_440
+    assert sum(whole["rate_per_second"].to_pylist()) * 60 == pytest.approx(800)
+
+    span = {"queue": "process", "since": f"{DAY}T06:00:10Z", "until": f"{DAY}T06:01:10Z"}
+    assert plant.run("replay_extract", "--here", name="minute", **span)["state"] == "done"
+    extracted = csv.read_csv(plant.data / "extracts/minute.csv")
+    assert extracted["id"].to_pylist() == [f"e{row}" for row in range(20, 140)]
+    assert json.loads(extracted["attributes"][0].as_py()) == {"unit": "%"}
+    assert plant.run("replay_extract", "--here", name="rates", step_seconds=10, **span)["state"] == "done"
+    assert csv.read_csv(plant.data / "extracts/rates.csv")["rate_per_second"].to_pylist() == [2.0] * 6
+    assert not list(plant.data.rglob(".*.tmp*"))
+
+
+def lay_figures(data: Path) -> None:
+    """Two minutes of one series, a second's row spilled twice."""
+    seconds = [*range(120), 7]
+    table = pa.table(
+        [
+            pa.array([BEGIN_US + second * 1_000_000 for second in seconds], pa.timestamp("us", "UTC")),
+            pa.array(["totals.in_per_second"] * len(seconds)),
+            pa.array([float(second) for second in seconds]),
+        ],
+        schema=metric_files.RAW,
+    )
+    folder = metric_files.raw_folder(data, DAY)
+    folder.mkdir(parents=True)
+    parquet.write_table(table, folder / "1-0_2-0.parquet")
+
+
+@pytest.mark.spark
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_a_killed_worker_leaves_nothing_half_and_another_goes_on_where_it_was(
+    plant: Plant, control: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day_events, queue in ((400, "alert"), (500, "process")):
+        lay(plant.data, "a", events(day_events), queue)
+    for name, value in plant.environment.items():
+        monkeypatch.setenv(name, value)
+    run = plant.run("stream_statistics", since=DAY, until=DAY)["run"]
+    worker = CeleryWorker(control, plant.environment["REDIS_URL"], plant.data, queues="spark,jobs").start()
+    try:
+        tick(plant)
+        spark = until(lambda: spark_of(worker), 60)
+        until(lambda: control.hlen(f"weir:job:{run}"), 60)
+        worker.kill()
+        # Spark's process sees its worker gone, and ends by itself.
+        until(lambda: not spark.is_running() or spark.status() == psutil.STATUS_ZOMBIE, 30)
+        assert plant.job("show", str(run))["state"] == "running"
+        age_signs_of_life(plant)
+        control.delete(f"weir:job:{run}:workers")
+        worker.start()
+        tick(plant)
+        until(lambda: plant.job("show", str(run))["chunks_done"] == 2, 180, 1.0)
+        tick(plant)
+    finally:
+        worker.close()
+    done = plant.job("show", str(run))
+    assert (done["state"], done["progress"]["rows"]) == ("done", 900)
+    assert not list(plant.data.rglob(".*.tmp*"))
+    assert "only a queued or running one" in plant.manage("job", "cancel", str(run), code=2)
+
+
+def tick(plant: Plant) -> None:
+    """The managers' clock, once."""
+    plant.manage("shell", "-v0", "-c", "from workers import tasks; tasks.manage_tasks()")
+
+
+def spark_of(worker: CeleryWorker) -> psutil.Process | None:
+    assert worker.process is not None
+    for child in psutil.Process(worker.process.pid).children(recursive=True):
+        if "workers.jobs.spark_process" in child.cmdline():
+            return child
+    return None
+
+
+def test_every_spark_job_of_the_catalog_has_its_maker() -> None:
+    assert set(MAKERS) == {name for name, job in JOBS.items() if "spark" in job.requirements}
