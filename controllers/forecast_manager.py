@@ -125,7 +125,8 @@ def _cap(parameters: Values, before: Manager, observation: Values) -> float | No
     if before.cap is None:
         return None
     # Step by step: all that had to wait at once would make the node TOOBUSY again.
-    return float(before.cap * parameters["raise_factor"])
+    raised = before.cap * parameters["raise_factor"]
+    return float(raised) if raised < parameters["maximum_rate"] else None
 
 
 def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
@@ -224,6 +225,9 @@ def _limited(parameters: Values, manager: Manager, observation: Values, need: _N
     if need.late is not None and need.count:
         notes.append(need.late)
     count, limited_by = need.count, None
+    if count < need.full:
+        limited_by = "waiting events"
+        notes.append(f"what waits now fills only {count:,}")
     if count > parameters["maximum_rate"]:
         count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
         notes.append(f"no more than {count:,} may start in an interval")

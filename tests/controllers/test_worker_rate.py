@@ -97,9 +97,11 @@ def test_what_is_coming_is_fed_forward_only_above_what_may_wait():
 
 
 def test_no_more_workers_start_than_what_waits_can_fill():
-    values = parameters(lead_seconds=5)
+    values = parameters(lead_seconds=5, caution=0)
     _, decisions = run(values, {"length": 0}, {"length": 5_000}, {"length": 120, "removed": 5_000})
     assert started(decisions) == [0, 100, 3]
+    assert decisions[2].limited_by == "waiting events"
+    assert "what waits now fills only 3" in decisions[2].reason
 
 
 def test_a_rate_at_its_maximum_says_what_keeps_it_there():
@@ -160,6 +162,13 @@ def test_a_node_that_has_recovered_gets_its_workers_back_step_by_step():
     starts = started(decisions)
     assert starts[0] == 7 and 8 <= starts[1] <= 9 and starts[13] == 60
     assert starts[:14] == sorted(starts[:14])
+    assert state["cap"] is None
+
+
+def test_a_cap_ends_at_the_greatest_rate_also_while_the_pool_is_full():
+    busy = {"length": 3_000, "started": 10, "node_state": "TOOBUSY"}
+    full = {"length": 3_000, "waiting_to_run": 21}
+    state, _ = run(parameters(), busy, *[full] * 200)
     assert state["cap"] is None
 
 
