@@ -28,7 +28,7 @@ from controllers.law import Values
 from controllers.parameter import Parameter, read_values
 from controllers.rebalancing import NODE, QUEUE, check_observation, check_thresholds
 from queues.errors import BadInput
-from queues.points import apportion
+from queues.points import TOTAL, apportion
 
 PARAMETERS = (
     Parameter("busy", "share of capacity", "Load over capacity at which a node is BUSY.", 0.7, 1e-6, 1e9),
@@ -194,13 +194,20 @@ def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
 
 
 def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
-    """The points of lost nodes to nodes that are there, each queue with its minimum of containers again."""
+    """The points of lost nodes to nodes that are there, each queue with its minimum of containers again.
+
+    A queue below its minimum with nothing to restore (its nodes came back, or new ones came) shares out what
+    it holds: each new container gets an equal part of all its points.
+    """
     moves: list[Move] = []
     loads = plant.loads.copy()
     for queue, held in enumerate(plant.points):
         lost = {node: points for node, points in held.items() if node in gone}
         heard = {node: float(points) for node, points in held.items() if plant.available[node]}
-        fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if lost else []
+        fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if held else []
+        # Only where all points are on nodes that may keep them: what a drained node gives up has a plan.
+        if fresh and sum(heard.values()) == TOTAL:
+            moves += _shared_out(queue, held, heard, fresh)
         for node, points in lost.items():
             targets = dict.fromkeys(fresh, 1.0) or heard
             if targets:
@@ -209,6 +216,21 @@ def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
         for node in fresh:
             loads[node] += plant.rate[queue] / max(1, len(heard) + len(fresh))
     return moves
+
+
+def _shared_out(
+    queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
+) -> list[Move]:
+    """From each holder its part of what the new containers get."""
+    wanted = TOTAL // (len(heard) + len(fresh)) * len(fresh)
+    given = apportion(wanted, {str(node): points for node, points in heard.items()})
+    targets = {str(node): 1.0 for node in fresh}
+    return [
+        Move(queue, int(node), int(to), share)
+        for node, points in given.items()
+        for to, share in apportion(min(points, held[int(node)]), targets).items()
+        if share
+    ]
 
 
 def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:

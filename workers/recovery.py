@@ -66,7 +66,21 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
             if silent != (node.offline_since is not None):
                 return True
     lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
-    return lost.exists()
+    return lost.exists() or _is_short(snapshot)
+
+
+def _is_short(snapshot: Snapshot) -> bool:
+    """Whether a queue has fewer containers than its minimum while a node could take one."""
+    nodes = [
+        name
+        for name, row in snapshot["nodes"].items()
+        if row["state"] not in ("OFFLINE", None) and not (row["stale"] or row["drained"] or row["cordoned"])
+    ]
+    for queue in snapshot["queues"].values():
+        holders = {name for name, row in queue["containers"].items() if row["points"]}
+        if len(holders) < queue["minimum_containers"] and holders and set(nodes) - holders:
+            return True
+    return False
 
 
 def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
@@ -100,8 +114,9 @@ def _ours(fence: int) -> bool:
 def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
-    if not lost or plans.running().filter(kind=Plan.Kind.RESTORE).exists():
-        return None
+    running = plans.running().filter(kind=Plan.Kind.RESTORE) if lost else plans.running()
+    if running.exists():
+        return None  # a plan on its way may bring what is short; what is lost waits for nobody else's
     with transaction.atomic():
         if not _ours(fence):
             return None
@@ -115,6 +130,8 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
             return None
         reason = (
             f"{', '.join(sorted(lost))} not heard for {RESTORE_SECONDS:g} s; its points go to live nodes."
+            if lost
+            else "A queue is below its minimum of containers; it gets new ones."
         )
         return plans.restore(found, reason, snapshot, now)
 

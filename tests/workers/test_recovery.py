@@ -191,7 +191,11 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
             assert not set(points) & lost or not set(points) - lost - set(heard)
             if not set(points) & lost:
                 assert len(points) >= min(queues[name].minimum_containers, possible)
-    assert all(move.target in open_nodes and move.source in lost for move in found)
+    assert all(move.target in open_nodes for move in found)
+    for move in found:
+        # A holder that lives gives only where nothing is lost and the queue is below its minimum.
+        holders = queues[move.queue].live_points
+        assert move.source in lost or len(holders) < queues[move.queue].minimum_containers
 
 
 ACTIONS = st.lists(
@@ -219,7 +223,7 @@ def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, 
             found = recovery.restoring(plant, lost, live - lost, {})
         elif action == "return":
             lost.discard(arguments[0])
-            found = []
+            found = recovery.restoring(plant, lost, set(NODES) - lost, {})
         elif action == "empty":
             if arguments[0] not in lost:
                 consumed += segments[arguments[0]]
