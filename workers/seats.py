@@ -131,11 +131,10 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
     """
     lost = now - timedelta(seconds=LOST_SECONDS)
     with transaction.atomic():
-        run = Run.objects.filter(pk=run_id).select_related("task").first()
         # The task's row is the lock of all claims of its runs (SQLite's transactions exclude each other).
-        if run is None or not Task.objects.select_for_update().filter(pk=run.task_id).exists():
+        if Task.objects.select_for_update().filter(runs__pk=run_id).first() is None:
             return None
-        run.refresh_from_db()
+        run = Run.objects.select_related("task").get(pk=run_id)
         if run.state != Run.State.RUNNING or _at_work(run, lost) >= _wanted(run):
             return None
         free = models.Q(state=Chunk.State.PENDING) | models.Q(state=Chunk.State.WORKING, beat_at__lte=lost)

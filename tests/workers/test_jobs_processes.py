@@ -25,7 +25,7 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import batch_of
-from workers.jobs import archive, metric_files
+from workers.jobs import archive, files, metric_files
 from workers.jobs.catalog import JOBS
 from workers.jobs.spark_process import MAKERS
 
@@ -160,63 +160,151 @@ def age_signs_of_life(plant: Plant) -> None:
     )
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_spark_jobs_make_what_they_say_and_a_second_run_replaces_it(
-    plant: Plant, control: redis.Redis
-) -> None:
-    lay(plant.data, "a", events(600))
-    lay(plant.data, "b", events(300, first=500))  # 100 of them were archived before
-    lay(plant.data, "c", pa.table({"id": ["x"], "time": ["soon"]}))
-    for round_ in range(2):
-        done = plant.run("stream_statistics", "--here", since=DAY, until=DAY)
-        assert (done["state"], done["progress"]["rows"]) == ("done", 900), done
-        (skipped,) = done["progress"]["skipped"]
-        assert skipped["file"].endswith("c.parquet") and "type is missing" in skipped["why"]
-        if round_ == 0:
-            first = parquet.read_table(
-                plant.data / f"statistics/queue=process/day={DAY}.parquet", partitioning=None
-            )
-    again = parquet.read_table(plant.data / f"statistics/queue=process/day={DAY}.parquet", partitioning=None)
-    assert again.equals(first)
-    cpu, load = first.sort_by("type").to_pylist()
-    assert (cpu["type"], cpu["events"], load["events"], cpu["duplicates"] + load["duplicates"]) == (
-        "cpu",
-        400,
-        400,
-        100,
-    )
-    assert cpu["interarrival_mean_seconds"] == pytest.approx(1.0) and cpu[
-        "interarrival_cv2"
-    ] == pytest.approx(0)
-    stopped = plant.run("stream_statistics", "--here", since=DAY, until=DAY, on_error="stop")
-    assert stopped["state"] == "failed" and "c.parquet has a foreign schema" in stopped["error"]
+class Spark:
+    """The process of Spark jobs, asked as a worker asks it."""
 
-    lay_figures(plant.data)
-    assert plant.run("metric_rollup", "--here", since=DAY, until=DAY)["state"] == "done"
-    minutes = parquet.read_table(plant.data / metric_files.rollup_file("1m", DAY), partitioning=None)
+    def __init__(self, data: Path) -> None:
+        self.data, self.asked = data, 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "workers.jobs.spark_process"],
+            cwd=ROOT,
+            env={**os.environ, "SPARK_MASTER": "local[2]"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def ask(self, job: str, content: dict[str, Any], **given: Any) -> dict[str, Any]:
+        """The answer that ends it, whatever progress came before."""
+        self.asked += 1
+        request = {
+            "job": job,
+            "parameters": JOBS[job].read(given),
+            "content": content,
+            "token": f"1-1-{self.asked}",
+            "data": str(self.data),
+        }
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        while "progress" in (answer := json.loads(self.process.stdout.readline())):
+            assert answer["progress"]["tasks_done"] <= answer["progress"]["tasks"]
+        return answer
+
+    def make(self, job: str, content: dict[str, Any], **given: Any) -> dict[str, Any]:
+        """What a chunk made, shown."""
+        answer = self.ask(job, content, **given)
+        assert "made" in answer, answer
+        files.show(self.data, answer["made"]["outputs"])
+        return answer["made"]
+
+    def table(self, name: str) -> pa.Table:
+        return parquet.read_table(self.data / name, partitioning=None)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """One for all tests of this file: its start is most of what they take."""
+    spark = Spark(tmp_path_factory.mktemp("spark"))
+    lay(spark.data, "a", events(600))
+    lay(spark.data, "b", events(300, first=500))  # 100 of them were archived before
+    lay_figures(spark.data)
+    yield spark
+    spark.close()
+
+
+PARTITION = {"queue": "process", "day": DAY}
+STATISTICS = f"statistics/queue=process/day={DAY}.parquet"
+
+
+@pytest.mark.spark
+def test_statistics_count_an_event_once_and_a_second_run_replaces_the_first(spark: Spark) -> None:
+    made = spark.make("stream_statistics", PARTITION)
+    assert (made["rows"], made["skipped"]) == (900, [])
+    first = spark.table(STATISTICS)
+    cpu, load = first.sort_by("type").to_pylist()
+    assert (cpu["events"], load["events"], cpu["duplicates"] + load["duplicates"]) == (400, 400, 100)
+    assert cpu["interarrival_mean_seconds"] == pytest.approx(1.0)
+    assert cpu["interarrival_cv2"] == pytest.approx(0.0, abs=1e-9)
+    assert load["value_q50"] == pytest.approx(399, abs=2)
+    spark.make("stream_statistics", PARTITION)
+    assert spark.table(STATISTICS).equals(first)
+
+
+@pytest.mark.spark
+def test_selectivity_is_the_pipelines_outputs_for_each_event_of_a_type(spark: Spark) -> None:
+    lay(spark.data, "t", events(20), "telemetry")
+    lay(spark.data, "s", events(6, type=["load-rises"] * 5 + ["other"]), "alert")
+    spark.make("stream_statistics", {"queue": "telemetry", "day": DAY})
+    rows = spark.table(f"statistics/queue=telemetry/day={DAY}.parquet").to_pylist()
+    assert [dict(row["selectivity"])["load-rises"] for row in rows] == [0.5, 0.5]
+
+
+@pytest.mark.spark
+def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> None:
+    content = {"queue": "mixed", "day": DAY}
+    lay(spark.data, "a", events(5_000), "mixed")
+    lay(spark.data, "b", pa.table({"id": ["x"], "time": ["soon"]}), "mixed")
+    torn = lay(spark.data, "c", events(5_000), "mixed")
+    damaged = bytearray(torn.read_bytes())
+    damaged[200:20_000] = bytes(19_800)
+    torn.write_bytes(damaged)
+    made = spark.make("stream_statistics", content)
+    assert [(Path(each["file"]).name, each["why"].split(":")[0]) for each in made["skipped"]] == [
+        ("b.parquet", "has a foreign schema"),
+        ("c.parquet", "is corrupt"),
+    ]
+    assert made["rows"] == 5_000
+    refused = spark.ask("stream_statistics", content, on_error="stop")["refused"]
+    assert (
+        refused["field"] == "on_error"
+        and "mixed/day=2026-11-19/b.parquet has a foreign" in refused["message"]
+    )
+
+
+@pytest.mark.spark
+def test_figures_are_rolled_up_from_their_seconds(spark: Spark) -> None:
+    spark.make("metric_rollup", {"day": DAY})
+    minutes = spark.table(metric_files.rollup_file("1m", DAY))
     assert minutes["count"].to_pylist() == [60, 60]
     assert minutes["mean"].to_pylist() == [29.5, 89.5]
     assert minutes["last"].to_pylist() == [59.0, 119.0]
-    assert (
-        parquet.read_table(plant.data / metric_files.rollup_file("10s", DAY), partitioning=None).num_rows
-        == 12
-    )
+    assert spark.table(metric_files.rollup_file("10s", DAY)).num_rows == 12
+    assert spark.table(metric_files.rollup_file("1h", DAY))["maximum"].to_pylist() == [119.0]
 
-    assert plant.run("forecast_training", "--here", since=DAY, until=DAY)["state"] == "done"
-    rows = parquet.read_table(plant.data / f"training/queue=process/day={DAY}.parquet", partitioning=None)
+
+@pytest.mark.spark
+def test_a_training_set_has_every_window_of_the_day(spark: Spark) -> None:
+    spark.make("forecast_training", PARTITION)
+    rows = spark.table(f"training/queue=process/day={DAY}.parquet")
     whole = rows.filter(pc.equal(rows["type"], ""))
     assert whole.num_rows == 1_440
     assert sum(whole["rate_per_second"].to_pylist()) * 60 == pytest.approx(800)
 
-    span = {"queue": "process", "since": f"{DAY}T06:00:10Z", "until": f"{DAY}T06:01:10Z"}
-    assert plant.run("replay_extract", "--here", name="minute", **span)["state"] == "done"
-    extracted = csv.read_csv(plant.data / "extracts/minute.csv")
-    assert extracted["id"].to_pylist() == [f"e{row}" for row in range(20, 140)]
-    assert json.loads(extracted["attributes"][0].as_py()) == {"unit": "%"}
-    assert plant.run("replay_extract", "--here", name="rates", step_seconds=10, **span)["state"] == "done"
-    assert csv.read_csv(plant.data / "extracts/rates.csv")["rate_per_second"].to_pylist() == [2.0] * 6
-    assert not list(plant.data.rglob(".*.tmp*"))
+
+@pytest.mark.spark
+def test_an_extract_is_one_file_of_events_in_order_or_of_rates(spark: Spark) -> None:
+    span = {"since": f"{DAY}T06:00:10Z", "until": f"{DAY}T06:01:10Z"}
+    given = {"queue": "process", **span}
+
+    def extracted(name: str, **options: Any) -> pa.Table:
+        content = {**span, "name": name, "days": [DAY]}
+        (path,) = spark.make("replay_extract", content, **given, **options)["outputs"]
+        return spark.table(path) if path.endswith("parquet") else csv.read_csv(spark.data / path)
+
+    found = extracted("minute")
+    assert found["id"].to_pylist() == [f"e{row}" for row in range(20, 140)]
+    assert json.loads(found["attributes"][0].as_py()) == {"unit": "%"}
+    assert extracted("packed", format="csv.gz").equals(found)
+    assert extracted("columns", format="parquet")["id"].equals(found["id"])
+    assert extracted("rates", step_seconds=10)["rate_per_second"].to_pylist() == [2.0] * 6
+    assert not list((spark.data / "extracts").glob(".*"))
 
 
 def lay_figures(data: Path) -> None:

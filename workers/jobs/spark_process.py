@@ -32,7 +32,7 @@ MAKERS = {
     "forecast_training": training.make,
     "replay_extract": extract.make,
 }
-PROGRESS_SECONDS = 0.5
+PROGRESS_SECONDS = 1.0
 
 
 class Answers:
@@ -62,7 +62,7 @@ def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
 
 @contextmanager
 def reported(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
-    """While inside, progress is told each half second. Rows are those of the input, by share of the tasks."""
+    """While inside, progress is told each second. Rows are those of the input, by share of the tasks."""
     ended = threading.Event()
 
     def report() -> None:

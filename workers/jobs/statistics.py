@@ -73,8 +73,10 @@ def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
     partitions = max(LEAST_PARTITIONS, rows // ROWS_PER_PARTITION)
     by_minute = columns.repartition(partitions, F.expr(f"us div {SLICE_US}"))
     slices = by_minute.mapInArrow(_slice_rows, SLICE_ROWS).toArrow()
+    # Only where there are duplicates is it worth to leave them out: that means to bring all ids together.
+    once = typed.dropDuplicates(["id", "time", "type"]) if pc.sum(slices["duplicates"]).as_py() else typed
     quantile = F.percentile_approx("value", list(QUANTILES), ACCURACY).alias("quantiles")
-    return slices, typed.groupBy("type").agg(quantile).toArrow()
+    return slices, once.groupBy("type").agg(quantile).toArrow()
 
 
 def _slice_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
