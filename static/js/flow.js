@@ -40,7 +40,8 @@ export function model(snapshot) {
 function producing(producers, queues) {
   const all = Object.entries(producers), listed = all.slice(0, MOST_PRODUCERS), rest = all.slice(MOST_PRODUCERS);
   const boxes = listed.map(([name, row]) => ({ id: `0:${name}`, name, rate: row.in_per_second }));
-  const links = listed.flatMap(([name, row]) => Object.entries(row.queues ?? {}).map(([queue, rate]) => ({ from: `0:${name}`, to: `1:${queue}`, rate })));
+  // In the order of the queues' boxes, so that the bands of one producer do not cross.
+  const links = listed.flatMap(([name, row]) => queues.map(([queue]) => ({ from: `0:${name}`, to: `1:${queue}`, rate: row.queues?.[queue] })));
   if (rest.length) {
     boxes.push({ id: "0:", name: `${rest.length} others`, rate: known(rest.map(([, row]) => row.in_per_second)) });
     for (const [queue] of queues) links.push({ from: "0:", to: `1:${queue}`, rate: known(rest.map(([, row]) => row.queues?.[queue])) });

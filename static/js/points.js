@@ -1,11 +1,17 @@
-// Points by hand: a queue's 1,000 points per node as they are and as they would be, checked as they are typed.
+// Points by hand: a queue's 1,000 points per node as they are and as they would be, checked as they are typed or
+// dragged. What is dragged onto one node comes from the others in proportion, so the sum stays 1,000.
 import { formatted } from "./format.js";
 
 const TOTAL = 1000;
 
 export function start() {
   document.querySelectorAll("form[data-points]").forEach(check);
-  document.addEventListener("input", ({ target }) => { const form = target.closest("form[data-points]"); if (form) check(form); });
+  document.addEventListener("input", ({ target }) => {
+    const form = target.closest("form[data-points]");
+    if (!form) return;
+    if (target.dataset.drag) drag(form, target);
+    check(form);
+  });
   document.addEventListener("reset", ({ target }) => { if (target.matches("form[data-points]")) setTimeout(() => check(target)); });
   document.addEventListener("weir:part", ({ detail }) => { const form = detail.closest("form[data-points]"); if (form) check(form); });
 }
@@ -14,7 +20,10 @@ function check(form) {
   const rows = [...form.querySelectorAll("[data-is]")].map(read);
   const changed = rows.filter((row) => row.would !== row.is);
   const sum = rows.reduce((total, row) => total + (Number.isFinite(row.would) ? row.would : 0), 0);
-  rows.forEach((row) => row.field.classList.toggle("changed", row.would !== row.is));
+  rows.forEach((row) => {
+    row.field.classList.toggle("changed", row.would !== row.is);
+    form.querySelector(`[data-drag="${row.node}"]`).value = row.would;
+  });
   const total = form.querySelector("[data-sum]");
   total.textContent = formatted(sum, "integer");
   total.classList.toggle("grave", sum !== TOTAL);
@@ -25,6 +34,24 @@ function check(form) {
   const button = form.querySelector("[data-effect]"), moved = changed.reduce((most, row) => most + Math.max(0, row.would - row.is), 0);
   button.disabled = !changed.length || wrong !== "";
   button.textContent = button.disabled ? button.dataset.effect : `${button.dataset.effect}, move ${formatted(moved, "integer")} points`;
+}
+
+/** The dragged node gets what its slider says; nodes that may change share the rest as they shared it before. */
+function drag(form, slider) {
+  const rows = [...form.querySelectorAll("[data-is]")].map(read);
+  const mine = rows.find((row) => row.node === slider.dataset.drag);
+  const free = rows.filter((row) => row !== mine && !row.closed);
+  const kept = rows.filter((row) => row !== mine && row.closed).reduce((sum, row) => sum + row.would, 0);
+  const most = mine.closed ? Math.min(mine.is, TOTAL - kept) : TOTAL - kept;
+  const value = free.length ? Math.min(Number(slider.value), most) : TOTAL - kept;
+  const held = free.reduce((sum, row) => sum + row.would, 0);
+  let left = TOTAL - kept - value;
+  free.forEach((row, place) => {
+    const share = place === free.length - 1 ? left : Math.round((TOTAL - kept - value) * (held ? row.would / held : 1 / free.length));
+    row.field.value = Math.min(share, left);
+    left -= Math.min(share, left);
+  });
+  mine.field.value = value;
 }
 
 function read(field) {

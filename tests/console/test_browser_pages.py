@@ -378,6 +378,21 @@ def propose_by_hand(page: Page, observer: Observer) -> None:
     expect(page.get_by_role("heading", name="Divide alert by hand: move 120 points")).to_be_visible()
 
 
+def test_points_that_are_dragged_come_from_the_nodes_that_may_change(open_page, observer):
+    page = open_page("/queues/alert/")
+    live(page, observer)
+    form = page.locator("form[data-points]")
+    form.locator("[data-drag=n1]").fill("500")
+    fields = [form.locator(f"#points-{node}") for node in ("n1", "n2", "n3")]
+    would = [int(field.input_value()) for field in fields]
+    assert would[0] == 500
+    assert sum(would) == 1000
+    for field, points in zip(fields[1:], would[1:], strict=True):
+        is_now = int(field.get_attribute("data-is") or 0)
+        assert points == is_now if field.get_attribute("data-closed") else points < is_now
+    expect(form.get_by_role("button", name="Make a plan, move 166 points")).to_be_enabled()
+
+
 @pytest.mark.parametrize(
     ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
 )
