@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import batch_of
 from workers.jobs import archive, files, metric_files
 from workers.jobs.catalog import JOBS
+from workers.jobs.job import Surroundings
+from workers.jobs.spark_client import SparkProcess
 from workers.jobs.spark_process import MAKERS
+from workers.seats import Overtaken
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = "2026-11-19"
@@ -372,3 +375,38 @@ def spark_of(worker: CeleryWorker) -> psutil.Process | None:
 
 def test_every_spark_job_of_the_catalog_has_its_maker() -> None:
     assert set(MAKERS) == {name for name, job in JOBS.items() if "spark" in job.requirements}
+
+
+class CancelledSeat:
+    """A seat whose run is cancelled as soon as Spark is at work."""
+
+    def __init__(self, data: Path, control: redis.Redis) -> None:
+        self.surroundings = Surroundings(data, control, datetime.now(UTC))
+        self.parameters = JOBS["stream_statistics"].read({})
+        self.content, self.token = PARTITION, "1-1-1"
+
+    def check(self, progress: dict[str, Any] | None = None) -> None:
+        if progress is not None:
+            raise Overtaken("The run was cancelled.")
+
+
+@pytest.mark.spark
+def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(
+    tmp_path: Path, control: redis.Redis
+) -> None:
+    lay(tmp_path, "a", events(5_000))
+    process = SparkProcess("stream_statistics")
+    with pytest.raises(Overtaken):
+        process.work(CancelledSeat(tmp_path, control))
+    until(lambda: not java_of(tmp_path), 30)
+    assert not list(tmp_path.glob("statistics/*/day=*"))
+
+
+def java_of(data: Path) -> list[int]:
+    """Spark's Java processes that work in a data folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if "java" in line and str(data) in line:
+            found.append(process.pid)
+    return found
