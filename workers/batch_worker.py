@@ -122,4 +122,10 @@ def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Ca
     run = Run.objects.select_related("task").filter(pk=number, state=Run.State.RUNNING).first()
     if run is None:
         return 0
-    return BatchWorker(run, worker, Surroundings(data, control, clock()), clock).run()
+    try:
+        batch_worker = BatchWorker(run, worker, Surroundings(data, control, clock()), clock)
+    except BadInput as error:
+        # Its job doesn't import here: no worker of this role will do better.
+        runs.end(run, Run.State.FAILED, clock(), str(error))
+        return 0
+    return batch_worker.run()

@@ -107,10 +107,6 @@ class Seat:
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
         self._ours().update(state=state, tries=tries, error=error)
 
-    def leave(self) -> None:
-        """Give the chunk back untouched: another may take it at once."""
-        self._ours().update(state=Chunk.State.PENDING)
-
     def _ours(self) -> models.QuerySet[Chunk]:
         chunk = self.chunk
         rows = Chunk.objects.filter(

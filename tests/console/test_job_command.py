@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from console.models import AuditEntry
 from workers import batch_tasks
-from workers.models import Run
+from workers.models import Run, Task
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +43,12 @@ def test_the_list_has_every_shipped_task_with_its_parameters_and_schedule() -> N
         tasks["metric_spill"]["schedule"] == "every 10 minutes" or "600" in tasks["metric_spill"]["schedule"]
     )
     assert tasks["retention"]["parameters"]["ledger_days"] == 90
+
+
+def test_the_list_names_a_task_whose_job_does_not_import() -> None:
+    Task.objects.filter(name="parts").update(job="python:no.such.JOB")
+    parts = next(task for task in job("list")["tasks"] if task["name"] == "parts")
+    assert "no.such.JOB can't be imported" in parts["help"]
 
 
 def test_a_run_here_is_done_when_the_command_ends_and_stands_in_the_audit() -> None:

@@ -202,6 +202,16 @@ def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
     assert (run.state, run.error) == ("failed", "part-0: on_error: the input is foreign.")
 
 
+def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
+    task = bench.define()
+    run = bench.begin()
+    Task.objects.filter(pk=task.pk).update(job="python:tests.workers.job_samples.GONE")
+    bench.manage()
+    assert bench.work() == 0
+    run.refresh_from_db()
+    assert run.state == "failed" and "job_samples.GONE can't be imported" in run.error
+
+
 def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:
     bench.define()
     run = bench.begin()

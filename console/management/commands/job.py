@@ -119,14 +119,16 @@ def _deadline(text: str | None) -> datetime | None:
 
 def describe_task(task: Task) -> dict[str, Any]:
     """A task with its schedule and its last runs, the newest first."""
-    job = catalog.job(task.job)
+    try:
+        job = catalog.job(task.job)
+        described, declared = job.help, job.parameters
+    except BadInput as error:
+        described, declared = str(error), ()
     return {
         "name": task.name,
         "job": task.job,
-        "help": job.help,
-        "parameters": {
-            each.name: task.parameters.get(each.name, _shown(each.default)) for each in job.parameters
-        },
+        "help": described,
+        "parameters": {each.name: task.parameters.get(each.name, _shown(each.default)) for each in declared},
         "schedule": None if task.periodic is None else _schedule(task.periodic),
         "requirements": task.requirements,
         "single_instance": task.single_instance,
