@@ -187,7 +187,8 @@ def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) ->
     value, limited_by = _slew(settings, guard_state["value"], value, limited_by)
     # The range is last, since it is the one that must hold whatever came before.
     value, limited_by = _range(settings, value, limited_by)
-    if limited_by is None:
+    # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
+    if limited_by is None or value == decision.raw:
         return decision, recent
     return _rewrite(law.actuator, decision, value, limited_by), recent
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controllers import guard
@@ -148,6 +148,7 @@ def test_manual_without_a_value_does_nothing_and_says_so():
     st.floats(0.5, 300.0),
     st.floats(0.0, 30.0),
 )
+@example([0, 2], 2, 50, 1.0, 0.0)
 def test_whatever_the_law_asks_what_is_applied_is_in_range_and_slow_enough(
     wanted, minimum, maximum, slew_up, cooldown
 ):
