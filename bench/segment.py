@@ -228,8 +228,10 @@ def raw_path(url: str, pipe: Connection) -> None:
 
 
 def _empty(nodes: dict[str, str]) -> None:
-    """Empty the nodes, and begin their files anew: a rewrite that the server starts by itself in the middle of
-    a turn costs that turn a core, and it meets the ways in no fair order."""
+    """Empty the nodes, and begin their files anew.
+
+    A rewrite that a server starts by itself in the middle of a turn costs that turn a core.
+    """
     for url in nodes.values():
         with _raw(url) as node:
             node.config_set("auto-aof-rewrite-percentage", 0)
