@@ -19,11 +19,16 @@ from queues import points, projection
 from queues.errors import BadInput
 from queues.models import NAME, Container, Node, Queue
 from queues.topology import Topology
-from workers import overrides, schedule
+from workers import batch_tasks, overrides, schedule
 from workers.loops import ensure_loops
+from workers.models import Task
 
 FIRST_ADMINISTRATOR = "admin"
 FIRST_LOGIN = "first-login"
+
+RETENTION = "retention"
+# Every tick of every loop is kept: some 100 MB a day for the first eight loops.
+FIRST_RETENTION = {"ledger_days": 14}
 
 # What a plant starts with: the host's telemetry through the pipeline, and two ways of keeping what comes.
 FIRST_QUEUES: tuple[dict[str, Any], ...] = (
@@ -50,7 +55,14 @@ def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topo
     topology = projection.project(server, overrides.node_thresholds(timezone.now()))
     ensure_loops(topology)
     schedule.ensure_schedule()
+    seed_retention()
     return topology
+
+
+def seed_retention() -> None:
+    """A plant that nobody tends must not fill its disk: old data goes each night, until somebody decides."""
+    if not Task.objects.filter(name=RETENTION).exists():
+        batch_tasks.define(RETENTION, RETENTION, parameters=FIRST_RETENTION, crontab_line="30 3 * * *")
 
 
 def seed_groups() -> None:

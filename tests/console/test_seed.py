@@ -17,7 +17,8 @@ from console.seeding import FIRST_LOGIN, first_password, parse_nodes, seed, seed
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from queues.topology import KEY, Topology
-from workers.models import Loop
+from workers import batch_tasks
+from workers.models import Loop, Task
 
 pytestmark = pytest.mark.django_db
 NODES = "n1=redis://127.0.0.1:6381/0 n2=redis://127.0.0.1:6382/0 n3=redis://127.0.0.1:6383/0"
@@ -97,6 +98,18 @@ def test_malformed_nodes_are_quoted(text):
     with pytest.raises(BadInput) as caught:
         parse_nodes(text)
     assert caught.value.field == "WEIR_NODES"
+
+
+def test_old_data_goes_each_night_until_somebody_decides_otherwise(control):
+    seed(control, {"WEIR_NODES": NODES})
+    task = Task.objects.get(name="retention")
+    assert task.enabled
+    assert task.parameters == {"ledger_days": 14}
+    assert (task.periodic.crontab.hour, task.periodic.crontab.minute) == ("3", "30")
+    batch_tasks.define("retention", "retention", parameters={"ledger_days": 60}, enabled=False)
+    seed(control, {"WEIR_NODES": NODES})
+    task.refresh_from_db()
+    assert (task.parameters, task.enabled) == ({"ledger_days": 60}, False)
 
 
 def test_one_node_alone_gets_all_points(control):
