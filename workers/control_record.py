@@ -10,8 +10,8 @@ from django.db.models import OuterRef, Subquery
 
 from workers import plans
 from workers.loops import active_loops
-from workers.models import LedgerEntry, Override
-from workers.overrides import in_force
+from workers.models import LedgerEntry
+from workers.overrides import document, in_force
 
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
@@ -40,7 +40,7 @@ def control_record(now: datetime) -> ControlRecord:
         by_loop.setdefault(row.loop_id, {})[row.name] = row.value
     documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
-    return ControlRecord(documents, [_override(row) for row in rows], proposed)
+    return ControlRecord(documents, [document(row) for row in rows], proposed)
 
 
 def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:
@@ -85,17 +85,3 @@ def _actuator(entry: LedgerEntry | None) -> float | None:
 
 def _first(document: dict[str, Any] | None, names: tuple[str, ...]) -> Any:
     return next((document[name] for name in names if document and name in document), None)
-
-
-def _override(row: Override) -> dict[str, Any]:
-    return {
-        "id": row.pk,
-        "loop": row.loop.name if row.loop else None,
-        "node": row.node.name if row.node else None,
-        "name": row.name,
-        "value": row.value,
-        "instead_of": row.instead_of,
-        "owner": row.owner.get_username(),
-        "reason": row.reason,
-        "expires_at": row.expires_at.timestamp(),
-    }

@@ -287,3 +287,18 @@ def _project(control: redis.Redis | None, now: datetime) -> None:
     """Write the topology with the thresholds that hold now, where the agents read it."""
     if control is not None:
         projection.project(control, node_thresholds(now))
+
+
+def document(override: Override) -> dict[str, Any]:
+    """An override as the snapshot has it; its end in seconds since 1970."""
+    return {
+        "id": override.pk,
+        "loop": override.loop.name if override.loop else None,
+        "node": override.node.name if override.node else None,
+        "name": override.name,
+        "value": override.value,
+        "instead_of": override.instead_of,
+        "owner": override.owner.get_username(),
+        "reason": override.reason,
+        "expires_at": override.expires_at.timestamp(),
+    }

@@ -193,19 +193,8 @@ def _loop(loop: dict[str, Any]) -> dict[str, Any]:
 
 
 def _override(override: Override) -> dict[str, Any]:
-    return {
-        "id": override.pk,
-        "loop": override.loop.name if override.loop_id else None,
-        "node": override.node.name if override.node_id else None,
-        "name": override.name,
-        "value": override.value,
-        "instead_of": override.instead_of,
-        "owner": override.owner.get_username(),
-        "reason": override.reason,
-        "created_at": override.created_at,
-        "expires_at": override.expires_at,
-        "ended_at": override.ended_at,
-    }
+    times = ("created_at", "expires_at", "ended_at")
+    return {**overrides.document(override), **{name: getattr(override, name) for name in times}}
 
 
 ENTRY_FIELDS = (

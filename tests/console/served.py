@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -58,16 +58,14 @@ class Served:
         return "; ".join(cookies)
 
 
-@pytest.fixture(scope="module")
-def served(
-    _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    data = tmp_path_factory.mktemp("console")
+@contextmanager
+def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[Served]:
+    """A console on these servers, its database and files in `data`; it ends with the block."""
     environment = {
         **os.environ,
         "WEIR_DATA": str(data),
-        "REDIS_URL": _control_server.url,
-        "WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in _node_servers.items()),
+        "REDIS_URL": control.url,
+        "WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items()),
         "WEIR_ADMIN_PASSWORD": PASSWORD,
         "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
     }
@@ -93,3 +91,11 @@ def served(
     finally:
         process.terminate()
         process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def served(
+    _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    with serving(_control_server, _node_servers, tmp_path_factory.mktemp("console")) as console:
+        yield console

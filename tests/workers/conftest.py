@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+import redis
 from celery import Celery, current_app
+from django.contrib.auth.models import User
 
 from tests.servers import Server
+from tests.workers.plan_plant import Plant
 
 
 @pytest.fixture
@@ -18,3 +21,16 @@ def broker(control_server: Server) -> Iterator[str]:
     yield control_server.url
     application.close()
     before.set_current()
+
+
+@pytest.fixture
+def plant(control: redis.Redis, nodes: dict[str, Server], db: None) -> Iterator[Plant]:
+    """Three nodes and three queues in the database, on real servers, with agents that beat when told to."""
+    made = Plant(control, nodes)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def user(django_user_model: type[User]) -> User:
+    return django_user_model.objects.create(username="desk-2")

@@ -12,7 +12,7 @@ from queues.errors import NodeUnavailable
 from queues.models import Container, Node
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of, blocks_of
-from tests.workers.plan_plant import Plant, loaded
+from tests.workers.plan_plant import loaded
 from workers import draining, execution, loops, plans, tasks
 from workers.leases import Lease
 from workers.models import Loop, Plan
@@ -20,18 +20,6 @@ from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
-
-
-@pytest.fixture
-def plant(control, nodes):
-    made = Plant(control, nodes)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def user(django_user_model):
-    return django_user_model.objects.create(username="desk-2")
 
 
 def approved(plan, plant, user, snapshot):

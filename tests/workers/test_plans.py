@@ -7,24 +7,12 @@ import pytest
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
-from tests.workers.plan_plant import Plant, loaded
+from tests.workers.plan_plant import loaded
 from workers import loops, moves, overrides, plans
 from workers.models import Loop, Plan
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
-
-
-@pytest.fixture
-def plant(control, nodes):
-    made = Plant(control, nodes)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def user(django_user_model):
-    return django_user_model.objects.create(username="desk-2")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.events import blocks_of
-from tests.workers.plan_plant import Plant
 from workers import draining, execution, moves, plans, recovery
 from workers.leases import Lease
 from workers.models import Plan
@@ -22,11 +21,9 @@ NODES = [f"n{number}" for number in range(6)]
 
 
 @pytest.fixture
-def plant(control, nodes):
-    made = Plant(control, nodes)
-    made.pass_seconds(2)
-    yield made
-    made.close()
+def plant(plant):
+    plant.pass_seconds(2)
+    return plant
 
 
 def recover(plant, seconds, silent=()):

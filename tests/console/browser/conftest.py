@@ -1,0 +1,79 @@
+"""Pages in a real Chromium on a real console, started once for all modules of this folder."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.console.browser.screen import CHROMIUM, DESKTOP, Observer, whole_snapshot
+from tests.console.served import PASSWORD, Served, serving
+from tests.servers import Server
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="package")
+def served(
+    _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    with serving(_control_server, _node_servers, tmp_path_factory.mktemp("console")) as console:
+        yield console
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def session(chromium: Browser, served: Served) -> dict[str, Any]:
+    """The cookies of one login through the form, for all tests: argon2 is slow on purpose."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{served.port}/nodes/")
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Nodes", level=1)).to_be_visible()
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Iterator[Callable[..., Page]]:
+    """Opens an address in a new context; the test fails when the page logs an error."""
+    errors: list[str] = []
+    contexts = []
+
+    def opened(path: str, before: Callable[[Page], None] | None = None, **options: Any) -> Page:
+        options = {"viewport": DESKTOP, "storage_state": session, **options}
+        context = chromium.new_context(base_url=f"http://127.0.0.1:{served.port}", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        if before:
+            before(page)
+        page.goto(path)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def observer(control: redis.Redis) -> Observer:
+    return Observer(control, whole_snapshot())

@@ -1,0 +1,105 @@
+"""What tests of pages share: screens, the observer as a page hears it, and what may be on no page."""
+
+import shutil
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import orjson
+import pytest
+import redis
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page
+
+from console.control_server import SNAPSHOT_KEY
+from console.live.fanout import CHANNEL
+from tests.console.conftest import sample_snapshot
+from tests.waiting import until
+from workers.merge_patch import difference
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="Chromium is missing; install it with apt to run these tests."
+    ),
+]
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+Snapshot = dict[str, Any]
+
+
+class Observer:
+    """Publishes snapshots as the real one does: stored, and sent with what changed since the last."""
+
+    def __init__(self, control: redis.Redis, snapshot: Snapshot) -> None:
+        self.control, self.snapshot = control, snapshot
+        self.control.set(SNAPSHOT_KEY, orjson.dumps({**snapshot, "at": time.time()}))
+
+    def publish(self, change: Callable[[Snapshot], Any] = lambda snapshot: None, skip: int = 0) -> None:
+        after = deepcopy(self.snapshot)
+        change(after)
+        after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
+        delta = difference(self.snapshot, after)
+        message = {
+            "seq": after["seq"],
+            "at": after["at"],
+            "topic": "plant",
+            "snapshot": after,
+            "delta": delta,
+        }
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(after))
+        self.control.publish(CHANNEL, orjson.dumps(message))
+        self.snapshot = after
+
+
+def whole_snapshot() -> Snapshot:
+    """Three nodes in different states, and the loop that the seeded database holds."""
+    snapshot = sample_snapshot()
+    calm = snapshot["nodes"]["n1"]
+    snapshot["nodes"] |= {
+        "n2": {**calm, "state": "BUSY", "utilisation": 0.78},
+        "n3": {**calm, "state": "OFFLINE", "stale": True, "in_per_second": None, "age_seconds": 14.0},
+    }
+    snapshot["loops"] = {
+        "worker_rate/alert/n1": {
+            "id": 1,
+            "law": "worker_rate",
+            "target": {"queue": "alert", "node": "n1"},
+            "mode": "auto",
+            "measured": 12,
+            "setpoint": 1000,
+            "actuator": 1,
+            "at": snapshot["at"],
+            "reason": "12 events wait.",
+            "verdict": "effective",
+            "entry": None,
+            "overrides": 0,
+        }
+    }
+    return snapshot
+
+
+def figure(page: Page, path: str) -> Locator:
+    return page.locator(f'[data-bind="{path}"]:visible').first
+
+
+def live(page: Page, observer: Observer) -> None:
+    """Publish until the page follows: its scripts have run, its socket is joined, the observer is heard."""
+
+    def follows() -> bool:
+        observer.publish()
+        return page.locator("#connection").get_attribute("data-connection") == "live"
+
+    until(follows, 20, every_seconds=0.25)
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe-core finds wrong on the page as it stands: rule and elements."""
+    found = Axe().run(page).response["violations"]
+    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
+
+
+def overhang(page: Page) -> int:
+    """How many pixels the page is wider than the screen."""
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

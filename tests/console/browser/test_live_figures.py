@@ -1,0 +1,87 @@
+"""The figures follow the plant, and say so when they can't."""
+
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from tests.console.browser.screen import BROWSER, Observer, figure, live, whole_snapshot
+from tests.waiting import until
+
+pytestmark = BROWSER
+
+
+def test_a_change_of_the_plant_is_on_the_page_without_a_reload(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=12_345.0))
+    expect(figure(page, "totals.in_per_second")).to_have_text("12,345", timeout=1_500)
+
+
+def test_what_becomes_unknown_is_a_dash_and_never_zero(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    expect(figure(page, "nodes.n3.in_per_second")).to_have_text("—")
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=None))
+    expect(figure(page, "nodes.n1.in_per_second")).to_have_text("—")
+
+
+def test_after_a_gap_the_page_asks_for_the_whole_and_goes_on(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=777.0), skip=5)
+    observer.publish(lambda snapshot: snapshot["totals"].update(out_per_second=778.0))
+    expect(figure(page, "totals.in_per_second")).to_have_text("777")
+    expect(figure(page, "totals.out_per_second")).to_have_text("778")
+
+
+def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    expect(page.locator("#connection")).to_contain_text("Observer silent for", timeout=8_000)
+    opacity = figure(page, "totals.in_per_second").evaluate("element => getComputedStyle(element).opacity")
+    assert float(opacity) < 1
+
+
+def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
+    def without_socket(page: Page) -> None:
+        page.route_web_socket("**/live/", close)
+
+    def close(route: WebSocketRoute) -> None:
+        route.close()
+
+    page = open_page("/", before=without_socket)
+    expect(page.locator("#connection")).to_contain_text("Polling", timeout=15_000)
+    observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=4_321.0))
+    expect(figure(page, "totals.in_per_second")).to_have_text("4,321")
+
+
+def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
+    sockets: list[WebSocketRoute] = []
+
+    def breakable(page: Page) -> None:
+        page.route_web_socket("**/live/", connect)
+
+    def connect(route: WebSocketRoute) -> None:
+        if sockets:
+            route.close()
+        else:
+            route.connect_to_server()
+            sockets.append(route)
+
+    page = open_page("/", before=breakable)
+    live(page, observer)
+    page.route("**/api/v1/live", lambda route: route.abort())
+    sockets[0].close()
+    expect(page.locator("#connection")).to_contain_text("Disconnected since", timeout=15_000)
+
+
+def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):
+    page = open_page("/nodes/")
+    expect(page.get_by_role("heading", name="The plant is starting")).to_be_visible()
+    observer = Observer(control, whole_snapshot())
+    live(page, observer)
+    row = page.locator('[data-row="nodes.n1"]')
+
+    def follows() -> bool:
+        observer.publish()
+        return row.is_visible()
+
+    until(follows, 20, every_seconds=0.5)

@@ -1,0 +1,60 @@
+"""A loop's page: overrides and holds, refused as they are typed, undone in one click."""
+
+from contextlib import closing
+
+import orjson
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.browser.screen import BROWSER, live
+from tests.console.served import Served
+
+pytestmark = BROWSER
+
+
+@pytest.fixture(scope="module")
+def worker_loop(served: Served) -> str:
+    """The page of the loop of alert's workers on n1."""
+    with closing(served.connection()) as connection:
+        connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
+        loops = orjson.loads(connection.getresponse().read())["loops"]
+    return next(f"/loops/{loop['id']}/" for loop in loops if loop["name"] == "worker_rate/alert/n1")
+
+
+def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    button = page.locator("#steer button.primary")
+    expect(button).to_be_disabled()
+    page.get_by_label("Upper limit").fill("500")
+    page.locator("#steer").get_by_label("Expires").select_option("2")
+    expect(page.locator("[data-difference]")).to_contain_text("50 % lower: 500 instead of 1,000")
+    expect(button).to_have_text("Override upper limit to 500 for 2 min")
+    page.locator("#steer").get_by_label("Reason").fill("a test of the form")
+    button.click()
+    banner = page.locator("[data-override]")
+    expect(banner).to_contain_text("Upper limit 500 instead of 1,000")
+    expect(banner).to_contain_text("a test of the form")
+    expect(page.locator("#parameters tr", has_text="Upper limit").locator("td").first).to_have_text("500")
+    page.get_by_role("button", name="Undo").click()
+    expect(banner).to_have_count(0)
+
+
+def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    page.get_by_label("Upper limit").fill("0")
+    expect(page.locator("[data-difference]")).to_contain_text("takes at least 1")
+    expect(page.locator("#steer button.primary")).to_be_disabled()
+
+
+def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    page.get_by_role("button", name="Hold loop for 30 min").click()
+    page.locator("#why").get_by_label("Reason").fill("look at the queue first")
+    page.locator("#why").get_by_role("button", name="Hold loop for 30 min").click()
+    expect(page.locator("[data-override]")).to_contain_text("Mode hold instead of auto")
+    expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="End now").click()
+    expect(page.locator("[data-override]")).to_have_count(0)

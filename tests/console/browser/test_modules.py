@@ -1,0 +1,66 @@
+"""The modules of the pages do what their twins on the server do."""
+
+from console.templatetags.weir import FORMATS, formatted
+from tests.console.browser.screen import BROWSER
+from workers.merge_patch import difference
+
+pytestmark = BROWSER
+VALUES = (
+    None,
+    0,
+    0.04,
+    0.05,
+    1,
+    9.96,
+    41.25,
+    99.95,
+    100,
+    123.456,
+    999.96,
+    1_234.5,
+    65_200,
+    3_599.6,
+    86_400,
+    1e9,
+)
+
+
+def test_the_browser_writes_numbers_as_the_server_does(open_page, observer):
+    page = open_page("/")
+    names = [name for name in FORMATS if name != "clock"]  # the browser's clock is in the reader's zone
+    script = """async ([names, values]) => {
+      const { formatted } = await import("/static/js/format.js");
+      return names.map((name) => values.map((value) => formatted(value, name)));
+    }"""
+    assert page.evaluate(script, [names, list(VALUES)]) == [
+        [formatted(v, name) for v in VALUES] for name in names
+    ]
+
+
+DOCUMENTS = (
+    ({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 5}}),
+    ({"a": [1, 2]}, {"a": [1], "new": {"deep": {"er": True}}}),
+    ({"n": {"x": {"y": 1}}, "gone": 1}, {"n": {"x": 7}}),
+    ({"jobs@host.local": {"busy": 0}}, {"jobs@host.local": {"busy": 2}}),
+)
+
+
+def test_a_patch_in_the_browser_gives_what_the_observer_meant(open_page, observer):
+    page = open_page("/")
+    script = """async ([document, patch]) => {
+      const { merged } = await import("/static/js/store.js");
+      const kept = JSON.stringify(document);
+      const result = merged(document, patch);
+      return [result, JSON.stringify(document) === kept];
+    }"""
+    for before, after in DOCUMENTS:
+        assert page.evaluate(script, [before, difference(before, after)]) == [after, True]
+
+
+def test_a_name_with_dots_is_found_in_the_snapshot(open_page, observer):
+    page = open_page("/")
+    script = """async (document) => {
+      const { resolve } = await import("/static/js/store.js");
+      return [resolve(document, "hosts.jobs@vm.local.busy"), resolve(document, "hosts.other.busy")];
+    }"""
+    assert page.evaluate(script, {"hosts": {"jobs@vm.local": {"busy": 2}}}) == [2, None]
