@@ -4,6 +4,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+import workers.alerts.models  # noqa: F401  Django finds an application's models through this module
+
 
 class Loop(models.Model):
     """A law bound to a target (the container, queue or node it steers), a cadence, a guard and a mode."""
