@@ -1,4 +1,5 @@
-"""Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes.
+"""Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
+keeps it, if it is given a recorder.
 
 It looks .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
 observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
@@ -20,6 +21,7 @@ from workers.leases import Lease
 from workers.merge_patch import difference
 from workers.plants.plant import Plant, Snapshot
 from workers.plants.published import SNAPSHOT_KEY
+from workers.snapshot_archive import Recorder
 
 CHANNEL = "weir:live"
 TOPIC = "plant"
@@ -48,8 +50,14 @@ def message(snapshot: Snapshot, before: Snapshot | None) -> dict[str, Any]:
 class Observer:
     """Publishes what a plant shows. `step` is one look; `run` looks once a second until told to stop."""
 
-    def __init__(self, control: redis.Redis, plant: Plant, clock: Callable[[], float] = time.time) -> None:
-        self._control, self._plant, self._clock = control, plant, clock
+    def __init__(
+        self,
+        control: redis.Redis,
+        plant: Plant,
+        clock: Callable[[], float] = time.time,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._control, self._plant, self._clock, self._recorder = control, plant, clock, recorder
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
         self._in_trouble = False
@@ -70,6 +78,9 @@ class Observer:
             pipe.publish(CHANNEL, orjson.dumps(message(snapshot, self._before)))
             pipe.execute()
         self._before = snapshot
+        # Last: what is live must not wait for a disk that is full or slow.
+        if self._recorder is not None:
+            self._recorder.add(snapshot["at"], encoded)
         return snapshot
 
     def run(self, stop: threading.Event) -> None:
@@ -105,7 +116,7 @@ class Observer:
 
     def _complain(self, error: Exception) -> None:
         if not self._in_trouble:
-            logger.warning("The plant can't be observed: %r", error)
+            logger.warning("A look at the plant failed: %r", error)
         self._in_trouble = True
         if isinstance(error, DatabaseError):
             close_old_connections()

@@ -1,8 +1,9 @@
-"""Retention: archived events, metrics and ledger entries older than so many days are deleted, but nothing
-that an incident or an experiment refers to (`Keep`: a time range, a reason).
+"""Retention: archived events, metrics, snapshots and ledger entries older than so many days are deleted, but
+nothing that an incident or an experiment refers to (`Keep`: a time range, a reason).
 
-A chunk is a partition of the archive, a file of metrics' day, or a range of ledger ids. Every deletion is
-done under the seat's guard, in small steps, so a revived process deletes nothing and nobody waits long.
+A chunk is a partition of the archive, a day of metrics or of snapshots, or a range of ledger ids. Every
+deletion is done under the seat's guard, in small steps, so a revived process deletes nothing and nobody
+waits long.
 """
 
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 from django.db.models import Max, Min, QuerySet
 
 from queues.errors import BadInput
+from workers import snapshot_archive
 from workers.jobs import archive, metric_files
 from workers.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.jobs.parameters import Parameter
@@ -40,6 +42,7 @@ PARAMETERS = (
     days_parameter("10s_days", 60, "metrics by 10 s"),
     days_parameter("1m_days", 400, "metrics by the minute"),
     days_parameter("1h_days", FOREVER, "metrics by the hour"),
+    days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("ledger_days", 90, "ledger entries"),
 )
 
@@ -54,10 +57,11 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is due: archive partitions, metrics' days, ranges of ledger ids."""
+    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids."""
     yield from _archive_pieces(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
+    yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
 
 
@@ -99,6 +103,14 @@ def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]
     for day in sorted(found):
         if day <= _last_due_day(days, where.now) and not is_kept(day):
             yield Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
+
+
+def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    for day in snapshot_archive.days(where.data):
+        if day <= _last_due_day(days, where.now) and not is_kept(day):
+            yield Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
 
 
 def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
@@ -153,12 +165,22 @@ def _delete_metrics(seat: Any) -> Made:
     folder = seat.surroundings.data / metric_files.ROOT / step
     rolled = folder / f"day={day}.parquet"
     paths = [rolled] if rolled.exists() else archive.parquet_files(folder / f"day={day}")
+    return _delete_day(seat, folder / f"day={day}", paths)
+
+
+def _delete_snapshots(seat: Any) -> Made:
+    folder = snapshot_archive.day_folder(seat.surroundings.data, seat.content["day"])
+    return _delete_day(seat, folder, list(folder.iterdir()))
+
+
+def _delete_day(seat: Any, folder: Path, paths: list[Path]) -> Made:
+    """A day's files, and its folder when nothing is left in it; nothing of a day that is kept by now."""
     with seat.guarded():
-        if is_kept(day):
+        if is_kept(seat.content["day"]):
             return Made(0)
         for path in paths:
             path.unlink(missing_ok=True)
-    _remove_if_empty(folder / f"day={day}")
+    _remove_if_empty(folder)
     return Made(len(paths))
 
 
@@ -201,4 +223,9 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-_WORK = {"archive": _delete_archive, "metrics": _delete_metrics, "ledger": _delete_ledger}
+_WORK = {
+    "archive": _delete_archive,
+    "metrics": _delete_metrics,
+    "snapshots": _delete_snapshots,
+    "ledger": _delete_ledger,
+}

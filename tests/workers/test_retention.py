@@ -4,17 +4,19 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import orjson
 import pytest
 import redis
 
 from queues.errors import BadInput
 from tests.workers.events import TIME_US, delivery_of
-from workers import batch_tasks, batch_worker, retention, runs, task_managers
+from workers import batch_tasks, batch_worker, retention, runs, snapshot_archive, task_managers
 from workers.handlers.handler import Place
 from workers.handlers.options import Options
 from workers.handlers.parquet import Parquet
 from workers.jobs.job import Surroundings
 from workers.models import LedgerEntry, Loop, Run
+from workers.snapshot_archive import Recorder
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -143,3 +145,17 @@ def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused() -> None:
         retention.keep(NOW, NOW, " ")
     with pytest.raises(BadInput, match="until"):
         retention.keep(NOW, NOW - timedelta(seconds=1), "incident 12")
+
+
+def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keeper) -> None:
+    for day in (1, 2):
+        recorder = Recorder(keeper.where.data)
+        begin = datetime(2026, 11, day, 9, tzinfo=UTC)
+        for minute in range(3):
+            at = (begin + timedelta(minutes=minute)).timestamp()
+            recorder.add(at, orjson.dumps({"at": at}))
+    Recorder(keeper.where.data).add(NOW.timestamp(), b"{}")
+    retention.keep(datetime(2026, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, 10, tzinfo=UTC), "incident 12")
+    run = keeper.run(snapshot_days=14)
+    assert run.progress["rows"] == 3
+    assert snapshot_archive.days(keeper.where.data) == ["2026-11-02"]

@@ -4,21 +4,23 @@ import signal
 import threading
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from workers.connections import control_server
 from workers.observer import Observer
 from workers.plants.local import LocalPlant
+from workers.snapshot_archive import Recorder
 
 CONTROL_TIMEOUT_SECONDS = 2.0
 
 
 class Command(BaseCommand):
-    help = "Watches the plant: a snapshot a second to the console, a row a second to the history."
+    help = "Watches the plant: a snapshot a second, to the console, the history and the archive."
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
-        Observer(control, LocalPlant(control)).run(stop)
+        Observer(control, LocalPlant(control), recorder=Recorder(settings.WEIR_DATA)).run(stop)

@@ -1,0 +1,177 @@
+"""The plant's past, whole: snapshots by the minute, compressed, in files that other programs read too.
+
+`snapshots/day=2026-11-20/1790000000.200.jsonl.zst`: the frames of one minute, named by the first one's
+time; a frame is a line, `{at} {snapshot as JSON}`. `snapshots/open-{token}.jsonl` holds those of the minute
+that isn't over. A frame is the snapshot itself, with its nulls: what two frames have in common costs next to
+nothing when they are compressed together, and any instant is one file read, one line parsed.
+
+A block is written under a hidden name and renamed, and each frame is one write to the open file: whatever
+dies when, all that was written is found again, and the next recorder seals what the last one left open.
+"""
+
+import math
+import os
+import secrets
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+ROOT = "snapshots"
+BLOCK_SECONDS = 60
+# 50 MB a day. A plant whose minutes are larger is kept less often, down to one frame a minute.
+BLOCK_BUDGET_BYTES = 50_000_000 // 1_440
+LONGEST_STEP_SECONDS = BLOCK_SECONDS
+# An instant is answered by the newest frame before it, unless that is older than any step there is.
+REACH_SECONDS = 1.5 * LONGEST_STEP_SECONDS
+LEVEL = 9
+SUFFIX = ".jsonl.zst"
+Frame = tuple[float, bytes]
+
+
+class Recorder:
+    """Keeps the snapshots it is given; one per observer. `add` is the only thing done each second."""
+
+    def __init__(self, data: Path) -> None:
+        self._root = data / ROOT
+        self._open = self._root / f"open-{secrets.token_hex(4)}.jsonl"
+        self._minute: int | None = None
+        self._step_seconds = 1
+        self._kept_at = -math.inf
+
+    def add(self, at_seconds: float, encoded: bytes) -> None:
+        """Keep a snapshot (JSON without a line break) made at this time, if the step since the last is over.
+
+        Raises OSError when the folder can't be written.
+        """
+        if 0 <= at_seconds - self._kept_at < self._step_seconds - 0.5:
+            return
+        minute = int(at_seconds // BLOCK_SECONDS)
+        if minute != self._minute:
+            self._seal_all()
+            self._minute = minute
+        self._root.mkdir(parents=True, exist_ok=True)
+        with self._open.open("ab", buffering=0) as file:
+            file.write(b"%.3f %s\n" % (at_seconds, encoded))
+        self._kept_at = at_seconds
+
+    def _seal_all(self) -> None:
+        """Also what an observer before left open: it is over, or goes on in a file that has no name."""
+        for path in sorted(self._root.glob("open-*.jsonl")):
+            size = seal(self._root, path)
+            if path == self._open:
+                self._step_seconds = next_step_seconds(self._step_seconds, size)
+
+
+def next_step_seconds(step_seconds: int, block_bytes: int) -> int:
+    """The step at which a minute like the last one fits its budget: step * size / budget, whole seconds."""
+    wanted = math.ceil(step_seconds * block_bytes / BLOCK_BUDGET_BYTES)
+    return min(max(wanted, 1), LONGEST_STEP_SECONDS)
+
+
+def seal(root: Path, path: Path) -> int:
+    """An open file as a block; gives its size in bytes. Sealed twice it is the same block again."""
+    frames = list(_frames(path.read_bytes()))
+    size = 0
+    if frames:
+        first_seconds = frames[0][0]
+        block = pa.Codec("zstd", compression_level=LEVEL).compress(_lines(frames), asbytes=True)
+        folder = root / f"day={_day(first_seconds)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        hidden = folder / f".{path.stem}{SUFFIX}"
+        with hidden.open("wb") as file:
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.rename(folder / f"{first_seconds:.3f}{SUFFIX}")
+        size = len(block)
+    path.unlink(missing_ok=True)
+    return size
+
+
+def snapshot_at(data: Path, at_seconds: float) -> dict[str, Any] | None:
+    """The plant as it was at an instant: the newest frame not after it; None when none was kept near it."""
+    found = max(_near(data, at_seconds), key=lambda frame: frame[0], default=None)
+    if found is None or at_seconds - found[0] > REACH_SECONDS:
+        return None
+    snapshot: dict[str, Any] = orjson.loads(found[1])
+    return snapshot
+
+
+def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float | None]:
+    """The last time before an instant, and the first after it, of which something is kept (to the minute)."""
+    starts = sorted(start for day in days(data) for start in _starts(data, day))
+    starts += sorted(frames[0][0] for frames in _open_frames(data) if frames)
+    place = bisect_right(starts, at_seconds)
+    return (starts[place - 1] if place else None, starts[place] if place < len(starts) else None)
+
+
+def days(data: Path) -> list[str]:
+    """The days of which blocks are kept, in order."""
+    return sorted(path.name.removeprefix("day=") for path in (data / ROOT).glob("day=*"))
+
+
+def day_folder(data: Path, day: str) -> Path:
+    return data / ROOT / f"day={day}"
+
+
+def _near(data: Path, at_seconds: float) -> Iterator[Frame]:
+    """The newest frame not after the instant of each block that may hold it, and of what is open."""
+    # Two recorders may have shared a minute, and a minute may begin on the day before.
+    starts = [start for day in _days_around(at_seconds) for start in _starts(data, day)]
+    for start in sorted(start for start in starts if start <= at_seconds)[-2:]:
+        yield from _last_before(_block(data, start), at_seconds)
+    for frames in _open_frames(data):
+        yield from _last_before(frames, at_seconds)
+
+
+def _last_before(frames: list[Frame], at_seconds: float) -> Iterable[Frame]:
+    before = [frame for frame in frames if frame[0] <= at_seconds]
+    return [max(before, key=lambda frame: frame[0])] if before else []
+
+
+def _block(data: Path, start_seconds: float) -> list[Frame]:
+    path = day_folder(data, _day(start_seconds)) / f"{start_seconds:.3f}{SUFFIX}"
+    try:
+        with pa.input_stream(str(path), compression="zstd") as stream:
+            return list(_frames(stream.read()))
+    except FileNotFoundError:  # retention took it meanwhile
+        return []
+
+
+def _open_frames(data: Path) -> Iterator[list[Frame]]:
+    for path in (data / ROOT).glob("open-*.jsonl"):
+        try:
+            yield list(_frames(path.read_bytes()))
+        except FileNotFoundError:  # sealed meanwhile: its block is read with the others next time
+            continue
+
+
+def _frames(text: bytes) -> Iterator[Frame]:
+    """The whole lines; one that a crash has torn is none."""
+    for line in text.split(b"\n")[:-1]:
+        at, _, snapshot = line.partition(b" ")
+        if snapshot.endswith(b"}"):
+            yield float(at), snapshot
+
+
+def _lines(frames: Iterable[Frame]) -> bytes:
+    return b"".join(b"%.3f %s\n" % frame for frame in frames)
+
+
+def _starts(data: Path, day: str) -> list[float]:
+    """When the blocks of a day begin, as their names say."""
+    found = day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
+    return [float(path.name.removesuffix(SUFFIX)) for path in found]
+
+
+def _days_around(at_seconds: float) -> set[str]:
+    return {_day(at_seconds - BLOCK_SECONDS), _day(at_seconds)}
+
+
+def _day(at_seconds: float) -> str:
+    return datetime.fromtimestamp(at_seconds, UTC).date().isoformat()
