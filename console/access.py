@@ -42,6 +42,8 @@ ACTIONS = {
     "plan.stop": "operator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
+    "mark.add": "operator",
+    "mark.remove": "operator",
     "audit.view": "administrator",
 }
 TOKEN_PREFIX = "weir_"

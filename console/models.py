@@ -21,6 +21,26 @@ class AuditEntry(models.Model):
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.action} {self.target}"
 
 
+class Mark(models.Model):
+    """What a person or a deployment tool wrote on the timeline, at a moment or over a range."""
+
+    class Kind(models.TextChoices):
+        DEPLOY = "deploy"
+        NOTE = "note"
+
+    kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.NOTE)
+    title = models.CharField(max_length=80)
+    text = models.TextField(blank=True)
+    at = models.DateTimeField(db_index=True)
+    until = models.DateTimeField(null=True, default=None)  # null: a moment
+    author = models.CharField(max_length=200)  # a user name, or token:NAME
+    created_at = models.DateTimeField(default=timezone.now)
+    removed_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.title}"
+
+
 class ApiToken(models.Model):
     """A key for the API: only its SHA-256 is kept, it has a role and an expiry."""
 

@@ -42,3 +42,9 @@ def time_of(text: str, field: str) -> datetime:
     if found is None:
         raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def iso(moment: datetime) -> str:
+    """A time as addresses hold it, and `time_of` reads it: UTC, to the second unless it has a fraction."""
+    utc = moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")

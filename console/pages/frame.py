@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from console.access import actor_of
 from console.control_server import latest_snapshot
+from console.pages import past
 
 RAIL = (
     ("overview", "Overview", "watch"),
@@ -31,9 +32,12 @@ def show(request: HttpRequest, template: str, page: str, **context: Any) -> Http
 
 
 def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
-    """One snapshot a request, so that a page never shows two instants side by side."""
+    """One snapshot a request, so that a page never shows two instants side by side: the newest, or the one
+    of the moment that the address names.
+    """
     if not hasattr(request, "weir_snapshot"):
-        request.weir_snapshot = latest_snapshot()
+        asked = past.past_of(request)
+        request.weir_snapshot = latest_snapshot() if asked is None else asked.snapshot
     return request.weir_snapshot
 
 
@@ -43,19 +47,24 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         return {"frame": None}
     actor = actor_of(request)
     snapshot = snapshot_of(request) if actor.may("plant.view") else None
+    was = past.past_of(request)
     counts = {"plans": proposals(snapshot)}
     return {
         "frame": {
             "plant": (snapshot or {}).get("plant", "main"),
             "strip": _strip(snapshot),
+            "past": was,
             "rail": [
-                _item(*entry, counts) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
+                _item(*entry, counts, was)
+                for entry in RAIL
+                if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
             ],
             "overrides": (snapshot or {}).get("overrides", []),
             "alerts": (snapshot or {}).get("alerts", []),
             "user": actor.name,
             "role": actor.role,
-            "can": actor.permissions(),
+            # What is past can't be steered.
+            "can": actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
         }
     }
 
@@ -71,11 +80,14 @@ def proposals(snapshot: dict[str, Any] | None) -> int:
     return sum(plan["state"] == "proposed" for plan in (snapshot or {}).get("plans", ()))
 
 
-def _item(name: str, label: str, section: str, counts: dict[str, int]) -> dict[str, Any]:
+def _item(
+    name: str, label: str, section: str, counts: dict[str, int], was: past.Past | None
+) -> dict[str, Any]:
+    """Who looks at the past stays there, from page to page that can show it."""
     return {
         "name": name,
         "label": label,
         "section": section,
-        "url": reverse(name),
+        "url": reverse(name) + (was.query if was is not None and name in past.PAGES else ""),
         "count": counts.get(name),
     }

@@ -13,6 +13,7 @@ from console.control_server import control
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
+from console.pages.past import moment_of
 from console.pages.standing import worst_first
 from console.steering import THRESHOLDS, override_thresholds
 from queues.models import Node
@@ -27,12 +28,12 @@ WORST = 5
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """Context: decisions (latest 8 that acted or were limited), worst (5 nodes and queues, worst first)."""
-    acted = LedgerEntry.objects.exclude(action=None, limited_by=None).select_related("loop")
+    acted = LedgerEntry.objects.filter(at__lte=moment_of(request)).exclude(action=None, limited_by=None)
     return show(
         request,
         "overview.html",
         "overview",
-        decisions=acted.order_by("-at")[:LATEST_DECISIONS],
+        decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
         worst=worst_first(snapshot_of(request))[:WORST],
     )
 
@@ -68,7 +69,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         node=found,
         row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
         held=[queue for queue, shown in queues.items() if name in shown["containers"]],
-        overrides=in_force(timezone.now()).filter(node=found).select_related("owner"),
+        overrides=in_force(moment_of(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )

@@ -17,7 +17,10 @@ from django.templatetags.static import static
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from console.pages.expiry import iso
+
 register = template.Library()
+register.filter("iso", iso)
 
 UNKNOWN = "—"
 MINUS = "\u2212"

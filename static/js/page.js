@@ -3,6 +3,7 @@ import * as bind from "./bind.js";
 import * as forms from "./forms.js";
 import * as keys from "./keys.js";
 import * as live from "./live.js";
+import * as past from "./past.js";
 import * as points from "./points.js";
 import * as refresh from "./refresh.js";
 import * as search from "./search.js";
@@ -13,4 +14,5 @@ import * as themeSwitch from "./theme_switch.js";
 import { replace } from "./store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, points, themeSwitch, refresh, sparks, live]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, points, themeSwitch, refresh, sparks, past]) part.start();
+if (!past.isPast()) live.start();

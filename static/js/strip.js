@@ -2,6 +2,7 @@
 import { style, write } from "./bind.js";
 import { STATE_WORDS, age, countdown } from "./format.js";
 import { ageSeconds } from "./live.js";
+import { isPast } from "./past.js";
 import { store, subscribe } from "./store.js";
 
 const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting" };
@@ -79,6 +80,7 @@ function countDown() {
 const CLOCK = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
 
 function plantNow() {
+  if (isPast() && store.snapshot) return store.snapshot.at;
   const seconds = ageSeconds();
   return seconds === null || !store.snapshot ? Date.now() / 1000 : store.snapshot.at + seconds;
 }

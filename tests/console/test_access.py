@@ -21,7 +21,7 @@ from console.access import (
     least_role,
     role_of,
 )
-from console.models import ApiToken
+from console.models import ApiToken, Mark
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
 from workers.models import LedgerEntry, Loop, Override, Plan
@@ -73,6 +73,10 @@ DOORS = {
     "GET api/schema": "free",
     "GET api/v1/live": "viewer",
     "GET api/v1/history": "viewer",
+    "GET api/v1/snapshot": "viewer",
+    "GET api/v1/marks": "viewer",
+    "POST api/v1/marks": "operator",
+    "POST api/v1/marks/<mark_id>/remove": "operator",
     "GET api/v1/queues": "viewer",
     "GET api/v1/queues/<name>": "viewer",
     "POST api/v1/queues/<queue>/events": "operator",
@@ -94,8 +98,14 @@ DOORS = {
     "POST api/v1/overrides/<override_id>/end": "operator",
     "POST api/v1/overrides/<override_id>/extend": "operator",
 }
-QUERY = {"GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1}}
+QUERY = {
+    "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
+    "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},
+    "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
+}
 API_BODIES = {
+    "POST api/v1/marks": {"title": "a test"},
+    "POST api/v1/marks/<mark_id>/remove": {"reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
     "POST api/v1/plans/<plan_id>/reject": {"reason": "a test"},
@@ -156,6 +166,7 @@ def things(people, control) -> dict[str, Any]:
         "<int:plan_id>": plan.pk,
         "<plan_id>": plan.pk,
         "<queue>": "alert",
+        "<mark_id>": Mark.objects.create(title="a test", at=timezone.now(), author="operator").pk,
     }
 
 

@@ -1,0 +1,78 @@
+"""The timeline: what people marked, and the plant as it was at a moment."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Status
+
+from console import marks
+from console.api.authentication import actor_for
+from console.api.control import Given
+from console.api.plans import Reason
+from console.models import Mark
+from queues.errors import BadInput
+from workers.snapshot_archive import snapshot_at
+
+router = Router(tags=["timeline"])
+
+
+class NewMark(Given):
+    """A deploy or a note, at a moment (now, when none is given) or over a range."""
+
+    title: str
+    kind: str = "note"
+    text: str = ""
+    at: datetime | None = None
+    until: datetime | None = None
+
+
+@router.get("/snapshot", summary="The plant as it was")
+def past_snapshot(request: HttpRequest, at: datetime) -> dict[str, Any]:
+    """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
+    actor_for(request, "plant.view")
+    found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())
+    if found is None:
+        raise Http404(
+            f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
+        )
+    return found
+
+
+@router.get("/marks", summary="Deploys and notes that touch a time range")
+def list_marks(
+    request: HttpRequest,
+    since: Annotated[datetime, Query(..., alias="from")],
+    until: Annotated[datetime, Query(..., alias="to")],
+) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    since, until = _zoned(since, "from"), _zoned(until, "to")
+    if until <= since:
+        raise BadInput("to", "is not after from; a range ends after it begins.")
+    return {"marks": [marks.described(each) for each in marks.between(since, until)]}
+
+
+@router.post("/marks", response={201: dict[str, Any]}, summary="Mark a deploy or a note")
+def add_mark(request: HttpRequest, body: NewMark) -> Status:
+    actor = actor_for(request, "mark.add")
+    given = body.dict()
+    given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}
+    return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
+
+
+@router.post("/marks/{mark_id}/remove", summary="Show a mark no more")
+def remove_mark(request: HttpRequest, mark_id: int, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "mark.remove")
+    found = Mark.objects.filter(pk=mark_id).first()
+    if found is None:
+        raise Http404(f"mark {mark_id} is not there.")
+    marks.remove(actor, found, reason=body.reason, now=timezone.now())
+    return marks.described(found)
+
+
+def _zoned(moment: datetime, field: str) -> datetime:
+    if moment.tzinfo is None:
+        raise BadInput(field, "takes a time with its zone, such as 2026-11-20T03:12:00Z.")
+    return moment

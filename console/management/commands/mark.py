@@ -1,0 +1,33 @@
+"""manage.py mark TITLE: a deploy or a note on the timeline."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils import timezone
+
+from console import marks
+from console.access import Actor
+from console.management.document import JsonCommand
+from console.models import Mark
+from console.pages.expiry import time_of
+
+
+class Command(JsonCommand):
+    help = "Mark a deploy, or a note, on the timeline."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("title", help="in a few words, such as 'agent 0.9.3'")
+        parser.add_argument("--kind", default=Mark.Kind.DEPLOY, help="deploy (the default) or note")
+        parser.add_argument("--text", default="", help="more about it")
+        parser.add_argument("--at", help="when, as 2026-11-20T03:12:00Z; without it, now")
+        parser.add_argument("--until", help="the end of a range")
+        parser.add_argument("--json", action="store_true")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        times = {name: options[name] and time_of(options[name], f"--{name}") for name in ("at", "until")}
+        given = {name: options[name] for name in ("title", "kind", "text")}
+        actor = Actor(name="manage.py", role="administrator")
+        return marks.described(marks.add(actor, now=timezone.now(), **given, **times))
+
+    def human(self, document: dict[str, Any]) -> str:
+        return f"Marked {document['kind']} {document['title']} at {document['at']}."

@@ -1,0 +1,101 @@
+"""Marks: deploys and notes on the timeline, authorised, audited, and shown until they are removed."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from console import marks
+from console.access import Actor
+from console.models import AuditEntry, Mark
+from queues.errors import BadInput
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+OPERATOR = Actor("desk-2", "operator")
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_mark_is_a_moment_or_a_range_and_audited():
+    mark = marks.add(OPERATOR, title=" agent 0.9.3 ", kind="deploy", now=NOW)
+    assert (mark.title, mark.at, mark.until, mark.author) == ("agent 0.9.3", NOW, None, "desk-2")
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.target, entry.after["at"]) == (
+        "mark.add",
+        "deploy agent 0.9.3",
+        NOW.isoformat(),
+    )
+
+
+def test_the_marks_of_a_range_are_those_that_touch_it():
+    deploy = marks.add(OPERATOR, title="before", kind="deploy", at=NOW - 2 * MINUTE, now=NOW)
+    note = marks.add(OPERATOR, title="over it", at=NOW - 2 * MINUTE, until=NOW - MINUTE, now=NOW)
+    last = marks.add(OPERATOR, title="in it", at=NOW - MINUTE, now=NOW)
+    assert list(marks.between(NOW - 90 * timedelta(seconds=1), NOW)) == [note, last]
+    assert list(marks.between(NOW - 3 * MINUTE, NOW - 2 * MINUTE)) == [deploy, note]
+    assert list(marks.between(NOW, NOW + MINUTE)) == []
+
+
+def test_a_removed_mark_is_shown_no_more_but_stays_in_the_audit():
+    mark = marks.add(OPERATOR, title="wrong", now=NOW)
+    for _ in range(2):
+        marks.remove(OPERATOR, mark, reason="it was another node", now=NOW)
+    assert not marks.between(NOW - MINUTE, NOW + MINUTE).exists()
+    (entry,) = AuditEntry.objects.filter(action="mark.remove")
+    assert (entry.reason, entry.before["title"]) == ("it was another node", "wrong")
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"title": " "}, "title"),
+        ({"title": "x" * 81}, "title"),
+        ({"text": "x" * 2_001}, "text"),
+        ({"kind": "party"}, "kind"),
+        ({"at": NOW + timedelta(hours=1)}, "at"),
+        ({"at": NOW, "until": NOW - MINUTE}, "until"),
+    ],
+)
+def test_bad_input_names_its_field_and_marks_nothing(given, field):
+    with pytest.raises(BadInput) as error:
+        marks.add(OPERATOR, **{"title": "a deploy", "now": NOW, **given})
+    assert error.value.field == field
+    assert not Mark.objects.exists() and not AuditEntry.objects.exists()
+
+
+def test_a_reason_is_asked_for_to_remove():
+    mark = marks.add(OPERATOR, title="wrong", now=NOW)
+    with pytest.raises(BadInput, match="reason"):
+        marks.remove(OPERATOR, mark, reason=" ", now=NOW)
+    assert marks.between(NOW, NOW).exists()
+
+
+def test_a_deployment_tool_marks_through_the_api(secrets):
+    header = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+    body = {"title": "rules 42", "kind": "deploy", "at": "2026-11-20T03:00:00Z"}
+    made = Client().post("/api/v1/marks", body, content_type="application/json", **header)
+    assert made.status_code == 201
+    query = {"from": "2026-11-20T02:00:00Z", "to": "2026-11-20T04:00:00Z"}
+    (found,) = Client().get("/api/v1/marks", query, **header).json()["marks"]
+    assert (found["title"], found["author"]) == ("rules 42", "token:of-operator")
+    wrong = {**body, "at": "2026-11-20T03:00:00"}
+    refused = Client().post("/api/v1/marks", wrong, content_type="application/json", **header)
+    assert (refused.status_code, list(refused.json()["errors"])) == (422, ["at"])
+
+
+def test_the_command_marks_a_deploy():
+    out = StringIO()
+    call_command("mark", "agent 0.9.3", "--at", "2026-11-20T03:00:00Z", "--json", stdout=out)
+    assert json.loads(out.getvalue())["title"] == "agent 0.9.3"
+    assert Mark.objects.get().kind == "deploy"
+
+
+def test_the_command_refuses_what_is_no_time_in_one_line():
+    error = StringIO()
+    with pytest.raises(SystemExit) as end:
+        call_command("mark", "x", "--at", "noon", stderr=error)
+    assert end.value.code == 2
+    assert error.getvalue().startswith("--at") and error.getvalue().count("\n") == 1

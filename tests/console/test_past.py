@@ -1,0 +1,102 @@
+"""Pages about the past: whole, read only, and honest where nothing was kept."""
+
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from django.test import Client
+
+from console.pages.expiry import iso
+from queues.models import Node, Queue
+from tests.console.conftest import sample_snapshot
+from workers.models import LedgerEntry, Loop
+from workers.snapshot_archive import Recorder
+
+pytestmark = pytest.mark.django_db
+THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+AT = "2026-11-20T03:12:00Z"
+PAGES = ("/", "/nodes/", "/nodes/n1/", "/queues/", "/queues/alert/", "/workers/", "/pipeline/")
+
+
+@pytest.fixture
+def past(settings, tmp_path: Path, stored_snapshot) -> dict[str, Any]:
+    """What was kept at 03:12: the plant of now, but a node too busy and an override in force."""
+    settings.WEIR_DATA = tmp_path
+    was = deepcopy(sample_snapshot())
+    was["at"] = THEN.timestamp() - 0.8
+    was["health"] = {"state": "TOOBUSY", "sentence": "Node n1 is too busy: 97 % of its capacity."}
+    was["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97, in_per_second=None)
+    Recorder(tmp_path).add(was["at"], orjson.dumps(was))
+    Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
+    Queue.objects.create(name="alert", kind="jobs")
+    return was
+
+
+@pytest.fixture
+def viewer(browsers) -> Client:
+    return browsers["viewer"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_the_plant_as_it_was_and_says_so(page, viewer, past):
+    answer = viewer.get(page, {"at": AT})
+    assert answer.context["snapshot"] == past
+    assert answer.context["frame"]["strip"]["sentence"] == past["health"]["sentence"]
+    assert b'data-connection="past"' in answer.content
+    assert b"The plant as of" in answer.content
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_can_be_changed_from_the_past(page, browsers, past):
+    now = browsers["administrator"].get(page)
+    then = browsers["administrator"].get(page, {"at": AT})
+    assert not any(then.context["frame"]["can"].values())
+    assert any(now.context["frame"]["can"].values())
+    for page_, steers in ((then, False), (now, page in ("/nodes/", "/nodes/n1/", "/queues/alert/"))):
+        assert (b'name="reason"' in page_.content) is steers
+    assert b"you need the role" not in then.content
+
+
+def test_the_rail_stays_at_the_moment_where_pages_can_show_it(viewer, past):
+    rail = {item["name"]: item["url"] for item in viewer.get("/", {"at": AT}).context["frame"]["rail"]}
+    assert rail["nodes"] == "/nodes/?at=2026-11-20T03%3A12%3A00Z"
+    assert rail["ledger"] == "/ledger/"
+
+
+def test_other_pages_show_now_whatever_their_address_says(viewer, past, stored_snapshot):
+    assert viewer.get("/ledger/", {"at": AT}).context["snapshot"] == stored_snapshot
+
+
+def test_the_latest_decisions_are_those_of_the_moment(viewer, past):
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+    fields = {"loop": loop, "mode": "auto", "parameters": {}, "reason": "busy", "action": {"start": 1}}
+    before = LedgerEntry.objects.create(at=THEN - timedelta(minutes=1), **fields)
+    LedgerEntry.objects.create(at=THEN + timedelta(minutes=1), **fields)
+    assert list(viewer.get("/", {"at": AT}).context["decisions"]) == [before]
+    assert len(viewer.get("/").context["decisions"]) == 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_where_nothing_was_kept_the_nearest_moment_is_offered(page, viewer, past):
+    answer = viewer.get(page, {"at": "2026-11-20T05:00:00Z"})
+    assert answer.context["snapshot"] is None
+    assert "Nothing was kept of that moment" in answer.content.decode()
+    assert f"?at={iso(datetime.fromtimestamp(past['at'], UTC))}" in answer.content.decode()
+
+
+@pytest.mark.parametrize("at", ["yesterday", "2026-13-01T00:00:00Z", "<script>", "9" * 400])
+def test_what_is_no_time_is_said(at, viewer, past):
+    answer = viewer.get("/", {"at": at})
+    assert answer.status_code == 200
+    assert "takes a time such as" in answer.content.decode()
+    assert "<script>alert" not in answer.content.decode()
+
+
+def test_the_api_gives_the_snapshot_of_a_moment(viewer, past):
+    assert viewer.get("/api/v1/snapshot", {"at": AT}).json() == past
+    assert viewer.get("/api/v1/snapshot", {"at": "2026-11-20T05:00:00Z"}).status_code == 404
+    assert viewer.get("/api/v1/snapshot", {"at": "2026-11-20T03:12:00"}).json()["errors"]["at"]
+    assert viewer.get("/api/v1/snapshot", {"at": "never"}).status_code == 422
