@@ -8,7 +8,7 @@ import functools
 import hashlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -59,6 +59,7 @@ class Actor:
     user: User | None = None
     token: ApiToken | None = None
     address: str | None = None
+    request_id: str = ""
 
     def may(self, action: str) -> bool:
         """Whether this actor may do `action`; an action missing in the table raises KeyError."""
@@ -89,9 +90,14 @@ def actor_of(request: HttpRequest) -> Actor:
     """The logged-in person of a request (once looked up, kept on the request)."""
     known = getattr(request, "weir_actor", None)
     if known is None:
-        known = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
+        known = named(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
         request.weir_actor = known
     return known
+
+
+def named(request: HttpRequest, actor: Actor) -> Actor:
+    """The actor with the id of its request, which the audit notes."""
+    return replace(actor, request_id=getattr(request, "request_id", ""))
 
 
 def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Actor:

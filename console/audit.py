@@ -1,9 +1,19 @@
-"""The audit: who changed what, why, from where. Written in the same transaction as the change."""
+"""The audit: who changed what, why, from where. Written in the same transaction as the change.
 
+The database refuses to change or remove what is written (`console.append_only`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from django.db.models import Q, QuerySet
 
 from console.access import Actor
 from console.models import AuditEntry
+from queues.errors import BadInput
+
+MAXIMUM_TEXT = 200
 
 
 def record(
@@ -24,4 +34,47 @@ def record(
         before=before,
         after=after,
         address=actor.address,
+        request_id=actor.request_id,
     )
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Each field narrows; empty chooses all. action: one, or a family such as `override`. text: part of the
+    reason. request: an id of a request. since ≤ at < until.
+    """
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    text: str = ""
+    address: str = ""
+    request: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def check(self) -> "AuditFilter":
+        """Itself. Raises `BadInput` naming the field that takes something else."""
+        if len(self.text) > MAXIMUM_TEXT:
+            raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+        if self.since and self.until and self.since >= self.until:
+            raise BadInput("to", "takes a time after from.")
+        return self
+
+    def choose(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+        """The entries wanted."""
+        exact = {
+            "actor": self.actor,
+            "target": self.target,
+            "address": self.address,
+            "request_id": self.request,
+        }
+        entries = entries.filter(**{name: value for name, value in exact.items() if value})
+        if self.action:
+            family = Q(action__startswith=f"{self.action}.")
+            entries = entries.filter(Q(action=self.action) | family)
+        if self.text:
+            entries = entries.filter(reason__icontains=self.text)
+        if self.since:
+            entries = entries.filter(at__gte=self.since)
+        return entries.filter(at__lt=self.until) if self.until else entries

@@ -1,4 +1,4 @@
-"""Who did what, and with which token."""
+"""Who did what, with which token, in which session, and what was sent already."""
 
 from django.conf import settings
 from django.db import models
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 
 class AuditEntry(models.Model):
-    """One state change by a person or a token: never edited, never deleted by the console."""
+    """One state change by a person or a token: the database itself refuses to edit or delete it."""
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.CharField(max_length=200)  # a user name, or token:NAME
@@ -16,6 +16,10 @@ class AuditEntry(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     address = models.GenericIPAddressField(null=True)
+    request_id = models.CharField(max_length=64, default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["actor", "at"]), models.Index(fields=["action", "at"])]
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.action} {self.target}"
@@ -61,3 +65,37 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.role})"
+
+
+class UserSession(models.Model):
+    """Where somebody is logged in: a row per session that Django keeps, so that it can be seen and ended."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_sessions")
+    session_key = models.CharField(max_length=40, unique=True)  # never shown: whoever has it is logged in
+    created_at = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(default=timezone.now)
+    address = models.GenericIPAddressField(null=True)
+    agent = models.CharField(max_length=200, default="", blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.user_id} since {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+
+class Submission(models.Model):
+    """A form that was sent under a key: sent again, it gets the first answer, and nothing happens twice."""
+
+    actor = models.CharField(max_length=200)
+    key = models.CharField(max_length=64)
+    path = models.CharField(max_length=300)
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    # Null while it is being carried out, and for ever when its process died meanwhile.
+    status = models.PositiveSmallIntegerField(null=True, default=None)
+    content_type = models.CharField(max_length=100, default="", blank=True)
+    location = models.CharField(max_length=500, default="", blank=True)
+    body = models.TextField(default="", blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["actor", "key"], name="a_submission_once")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.key} {self.status}"

@@ -4,7 +4,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from console.api import v1
-from console.pages import account, health, loops, plans, plant, queues, records
+from console.pages import account, audit, health, ledger, loops, plans, plant, queues
 
 handler403 = "console.pages.action.forbidden"
 
@@ -33,9 +33,9 @@ urlpatterns = [
     path("plans/<int:plan_id>/reject", plans.reject, name="plan-reject"),
     path("plans/<int:plan_id>/stop", plans.stop, name="plan-stop"),
     path("plans/<int:plan_id>/roll-back", plans.roll_back, name="plan-roll-back"),
-    path("ledger/", records.ledger, name="ledger"),
-    path("ledger/<int:entry_id>/", records.entry, name="entry"),
-    path("audit/", records.audit, name="audit"),
+    path("ledger/", ledger.ledger, name="ledger"),
+    path("ledger/<int:entry_id>/", ledger.entry, name="entry"),
+    path("audit/", audit.audit, name="audit"),
     path("settings/", account.settings, name="settings"),
     path("settings/tokens", account.token_create, name="token-create"),
     path("settings/tokens/<int:token_id>/revoke", account.token_revoke, name="token-revoke"),

@@ -56,6 +56,16 @@ PARAMETERS = (
     ),
     Parameter("oscillation_swing", "actuator's unit", "Smaller swings than this don't count.", 5.0, 0.0, 1e9),
 )
+# What `limited_by` says when the guard did it.
+LIMITS = (
+    "stale measurement",
+    "oscillation",
+    "guard slew",
+    "guard direction",
+    "guard minimum",
+    "guard maximum",
+    "guard cool-down",
+)
 STATE_KEYS = ("value", "acted_at_seconds", "recent")
 
 

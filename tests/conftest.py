@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from django.db.backends.base.operations import BaseDatabaseOperations
 from hypothesis import settings as hypothesis_settings
 
+from console import append_only
 from queues.points import share
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from tests.servers import Server, new_server
@@ -22,6 +24,25 @@ hypothesis_settings.register_profile("weir", deadline=None, derandomize=os.envir
 hypothesis_settings.load_profile("weir")
 
 NODE_NAMES = ("n1", "n2", "n3")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
+    """A test that commits is followed by emptying every table, the one that refuses it included."""
+    flush = BaseDatabaseOperations.execute_sql_flush
+
+    def released(operations: BaseDatabaseOperations, statements: list[str]) -> None:
+        vendor = operations.connection.vendor
+        with operations.connection.cursor() as cursor:
+            for statement in append_only.release(vendor):
+                cursor.execute(statement)
+            flush(operations, statements)
+            for statement in append_only.protect(vendor):
+                cursor.execute(statement)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseDatabaseOperations, "execute_sql_flush", released)
+        yield
 
 
 @pytest.fixture(scope="session")

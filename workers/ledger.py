@@ -11,13 +11,14 @@ and `unfit`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from controllers import catalog, request
+from controllers import catalog, code, request
 from controllers.decision import Decision
 from controllers.guard import Guarded
-from controllers.law import Law
+from queues.errors import BadInput
 from workers import sensors
 from workers.models import LedgerEntry, Loop
 
@@ -60,6 +61,7 @@ def write(
         expected=expected,
         outcome={"before": dict(baseline)} if acts and baseline is not None else None,
         verdict=Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION,
+        code=code.version(),
     )
 
 
@@ -148,15 +150,55 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
     return document if manual is None else {**document, "manual": manual}
 
 
-def replay(entry: LedgerEntry) -> Decision:
-    """The decision taken once more from the record. Raises `BadInput` when it no longer fits the law."""
-    law: Law = catalog.law(entry.loop.law)
-    document = export(entry)
-    return request.decide_once(law, document).decision
+@dataclass(frozen=True)
+class Replay:
+    """A decision taken once more from its record.
+
+    `differences`: {field: (recorded, replayed)}; empty means the same. `code`: of the replay, `recorded_code`
+    of the record ("" where it is older than that note). `error`: why it could not be replayed, else "".
+    """
+
+    decision: Decision | None
+    differences: Mapping[str, tuple[Any, Any]]
+    recorded_code: str
+    code: str
+    error: str = ""
+
+    @property
+    def same(self) -> bool | None:
+        """Whether the same was decided; None when it could not be replayed."""
+        return None if self.decision is None else not self.differences
+
+    @property
+    def same_code(self) -> bool:
+        """Whether the code that decided is the code of now: then a difference is a fault, not a change."""
+        return self.recorded_code == self.code
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object, for the API."""
+        return {
+            "same": self.same,
+            "differences": {
+                name: {"recorded": recorded, "replayed": replayed}
+                for name, (recorded, replayed) in self.differences.items()
+            },
+            "decision": None if self.decision is None else self.decision.to_json(),
+            "code": self.code,
+            "recorded_code": self.recorded_code,
+            "error": self.error,
+        }
 
 
-def same(entry: LedgerEntry, decision: Decision) -> bool:
-    """Whether a decision is the recorded one."""
-    expected = None if decision.expected is None else decision.expected.to_json()
-    replayed = (decision.action, decision.raw, dict(decision.terms), decision.limited_by, expected)
-    return replayed == (entry.action, entry.raw, entry.terms, entry.limited_by, entry.expected)
+def replay(entry: LedgerEntry) -> Replay:
+    """The decision taken once more from the record; one that no longer fits its law says why."""
+    try:
+        decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision
+    except BadInput as error:
+        return Replay(None, {}, entry.code, code.version(), str(error))
+    return Replay(decision, _differences(entry, decision), entry.code, code.version())
+
+
+def _differences(entry: LedgerEntry, decision: Decision) -> dict[str, tuple[Any, Any]]:
+    recorded = {name: getattr(entry, name) for name in ("action", "raw", "terms", "limited_by", "expected")}
+    replayed = decision.to_json()
+    return {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}

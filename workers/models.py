@@ -59,6 +59,8 @@ class LedgerEntry(models.Model):
     applied = models.BooleanField(default=False)
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)
+    # Of the code that decided (controllers.code), so that a replay that differs says why it may.
+    code = models.CharField(max_length=12, default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["loop", "-at"]), models.Index(fields=["verdict", "at"])]
@@ -68,9 +70,15 @@ class LedgerEntry(models.Model):
 
 
 class Override(models.Model):
-    """A person's value in place of a threshold, setpoint, parameter, actuator or mode. Every one expires."""
+    """A person's value in place of a threshold, setpoint, parameter, actuator or mode.
+
+    It is on one loop, or on all loops of a law, a queue, a node or any combination of these; a node alone and
+    the name of a threshold: on the node itself. `workers.scope` says which.
+    """
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, null=True, related_name="overrides")
+    law = models.CharField(max_length=60, default="", blank=True)
+    queue = models.CharField(max_length=40, default="", blank=True)
     node = models.ForeignKey("queues.Node", on_delete=models.CASCADE, null=True, related_name="overrides")
     name = models.CharField(max_length=60)  # upper_limit, mode, busy_threshold, start …
     value = models.JSONField()
@@ -78,14 +86,30 @@ class Override(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     reason = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
-    expires_at = models.DateTimeField(db_index=True)
+    expires_at = models.DateTimeField(db_index=True, null=True)  # null: until an administrator ends it
+    replaces = models.JSONField(default=list)  # overrides it stands before: {"id", "scope", "value", "owner"}
     ended_at = models.DateTimeField(null=True, default=None)
     ended_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.value} until {self.expires_at:%H:%M:%S}"
+        until = f"until {self.expires_at:%H:%M:%S}" if self.expires_at else "until it is ended"
+        return f"{self.name} = {self.value} {until}"
+
+
+class Setting(models.Model):
+    """A setting of the plant that is not its default (workers.plant_settings declares them)."""
+
+    name = models.CharField(max_length=60, unique=True)
+    value = models.JSONField()
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
 
 
 class Plan(models.Model):

@@ -6,7 +6,7 @@ from ninja.errors import AuthenticationError, HttpError
 from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
-from console.access import Actor, actor_of, actor_of_token, bearer_of, demand
+from console.access import Actor, actor_of, actor_of_token, bearer_of, demand, named
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -42,4 +42,4 @@ class Caller(HttpBearer):
 def actor_for(request: HttpRequest, action: str) -> Actor:
     """The caller, when it may do `action`; raises PermissionDenied (403) otherwise."""
     demand(request.auth, action)
-    return request.auth
+    return named(request, request.auth)

@@ -1,11 +1,11 @@
-"""Steering: loops, their ledger, and overrides."""
+"""Steering: loops and overrides."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Query, Router, Schema, Status
+from ninja import Router, Schema, Status
 from pydantic import ConfigDict
 
 from console import steering
@@ -13,14 +13,12 @@ from console.api.authentication import actor_for
 from console.api.plant import node_named
 from console.control_server import control
 from console.pages.loops import describe, described, parameter_rows
-from console.pages.records import chosen_entries
 from controllers import catalog
 from queues.errors import BadInput
-from workers import ledger, overrides
-from workers.models import LedgerEntry, Loop, Override
+from workers import overrides
+from workers.models import Loop, Override
 
 router = Router(tags=["control"])
-MAXIMUM_ROWS = 500
 
 
 class Given(Schema):
@@ -84,42 +82,6 @@ def change_mode(request: HttpRequest, loop_id: int, body: NewMode) -> dict[str, 
     found = loop_named(loop_id)
     made = steering.set_mode(actor, found, now=timezone.now(), **body.dict())
     return {"mode": body.mode, "override": None if made is None else _override(made)}
-
-
-@router.get("/ledger", summary="Decisions, newest first")
-def list_ledger(
-    request: HttpRequest,
-    loop: str = "",
-    verdict: str = "",
-    acted: bool = False,
-    since: Annotated[datetime | None, Query(alias="from")] = None,
-    until: Annotated[datetime | None, Query(alias="to")] = None,
-    before: int | None = None,
-    rows: int = 50,
-) -> dict[str, Any]:
-    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
-    actor_for(request, "plant.view")
-    if verdict and verdict not in LedgerEntry.Verdict.values:
-        raise BadInput("verdict", f"takes {', '.join(LedgerEntry.Verdict.values)}, not {verdict!r}.")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
-    chosen = LedgerEntry.objects.select_related("loop").order_by("-id")
-    chosen = chosen_entries(chosen, loop, verdict, acted, since, until)
-    if before is not None:
-        chosen = chosen.filter(pk__lt=before)
-    found = list(chosen[: rows + 1])
-    more = len(found) > rows
-    return {"entries": [_entry(each) for each in found[:rows]], "next": found[rows - 1].pk if more else None}
-
-
-@router.get("/ledger/{entry_id}", summary="One decision")
-def get_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
-    """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
-    actor_for(request, "plant.view")
-    found = LedgerEntry.objects.select_related("loop").filter(pk=entry_id).first()
-    if found is None:
-        raise Http404(f"ledger entry {entry_id} is not there.")
-    return {**_entry(found), "export": ledger.export(found)}
 
 
 @router.get("/overrides", summary="Overrides in force")
@@ -195,27 +157,3 @@ def _loop(loop: dict[str, Any]) -> dict[str, Any]:
 def _override(override: Override) -> dict[str, Any]:
     times = ("created_at", "expires_at", "ended_at")
     return {**overrides.document(override), **{name: getattr(override, name) for name in times}}
-
-
-ENTRY_FIELDS = (
-    "id",
-    "at",
-    "mode",
-    "observation",
-    "action",
-    "raw",
-    "guarded",
-    "reason",
-    "terms",
-    "limited_by",
-    "expected",
-    "outcome",
-    "applied",
-    "error",
-    "verdict",
-)
-
-
-def _entry(entry: LedgerEntry) -> dict[str, Any]:
-    fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
-    return {"loop": entry.loop.name, "law": entry.loop.law, **fields}

@@ -1,5 +1,6 @@
 """Queue pages, and what can be done about dead letters."""
 
+import functools
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -97,10 +98,10 @@ def change_letters(request: HttpRequest, name: str) -> Done:
     ids = dead_letters.every_id(found) if request.POST.get("all") else request.POST.getlist("letter")
     chosen = dead_letters.choose(found, ids)
     # Noted before it is done: a node that fails half-way must not leave a change that nobody is named for.
-    entry = audit.record(actor, f"dead_letters.{wanted}", name, reason=reason, before={"letters": ids[:50]})
+    noted = functools.partial(audit.record, actor, f"dead_letters.{wanted}", name, reason=reason)
+    noted(before={"letters": ids[:50]})
     count = {"requeue": dead_letters.requeue, "discard": dead_letters.discard}[wanted](chosen)
-    entry.after = {"letters": len(ids), "changed": count}
-    entry.save(update_fields=["after"])
+    noted(after={"letters": len(ids), "changed": count})
     return Done(_sentence(wanted, len(ids), count, name), reverse("queue", args=[name]) + "#dead-letters")
 
 

@@ -1,17 +1,24 @@
 """The audit: who changed what; read by administrators, changed by nobody."""
 
+import csv
+import io
+from typing import Any
+
 import pytest
+from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver
 
 from console import audit
 from console.access import Actor
 from console.models import AuditEntry
+from workers.models import Loop
 
 pytestmark = pytest.mark.django_db
 
 
-def note(actor: str, action: str = "override.set", **more: object) -> AuditEntry:
-    return audit.record(Actor(actor, "operator", address="192.0.2.7"), action, "worker_rate/alert/n1", **more)
+def note(actor: str, action: str = "override.set", **more: Any) -> AuditEntry:
+    who = Actor(actor, "operator", address="192.0.2.7", request_id=more.pop("request_id", ""))
+    return audit.record(who, action, "worker_rate/alert/n1", **more)
 
 
 def test_an_entry_says_who_what_why_and_from_where():
@@ -24,20 +31,77 @@ def test_an_entry_says_who_what_why_and_from_where():
 
 def test_the_newest_stands_first_page_by_page(browsers, control):
     entries = [note("desk-2") for _ in range(51)]
-    page = browsers["administrator"].get("/audit/").context["page_obj"]
-    assert page.object_list[0].pk == entries[-1].pk
-    assert (len(page.object_list), page.paginator.num_pages) == (50, 2)
+    page = browsers["administrator"].get("/audit/").context["listed"]
+    assert page.rows[0].pk == entries[-1].pk
+    assert (len(page.rows), page.older) == (50, entries[1].pk)
 
 
-@pytest.mark.parametrize(
-    ("query", "count"),
-    [("", 3), ("?actor=desk-2", 2), ("?action=loop.mode", 1), ("?actor=desk-2&action=x", 0)],
-)
-def test_it_is_filtered_by_its_address(query, count, browsers, control):
-    note("desk-2")
+FILTERS = {
+    "": 4,
+    "actor=desk-2": 3,
+    "action=loop.mode": 1,
+    "action=override": 2,
+    "actor=desk-2&action=x": 0,
+    "target=worker_rate/alert/n1": 4,
+    "text=BURST": 1,
+    "address=192.0.2.7": 4,
+    "address=192.0.2.8": 0,
+    "request=request-0001": 1,
+    "from=2031-01-01T00:00:00": 0,
+    "to=2031-01-01T00:00:00": 4,
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_page_api_and_export_choose_the_same_changes(query, browsers, control):
+    note("desk-2", reason="a burst")
     note("desk-2", "loop.mode")
     note("desk-3")
-    assert browsers["administrator"].get(f"/audit/{query}").context["page_obj"].paginator.count == count
+    note("desk-2", "overridden.by", request_id="request-0001")
+    browser = browsers["administrator"]
+    context = browser.get(f"/audit/?{query}").context
+    shown = [each.pk for each in context["listed"].rows]
+    assert (len(shown), context["counted"]) == (FILTERS[query], FILTERS[query])
+    assert shown == [each["id"] for each in browser.get(f"/api/v1/audit?{query}").json()["entries"]]
+    table = browser.get(f"/api/v1/audit/export?{query}").getvalue().decode()
+    assert [int(row["id"]) for row in csv.DictReader(io.StringIO(table))] == shown
+
+
+def test_a_filter_that_can_not_be_read_is_refused_at_its_field(browsers, control):
+    browser = browsers["administrator"]
+    assert list(browser.get("/audit/?from=soon").context["errors"]) == ["from"]
+    assert list(browser.get("/api/v1/audit?from=soon").json()["errors"]) == ["from"]
+
+
+CHANGES = ("UPDATE console_auditentry SET actor = 'x'", "DELETE FROM console_auditentry")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_database_itself_refuses_to_change_what_is_written(change):
+    entry = note("desk-2")
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        connection.cursor().execute(change)
+    entry.actor = "somebody else"
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        entry.save()
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        entry.delete()
+    assert AuditEntry.objects.get().actor == "desk-2"
+
+
+def test_a_change_is_noted_with_the_request_that_made_it(browsers, control):
+    browser = browsers["operator"]
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+    posted = {"mode": "advise", "reason": "a test"}
+    answer = browser.post(f"/loops/{loop.pk}/mode", posted, headers={"X-Request-ID": "from-the-proxy-7"})
+    assert answer["X-Request-ID"] == "from-the-proxy-7" == AuditEntry.objects.get().request_id
+    answer = browser.post(f"/api/v1/loops/{loop.pk}/mode", posted, content_type="application/json")
+    assert answer["X-Request-ID"] == AuditEntry.objects.latest("id").request_id
+
+
+@pytest.mark.parametrize("given", ["short", "x" * 65, "with space in it", "<script>alert(1)</script>"])
+def test_an_odd_request_id_is_replaced(given, client):
+    assert client.get("/healthz", headers={"X-Request-ID": given})["X-Request-ID"] != given
 
 
 def test_a_token_is_named_as_one(secrets, control, client):

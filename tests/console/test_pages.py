@@ -1,7 +1,7 @@
 """What each page is given to show."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -167,41 +167,6 @@ def test_an_expired_override_is_on_no_page(viewer, people, loop, stored_snapshot
     assert context["loop"]["effective"]["upper_limit"] == 1000
 
 
-FILTERS = {
-    "": 4,
-    "?loop=worker_rate/alert/n1": 3,
-    "?verdict=effective": 1,
-    "?acted=1": 2,
-    "?from=2026-05-02T00:00:00": 2,
-    "?to=2026-05-02T00:00:00": 2,
-    "?from=2026-05-01T00:00:00&to=2026-05-02T00:00:00&acted=1": 1,
-    "?loop=none": 0,
-    "?verdict=good": 0,
-    "?from=yesterday": 0,
-}
-
-
-@pytest.mark.parametrize("query", FILTERS)
-def test_the_ledger_is_filtered_by_its_address(query, viewer, loop, stored_snapshot):
-    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate")
-    first, second = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 2, 12, tzinfo=UTC)
-    entry_of(loop, at=first, action={"start": 1}, verdict="effective")
-    entry_of(loop, at=second, action={"start": 1}, verdict="checking")
-    entry_of(loop, at=first)
-    entry_of(other, at=second)
-    context = viewer.get(f"/ledger/{query}").context
-    assert context["page_obj"].paginator.count == FILTERS[query]
-    assert bool(context["filters"].errors) == (query in ("?verdict=good", "?from=yesterday"))
-
-
-def test_the_ledger_is_read_in_pages_that_keep_the_filter(viewer, loop, stored_snapshot):
-    for _ in range(51):
-        entry_of(loop)
-    context = viewer.get("/ledger/?acted=&page=2").context
-    assert len(context["page_obj"].object_list) == 1
-    assert context["query"] == "acted="
-
-
 def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
     entry = entry_of(
         loop,
@@ -210,7 +175,7 @@ def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
     )
     context = viewer.get(f"/ledger/{entry.pk}/").context
     assert context["export"]["law"] == "worker_rate"
-    assert set(context["replay"]) == {"same", "decision", "error"}
+    assert context["replay"].decision is not None
 
 
 def test_a_queues_page_shows_the_dead_letters_of_all_nodes(viewer, poisoned, stored_snapshot):

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controllers import request
-from queues.errors import BadInput
+from controllers import code, request
 from tests.workers.test_loops import Clock, override, submitted, tick
 from workers import ledger
 from workers.models import LedgerEntry, Loop
@@ -61,16 +60,16 @@ def test_an_entry_of_any_mode_can_be_decided_again_with_the_same_result(
     Loop.objects.update(mode=mode)
     for _ in range(8):
         entry = stored(tick(loop, plant, clock, control))
-        decision = ledger.replay(entry)
-        assert ledger.same(entry, decision)
-        assert decision.reason in entry.reason
+        replay = ledger.replay(entry)
+        assert replay.same and replay.same_code
+        assert replay.decision.reason in entry.reason
 
 
 def test_an_entry_of_a_stale_hold_can_be_decided_again(loop, plant, clock, control):
     plant.set_node("n1", state="OFFLINE", age_seconds=9.0)
     entry = stored(tick(loop, plant, clock, control))
-    assert ledger.same(entry, ledger.replay(entry))
-    assert "OFFLINE" in ledger.replay(entry).reason
+    assert ledger.replay(entry).same
+    assert "OFFLINE" in ledger.replay(entry).decision.reason
 
 
 def test_an_exported_entry_goes_through_the_decide_command_as_json(loop, plant, clock, control):
@@ -85,15 +84,27 @@ def test_an_exported_entry_goes_through_the_decide_command_as_json(loop, plant, 
 def test_a_changed_record_is_not_the_same_decision(loop, plant, clock, control):
     entry = stored(tick(loop, plant, clock, control))
     entry.observation["queue_length"] = 0
-    assert not ledger.same(entry, ledger.replay(entry))
+    replay = ledger.replay(entry)
+    assert replay.same is False
+    recorded, replayed = replay.differences["action"]
+    assert (recorded, replayed) == ({"start": 2}, None)
 
 
-def test_a_record_that_no_longer_fits_the_law_is_refused_by_field(loop, plant, clock, control):
+def test_an_entry_names_the_code_that_decided_and_a_replay_by_other_code_says_so(loop, plant, clock, control):
+    entry = stored(tick(loop, plant, clock, control))
+    assert entry.code == code.version() and len(entry.code) == code.LENGTH
+    entry.code = "0123456789ab"
+    replay = ledger.replay(entry)
+    assert (replay.same, replay.same_code) == (True, False)
+    assert (replay.recorded_code, replay.code) == ("0123456789ab", code.version())
+
+
+def test_a_record_that_no_longer_fits_the_law_says_which_field(loop, plant, clock, control):
     entry = stored(tick(loop, plant, clock, control))
     entry.parameters["speed"] = 1
-    with pytest.raises(BadInput) as refused:
-        ledger.replay(entry)
-    assert refused.value.field == "parameters.speed"
+    replay = ledger.replay(entry)
+    assert (replay.same, replay.decision) == (None, None)
+    assert replay.error.startswith("parameters.speed")
 
 
 def test_an_action_that_removed_what_was_expected_was_effective(loop, plant, clock, control):

@@ -400,4 +400,4 @@ def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
     loops.tick_law("worker_rate", plant, clock.pass_seconds(5), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
-    assert ledger.same(judged, ledger.replay(judged))
+    assert ledger.replay(judged).same

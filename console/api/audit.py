@@ -1,0 +1,65 @@
+"""The audit: who changed what, filtered and exported."""
+
+from typing import Any, Literal
+
+from django.http import HttpRequest, StreamingHttpResponse
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from console.api.authentication import actor_for
+from console.api.moment import Moment
+from console.audit import AuditFilter
+from console.models import AuditEntry
+from console.pages.streaming import export, newest_first
+from queues.errors import BadInput
+from workers import keyset
+
+router = Router(tags=["audit"])
+MAXIMUM_ROWS = 500
+FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
+
+
+class Wanted(Schema):
+    """The filter; what is left out chooses all. `from` ≤ time < `to`; action may be a family (`override`)."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    text: str = ""
+    address: str = ""
+    request: str = ""
+    since: Moment | None = Field(None, alias="from")
+    until: Moment | None = Field(None, alias="to")
+
+    def chosen(self) -> Any:
+        return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
+
+
+@router.get("/audit", summary="Changes, newest first")
+def list_audit(
+    request: HttpRequest,
+    wanted: Query[Wanted],
+    before: int | None = None,
+    after: int | None = None,
+    rows: int = 50,
+) -> dict[str, Any]:
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    actor_for(request, "audit.view")
+    if not 1 <= rows <= MAXIMUM_ROWS:
+        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    page = keyset.page(wanted.chosen(), rows, before, after)
+    return {"entries": [_document(each) for each in page.rows], "next": page.older}
+
+
+@router.get("/audit/export", summary="All changes of a filter, streamed")
+def export_audit(
+    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+) -> StreamingHttpResponse:
+    """As CSV, or as JSON lines; newest first, however many there are."""
+    actor_for(request, "audit.view")
+    pages = ([_document(each) for each in page] for page in newest_first(wanted.chosen()))
+    return export(request, pages, FIELDS, "audit", format)
+
+
+def _document(entry: AuditEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in FIELDS}

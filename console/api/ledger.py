@@ -1,0 +1,113 @@
+"""The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
+
+from typing import Any, Literal
+
+from django.http import Http404, HttpRequest, StreamingHttpResponse
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from console.api.authentication import actor_for
+from console.api.moment import Moment
+from console.pages.streaming import export, newest_first
+from queues.errors import BadInput
+from workers import keyset, ledger
+from workers.ledger_filter import LedgerFilter
+from workers.models import LedgerEntry
+
+router = Router(tags=["ledger"])
+MAXIMUM_ROWS = 500
+ENTRY_FIELDS = (
+    "id",
+    "at",
+    "mode",
+    "observation",
+    "parameters",
+    "action",
+    "raw",
+    "guarded",
+    "reason",
+    "terms",
+    "limited_by",
+    "expected",
+    "outcome",
+    "applied",
+    "error",
+    "verdict",
+    "code",
+)
+COLUMNS = ("loop", "law", *ENTRY_FIELDS)
+
+
+class Wanted(Schema):
+    """The filter; what is left out chooses all. `from` ≤ time < `to`; limited_by `any`: limited at all."""
+
+    loop: str = ""
+    law: str = ""
+    queue: str = ""
+    node: str = ""
+    verdict: str = ""
+    mode: str = ""
+    acted: bool | None = None
+    limited_by: str = ""
+    text: str = ""
+    since: Moment | None = Field(None, alias="from")
+    until: Moment | None = Field(None, alias="to")
+
+    def read(self) -> LedgerFilter:
+        """The filter, checked."""
+        return LedgerFilter(**self.dict()).check()
+
+
+@router.get("/ledger", summary="Decisions, newest first")
+def list_ledger(
+    request: HttpRequest,
+    wanted: Query[Wanted],
+    before: int | None = None,
+    after: int | None = None,
+    rows: int = 50,
+) -> dict[str, Any]:
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    actor_for(request, "plant.view")
+    if not 1 <= rows <= MAXIMUM_ROWS:
+        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
+    page = keyset.page(chosen, rows, before, after)
+    return {"entries": [entry_document(each) for each in page.rows], "next": page.older}
+
+
+@router.get("/ledger/export", summary="All decisions of a filter, streamed")
+def export_ledger(
+    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+) -> StreamingHttpResponse:
+    """As CSV, or as JSON lines; newest first, however many there are."""
+    actor_for(request, "plant.view")
+    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
+    pages = ([entry_document(each) for each in page] for page in newest_first(chosen))
+    return export(request, pages, COLUMNS, "ledger", format)
+
+
+@router.get("/ledger/{entry_id}", summary="One decision")
+def get_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+    """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
+    actor_for(request, "plant.view")
+    found = entry_numbered(entry_id)
+    return {**entry_document(found), "export": ledger.export(found)}
+
+
+@router.get("/ledger/{entry_id}/replay", summary="Decide once more from what is recorded")
+def replay_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+    """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
+    actor_for(request, "plant.view")
+    return ledger.replay(entry_numbered(entry_id)).to_json()
+
+
+def entry_numbered(entry_id: int) -> LedgerEntry:
+    found = LedgerEntry.objects.select_related("loop").filter(pk=entry_id).first()
+    if found is None:
+        raise Http404(f"ledger entry {entry_id} is not there.")
+    return found
+
+
+def entry_document(entry: LedgerEntry) -> dict[str, Any]:
+    fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
+    return {"loop": entry.loop.name, "law": entry.loop.law, **fields}

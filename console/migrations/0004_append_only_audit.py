@@ -1,0 +1,17 @@
+from django.db import migrations
+
+from console.append_only import protect, release
+
+
+def run(statements):
+    def apply(apps, schema_editor):
+        for statement in statements(schema_editor.connection.vendor):
+            schema_editor.execute(statement, params=None)
+
+    return apply
+
+
+class Migration(migrations.Migration):
+    dependencies = [("console", "0003_sessions_and_submissions")]
+
+    operations = [migrations.RunPython(run(protect), run(release), elidable=False)]

@@ -1,0 +1,43 @@
+"""What a page of the ledger or the audit reads from its address: its place, and the filter beside it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+
+from console.pages.expiry import time_of
+from queues.errors import BadInput
+
+PLACES = ("before", "after")
+
+
+def place_of(query: Mapping[str, str]) -> dict[str, int | None]:
+    """`before` and `after`, ids of rows; what is none is left out, since old links shall still open."""
+    given = {name: query.get(name, "") for name in PLACES}
+    return {name: int(text) if text.isdecimal() and len(text) < 19 else None for name, text in given.items()}
+
+
+def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:
+    """`from` and `to` as times, None where they are not given. Raises BadInput."""
+    given = {"since": "from", "until": "to"}
+    return {
+        name: time_of(query[field].strip(), field) if query.get(field, "").strip() else None
+        for name, field in given.items()
+    }
+
+
+def query_without_place(request: HttpRequest) -> str:
+    """The address's query less its place: what the links to other pages keep."""
+    query = request.GET.copy()
+    for name in PLACES:
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def chosen_or_refused(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
+    """A filter read from an address; or the empty one, with the message at its field."""
+    try:
+        return read(query), {}
+    except BadInput as error:
+        return None, {error.field: [error.message]}

@@ -1,0 +1,22 @@
+"""An id for each request: in the answer's header, in the audit, and from a proxy where one gave it."""
+
+import re
+import uuid
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
+
+HEADER = "X-Request-ID"
+GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
+
+
+class RequestId(MiddlewareMixin):
+    """Sets `request.request_id`; a proxy's own is taken over when it is one."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        given = request.headers.get(HEADER, "")
+        request.request_id = given if GOOD.match(given) else uuid.uuid4().hex
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        response.headers.setdefault(HEADER, getattr(request, "request_id", ""))
+        return response

@@ -1,0 +1,200 @@
+"""The ledger on its pages and over the API: filtered, read page by page, exported, decided once more."""
+
+import csv
+import io
+import json
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from console.pages.streaming import newest_first, streamed
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+FIRST, SECOND = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def viewer(browsers, stored_snapshot) -> Client:
+    return browsers["viewer"]
+
+
+def loop_of(law: str, **target: str) -> Loop:
+    return Loop.objects.create(name="/".join((law, *target.values())), law=law, target=target)
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    return loop_of("worker_rate", queue="alert", node="n1")
+
+
+def entry_of(loop: Loop, **values: Any) -> LedgerEntry:
+    return LedgerEntry.objects.create(
+        loop=loop, **{"mode": "auto", "parameters": {}, "reason": "calm", **values}
+    )
+
+
+FILTERS = {
+    "": 5,
+    "loop=worker_rate/alert/n1": 3,
+    "law=rebalancing": 1,
+    "queue=alert": 4,
+    "node=n2": 1,
+    "queue=alert&node=n1": 3,
+    "verdict=effective": 1,
+    "mode=hold": 1,
+    "acted=1": 2,
+    "acted=0": 3,
+    "limited_by=guard+maximum": 1,
+    "limited_by=any": 2,
+    "text=BURST": 1,
+    "text=lost": 1,
+    "from=2026-05-02T00:00:00": 2,
+    "to=2026-05-02T00:00:00": 3,
+    "from=2026-05-01T00:00:00&to=2026-05-02T00:00:00&acted=1": 1,
+    "loop=none": 0,
+    "law=rebalancing&node=n1": 0,
+    "from=2031-01-01T00:00:00": 0,
+}
+WRONG = {
+    "verdict=good": "verdict",
+    "mode=fast": "mode",
+    "acted=maybe": "acted",
+    "from=yesterday": "from",
+    "to=2026-02-31T00:00:00": "to",
+    "from=2026-05-02T00:00:00&to=2026-05-01T00:00:00": "to",
+    f"text={'x' * 201}": "text",
+}
+
+
+@pytest.fixture
+def entries(loop) -> list[LedgerEntry]:
+    other, plant = loop_of("worker_rate", queue="alert", node="n2"), loop_of("rebalancing")
+    return [
+        entry_of(loop, at=FIRST, action={"start": 1}, verdict="effective", reason="a burst came"),
+        entry_of(loop, at=SECOND, action={"start": 1}, verdict="checking", limited_by="guard maximum"),
+        entry_of(loop, at=FIRST, mode="hold", limited_by="upper limit"),
+        entry_of(other, at=SECOND, error="the node was lost"),
+        entry_of(plant, at=FIRST),
+    ]
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_page_api_and_export_choose_the_same_entries(query, viewer, entries):
+    page = viewer.get(f"/ledger/?{query}")
+    shown = [entry.pk for entry in page.context["listed"].rows]
+    assert (page.context["counted"], len(shown), page.context["errors"]) == (FILTERS[query], len(shown), {})
+    over_api = viewer.get(f"/api/v1/ledger?{query}").json()["entries"]
+    exported = viewer.get(f"/api/v1/ledger/export?format=json&{query}").getvalue().decode().splitlines()
+    assert shown == [entry["id"] for entry in over_api] == [json.loads(line)["id"] for line in exported]
+    assert len(shown) == FILTERS[query] and shown == sorted(shown, reverse=True)
+
+
+@pytest.mark.parametrize("query", WRONG)
+def test_a_filter_that_can_not_be_read_shows_nothing_and_says_where(query, viewer, entries):
+    context = viewer.get(f"/ledger/?{query}").context
+    assert (list(context["errors"]), context["listed"].rows) == ([WRONG[query]], [])
+    answer = viewer.get(f"/api/v1/ledger?{query}")
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [WRONG[query]])
+
+
+def test_pages_keep_the_filter_and_lead_both_ways_without_a_gap(viewer, loop):
+    made = [entry_of(loop).pk for _ in range(120)]
+    seen, query, first = [], "acted=0", None
+    while query:
+        context = viewer.get(f"/ledger/?{query}").context
+        listed = context["listed"]
+        seen += [entry.pk for entry in listed.rows]
+        first = first or listed
+        assert context["query"] == "acted=0"
+        query = f"acted=0&before={listed.older}" if listed.older else ""
+    assert seen == made[::-1]
+    assert (first.newer, listed.newer is not None) == (None, True)
+    newer = viewer.get(f"/ledger/?acted=0&after={listed.newer}").context["listed"]
+    assert [entry.pk for entry in newer.rows] == made[::-1][50:100]
+    assert viewer.get(f"/ledger/?after={newer.newer}").context["listed"].rows[0].pk == made[-1]
+
+
+@pytest.mark.parametrize("place", ["before=x", "before=", "after=-3", f"before={'9' * 30}"])
+def test_an_odd_place_is_the_first_page(place, viewer, entries):
+    assert len(viewer.get(f"/ledger/?{place}").context["listed"].rows) == 5
+
+
+def test_an_export_is_a_table_that_no_spreadsheet_computes(viewer, loop):
+    entry_of(
+        loop, reason="=HYPERLINK('http://elsewhere')", terms={"rate": 2.5}, action={"start": -1}, raw=-1.0
+    )
+    answer = viewer.get("/api/v1/ledger/export?format=csv")
+    assert answer["Content-Disposition"] == 'attachment; filename="ledger.csv"'
+    (row,) = csv.DictReader(io.StringIO(answer.getvalue().decode()))
+    assert row["reason"].startswith("'=HYPERLINK")
+    assert (row["loop"], json.loads(row["terms"]), row["raw"]) == (loop.name, {"rate": 2.5}, "-1.0")
+
+
+def test_an_export_reads_a_page_at_a_time(viewer, loop):
+    LedgerEntry.objects.bulk_create(
+        LedgerEntry(loop=loop, mode="auto", parameters={}, reason="calm " * 40) for _ in range(5_000)
+    )
+    pages = newest_first(LedgerEntry.objects.all(), rows=1_000)
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        assert len(next(pages)) == 1_000
+    assert len(queries) == 1
+    assert sum(len(page) for page in pages) == 4_000
+    tracemalloc.start()
+    try:
+        length = sum(map(len, viewer.get("/api/v1/ledger/export?format=json").streaming_content))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert length > 2_000_000
+    assert most_bytes < 20 * 2**20  # a page of 2,000 rows, however many pages there are
+
+
+@pytest.mark.asyncio
+async def test_under_asgi_the_first_piece_goes_out_before_the_second_is_made():
+    made = []
+
+    def pieces():
+        for number in range(3):
+            made.append(number)
+            yield f"{number};"
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    request = ASGIRequest(scope, io.BytesIO())
+    content = aiter(streamed(request, pieces(), "x.csv", "text/csv"))
+    assert await anext(content) == b"0;"
+    assert made == [0]
+    assert [piece async for piece in content] == [b"1;", b"2;"]
+
+
+OBSERVED = {"queue_length": 0, "removed": 0, "started": 0, "waiting_to_run": 0}
+
+
+def test_an_entry_is_decided_once_more_and_the_page_says_by_which_code(viewer, loop):
+    entry = entry_of(loop, observation=OBSERVED, parameters={"events_per_worker": 5000}, code="0123456789ab")
+    page = viewer.get(f"/ledger/{entry.pk}/").content.decode()
+    assert "0123456789ab" in page and "differs; the code has changed since" in page
+    replay = viewer.get(f"/api/v1/ledger/{entry.pk}/replay").json()
+    assert replay["same"] is False and "terms" in replay["differences"]
+    assert replay["recorded_code"] == "0123456789ab" != replay["code"]
+
+
+def test_a_time_range_without_data_says_so(viewer, entries):
+    later = (SECOND + timedelta(days=900)).isoformat().replace("+", "%2B")
+    page = viewer.get(f"/ledger/?from={later}").content.decode()
+    assert "No decision matches this filter in this range of time" in page
+
+
+def test_script_in_a_reason_is_text(viewer, loop):
+    entry_of(loop, reason="<script>alert(1)</script>", error="<img src=x onerror=alert(1)>")
+    page = viewer.get("/ledger/?text=%3Cscript%3E").content.decode()
+    assert "<script>alert" not in page and "<img src=x" not in page
+    assert "&lt;script&gt;alert(1)" in page
