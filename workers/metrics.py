@@ -2,8 +2,8 @@
 
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
 `queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
-`loops.worker_rate/alert/n1.actuator`. What is unknown in a second is left out of its row, and None in its
-column.
+`loops.worker_rate/alert/n1.actuator`. A state is its place in `STATES`. What is unknown in a second is left
+out of its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,6 +33,7 @@ PER_KIND = {
     "loops": ("measured", "setpoint", "actuator"),
 }
 PER_CONTAINER = ("points",)
+STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")  # from good to bad
 PIPELINE = (
     "in_per_second",
     "kept_per_second",
@@ -50,6 +51,9 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for kind, names in PER_KIND.items():
         for each, document in snapshot[kind].items():
             yield from _numbers(f"{kind}.{each}", document, names)
+    for name, node in snapshot["nodes"].items():
+        if node.get("state") in STATES:
+            yield f"nodes.{name}.state", STATES.index(node["state"])
     for name, queue in snapshot["queues"].items():
         for node, container in queue["containers"].items():
             yield from _numbers(f"queues.{name}.containers.{node}", container, PER_CONTAINER)

@@ -1,8 +1,9 @@
-"""What was: the observer's rows of the last two hours, as columns for a chart."""
+"""What was: the observer's rows, as columns for a chart, over any range."""
 
 import math
 from typing import Annotated, Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from ninja import Query, Router
 
@@ -10,7 +11,7 @@ from console.api.authentication import actor_for
 from console.api.downsampling import downsample
 from console.control_server import control
 from queues.errors import BadInput
-from workers import metrics
+from workers import metric_history
 
 router = Router(tags=["plant"])
 MAXIMUM_POINTS = 5_000
@@ -32,7 +33,7 @@ def history(
     """
     actor_for(request, "plant.view")
     _check(series, since, until, points)
-    columns = metrics.columns(control(), since, until, series)
+    columns = metric_history.columns(control(), settings.WEIR_DATA, since, until, series)
     time, kept = downsample(columns.pop("at"), columns, points)
     return {"time": time, "series": kept}
 

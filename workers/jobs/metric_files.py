@@ -36,3 +36,9 @@ def last_spilled(data: Path) -> str | None:
 
 def rollup_file(step: str, day: str) -> str:
     return f"{ROOT}/{step}/day={day}.parquet"
+
+
+def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
+    """The days with roll-ups of this step, from day to day, both included."""
+    found = (path.stem.removeprefix("day=") for path in (data / ROOT / step).glob("day=*.parquet"))
+    return sorted(day for day in found if since <= day <= until)

@@ -1,0 +1,118 @@
+"""The figures of any range: files and stream together are one line, without a hole, and no peak is lost."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import redis
+
+from workers import metric_history, metrics
+from workers.jobs import metric_files, rollup
+
+SERIES = "totals.in_per_second"
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
+
+
+def spill(data: Path, begin: float, values: list[float], series: str = SERIES) -> None:
+    """A second each, as `metric_spill` writes them."""
+    at = [begin + place for place in range(len(values))]
+    first, last = (f"{round(each * 1000)}-0" for each in (at[0], at[-1]))
+    times = pa.array([round(each * 1e6) for each in at], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    table = pa.table([times, [series] * len(at), values], schema=metric_files.RAW)
+    path = metric_files.raw_folder(data, day_of(begin)) / f"{first}_{last}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path)
+
+
+def roll_up(
+    data: Path, step: str, begin: float, windows: list[tuple[float, float]], series: str = SERIES
+) -> None:
+    """(least, greatest) of windows, as `metric_rollup` writes them."""
+    width = metric_files.STEPS[step]
+    times = [datetime.fromtimestamp(begin + width * place, UTC) for place in range(len(windows))]
+    least, greatest = (list(each) for each in zip(*windows, strict=True))
+    columns = [times, [series] * len(times), [width] * len(times), least, least, greatest, greatest]
+    path = data / metric_files.rollup_file(step, day_of(begin))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table(columns, schema=rollup.TABLE), path)
+
+
+def day_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+def live(control: redis.Redis, begin: float, values: list[float], series: str = SERIES) -> None:
+    for place, value in enumerate(values):
+        control.xadd(metrics.KEY, {series: value}, id=f"{round((begin + place) * 1000)}-0")
+
+
+def test_files_and_stream_are_one_line_over_midnight(control: redis.Redis, tmp_path: Path) -> None:
+    spill(tmp_path, MIDNIGHT - 3, [1, 2, 3])
+    spill(tmp_path, MIDNIGHT, [4, 5])
+    live(control, MIDNIGHT - 1, [3, 4, 5, 6, 7])  # the stream still holds what was spilled last
+    found = metric_history.columns(control, tmp_path, MIDNIGHT - 2, MIDNIGHT + 9, [SERIES, "totals.none"])
+    assert found["at"] == [MIDNIGHT + second for second in (-2, -1, 0, 1, 2, 3)]
+    assert found[SERIES] == [2, 3, 4, 5, 6, 7]
+    assert found["totals.none"] == [None] * 6
+
+
+def test_a_spill_that_overlaps_another_doubles_nothing(control: redis.Redis, tmp_path: Path) -> None:
+    spill(tmp_path, MIDNIGHT, [1, 2, 3])
+    spill(tmp_path, MIDNIGHT + 1, [2, 3, 4])
+    found = metric_history.columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 60, [SERIES])
+    assert found[SERIES] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("hours", "step"), [(5, "10s"), (24 * 7, "1m"), (24 * 30, "1h")])
+def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(
+    hours: int, step: str, control: redis.Redis, tmp_path: Path
+) -> None:
+    width, until = metric_files.STEPS[step], MIDNIGHT + 4 * 3_600
+    roll_up(tmp_path, step, MIDNIGHT, [(1, 2), (1, 90), (5, 5)])
+    begin = MIDNIGHT + 2 * width
+    spill(tmp_path, begin, [5, 6])  # the newest window was not over when it was rolled up
+    live(control, begin + 2, [7])
+    found = metric_history.columns(control, tmp_path, until - hours * 3_600, until, [SERIES])
+    assert found[SERIES] == [1, 2, 1, 90, 5, 6, 7]
+    assert found["at"] == [
+        MIDNIGHT, MIDNIGHT + width / 2, MIDNIGHT + width, MIDNIGHT + width * 1.5, begin, begin + 1, begin + 2
+    ]  # fmt: skip
+
+
+def test_every_day_of_a_week_is_there_to_its_last_window(control: redis.Redis, tmp_path: Path) -> None:
+    day = 86_400
+    for before in (2, 1, 0):
+        roll_up(tmp_path, "1m", MIDNIGHT - before * day, [(1, 2)] * 1_440)
+    found = metric_history.columns(control, tmp_path, MIDNIGHT - 6 * day, MIDNIGHT + day - 1, [SERIES])
+    assert len(found["at"]) == 2 * (3 * 1_440 - 1)  # but the newest, which may not have been over
+    assert np.diff(found["at"]).max() == 30
+
+
+def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp_path: Path) -> None:
+    state = "nodes.n1.state"
+    roll_up(tmp_path, "1m", MIDNIGHT, [(1, 3), (1, 1), (1, 1)], state)
+    found = metric_history.columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 7 * 3_600, [state])
+    assert found[state] == [3, 3, 1, 1]
+
+
+def test_a_state_is_kept_as_its_place_from_good_to_bad() -> None:
+    nodes = {"n1": {"state": "TOOBUSY"}, "n2": {"state": None}, "n3": {"state": "IDLE"}}
+    snapshot = {"totals": {}, "pipeline": {}, "queues": {}, "nodes": nodes, "hosts": {}, "loops": {}}
+    assert dict(metrics.figures(snapshot)) == {"nodes.n1.state": 3, "nodes.n3.state": 0}
+
+
+@pytest.mark.parametrize(("since", "until"), [(-1e12, 0), (0, 1e300), (1e299, 1e300), (0, 0.5)])
+def test_a_range_without_data_is_empty_however_odd(
+    since: float, until: float, control: redis.Redis, tmp_path: Path
+) -> None:
+    assert metric_history.columns(control, tmp_path, since, until, [SERIES]) == {"at": [], SERIES: []}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(60, 1), (7_200, 1), (7_201, 10), (7 * 86_400, 60), (9e9, 3_600)]
+)
+def test_the_step_grows_with_the_range(seconds: float, step: int) -> None:
+    assert metric_history.step_seconds(seconds) == step
