@@ -90,7 +90,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "console.pages.frame.frame",
             ],
-            "builtins": ["console.templatetags.weir"],
+            "builtins": ["console.templatetags.weir", "console.templatetags.batch"],
         },
     }
 ]

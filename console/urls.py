@@ -4,7 +4,17 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from console.api import v1
-from console.pages import account, audit, health, ledger, loops, plans, plant, queues
+from console.pages import (
+    account,
+    audit,
+    health,
+    ledger,
+    loops,
+    plans,
+    plant,
+    queues,
+    tasks,
+)
 
 handler403 = "console.pages.action.forbidden"
 
@@ -33,6 +43,14 @@ urlpatterns = [
     path("plans/<int:plan_id>/reject", plans.reject, name="plan-reject"),
     path("plans/<int:plan_id>/stop", plans.stop, name="plan-stop"),
     path("plans/<int:plan_id>/roll-back", plans.roll_back, name="plan-roll-back"),
+    path("tasks/", tasks.tasks, name="tasks"),
+    path("tasks/define", tasks.define, name="task-define"),
+    path("tasks/<str:name>/", tasks.task, name="task"),
+    path("tasks/<str:name>/run", tasks.begin, name="task-run"),
+    path("tasks/<str:name>/change", tasks.change, name="task-change"),
+    path("runs/<int:run_id>/", tasks.run, name="run"),
+    path("runs/<int:run_id>/cancel", tasks.cancel, name="run-cancel"),
+    path("runs/<int:run_id>/resume", tasks.resume, name="run-resume"),
     path("ledger/", ledger.ledger, name="ledger"),
     path("ledger/<int:entry_id>/", ledger.entry, name="entry"),
     path("audit/", audit.audit, name="audit"),

@@ -1,18 +1,20 @@
 """What the database records of control now, in the shape of the snapshot: the loops' last decisions, the
-overrides in force, the open plans.
+overrides in force, the open plans, the open runs of batch tasks.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, Q, Subquery
 
 from workers import plans
 from workers.loops import active_loops
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Run
 from workers.overrides import document, in_force
+from workers.runs import OPEN
 
+RUN_SHOWN = timedelta(seconds=15)  # after its end
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
 MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is computed from the whole plant
@@ -20,17 +22,18 @@ MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is com
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first; all as the
-    snapshot has them.
+    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number;
+    all as the snapshot has them.
     """
 
     loops: dict[str, dict[str, Any]]
     overrides: list[dict[str, Any]]
     plans: list[dict[str, Any]]
+    runs: dict[str, dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: four queries, however many there are of each."""
+    """What is recorded at this moment: five queries, however many there are of each."""
     rows = list(in_force(now).select_related("loop", "node", "owner").order_by("expires_at", "id"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -40,7 +43,33 @@ def control_record(now: datetime) -> ControlRecord:
         by_loop.setdefault(row.loop_id, {})[row.name] = row.value
     documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
-    return ControlRecord(documents, [document(row) for row in rows], proposed)
+    return ControlRecord(documents, [document(row) for row in rows], proposed, _runs(now))
+
+
+def _runs(now: datetime) -> dict[str, dict[str, Any]]:
+    """Open runs, and those that have just ended, so that a page sees how."""
+    lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
+    rows = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
+    return {str(row.pk): _run(row) for row in rows}
+
+
+def _run(row: Run) -> dict[str, Any]:
+    progress = row.progress
+    stages = progress.get("stages") or {}
+    return {
+        "task": row.task.name,
+        "state": row.state,
+        "share": progress.get("share"),
+        "rows": progress.get("rows", 0),
+        "chunks_done": row.chunks_done,
+        "chunks_total": row.chunks_total,
+        "stages_done": stages.get("done", 0),
+        "stages_total": stages.get("total", 0),
+        "working": len(progress.get("working", ())),
+        "workers_wanted": row.workers_wanted,
+        "started_at": row.started_at and row.started_at.timestamp(),
+        "deadline_at": row.deadline_at and row.deadline_at.timestamp(),
+    }
 
 
 def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:

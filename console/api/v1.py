@@ -4,7 +4,17 @@ from typing import Any
 
 from ninja import NinjaAPI
 
-from console.api import audit, control, events, history, ledger, plans, plant, timeline
+from console.api import (
+    audit,
+    control,
+    events,
+    history,
+    ledger,
+    plans,
+    plant,
+    tasks,
+    timeline,
+)
 from console.api.authentication import Caller
 from console.api.refusals import add_refusals
 
@@ -18,7 +28,17 @@ api = NinjaAPI(
     urls_namespace="api",
 )
 add_refusals(api)
-for part in (plant, history, timeline, control, ledger, audit, plans, events):
+for part in (
+    plant,
+    history,
+    timeline,
+    control,
+    ledger,
+    audit,
+    plans,
+    events,
+    tasks,
+):
     api.add_router("/v1", part.router)
 
 

@@ -18,6 +18,7 @@ RAIL = (
     ("pipeline", "Pipeline", "watch"),
     ("loops", "Loops", "steer"),
     ("plans", "Plans", "steer"),
+    ("tasks", "Tasks", "steer"),
     ("ledger", "Ledger", "steer"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),

@@ -337,6 +337,7 @@ def until(value: Any) -> SafeString:
     """The time left until a moment, counted down by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
+    value = datetime.fromisoformat(value) if isinstance(value, str) else value
     seconds = value if known(value) else value.timestamp()
     left = seconds - datetime.now(UTC).timestamp()
     return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", _countdown(left))

@@ -1,6 +1,6 @@
 // Short sentences under the figures, made of several values of the snapshot. A merge patch removes what became
 // unknown, so unknown is null or absent: `== null` asks for both.
-import { STATE_WORDS, age, formatted } from "./format.js";
+import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
 import { ago } from "./store.js";
 
 const TREND_SECONDS = 30;
@@ -94,6 +94,31 @@ export const derived = {
   plan_percent(element, { plans = [] }) {
     const plan = planOf(plans, element);
     if (plan) set(element, `${formatted(plan.progress_share, "percent")} %`);
+  },
+  run_progress(element, { runs = {} }) {
+    const run = runs[element.dataset.run];
+    if (!run) return;
+    element.toggleAttribute("data-unknown", run.share == null);
+    element.style.setProperty("--share", (run.share ?? 0).toFixed(3));
+  },
+  run_percent(element, { runs = {} }) {
+    const run = runs[element.dataset.run];
+    if (run) set(element, run.share == null ? UNKNOWN : `${formatted(run.share, "percent")} %`);
+  },
+  run_words(element, { runs = {} }) {
+    const run = runs[element.dataset.run];
+    if (!run) return;
+    const stages = run.stages_total ? `, stage ${run.stages_done} of ${run.stages_total}` : "";
+    set(element, `${formatted(run.rows, "integer")} rows, chunk ${run.chunks_done} of ${formatted(run.chunks_total, "integer")}${stages}, ${run.working} at work`);
+  },
+  run_elapsed(element, { runs = {}, at }) {
+    const run = runs[element.dataset.run];
+    if (run) set(element, run.started_at == null ? UNKNOWN : age(Math.max(0, at - run.started_at)));
+  },
+  run_left(element, { runs = {}, at }) {
+    const run = runs[element.dataset.run];
+    if (!run || !run.started_at || !run.share || run.state !== "running") return set(element, "");
+    set(element, `done in about ${age((at - run.started_at) * (1 - run.share) / run.share)}`);
   },
   jobs_out(element, { queues }) {
     set(element, formatted(sum(jobs(queues).map((queue) => queue.out_per_second)), "rate"));

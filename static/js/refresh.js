@@ -21,6 +21,8 @@ const SIGNATURES = {
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
+  runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, run]) => id + run.state).join(),
+  run: (snapshot, id) => JSON.stringify(snapshot.runs?.[id] ?? null),
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
   worst: (snapshot) => Object.entries(snapshot.nodes).map(([name, node]) => name + node.state + node.stale).join()
     + Object.keys(snapshot.queues) + Math.floor(snapshot.at / WORST_SECONDS),

@@ -24,7 +24,8 @@ from console.access import (
 from console.models import ApiToken, Mark
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
-from workers.models import LedgerEntry, Loop, Override, Plan
+from workers import batch_tasks
+from workers.models import LedgerEntry, Loop, Override, Plan, Run
 
 pytestmark = pytest.mark.django_db
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -56,6 +57,14 @@ DOORS = {
     "POST plans/<int:plan_id>/reject": "operator",
     "POST plans/<int:plan_id>/stop": "operator",
     "POST plans/<int:plan_id>/roll-back": "operator",
+    "GET tasks/": "viewer",
+    "POST tasks/define": "administrator",
+    "GET tasks/<str:name>/": "viewer",
+    "POST tasks/<str:name>/run": "operator",
+    "POST tasks/<str:name>/change": "operator",
+    "GET runs/<int:run_id>/": "viewer",
+    "POST runs/<int:run_id>/cancel": "operator",
+    "POST runs/<int:run_id>/resume": "operator",
     "GET ledger/": "viewer",
     "GET ledger/<int:entry_id>/": "viewer",
     "GET audit/": "administrator",
@@ -97,6 +106,15 @@ DOORS = {
     "POST api/v1/plans/<plan_id>/approve": "operator",
     "POST api/v1/plans/<plan_id>/reject": "operator",
     "POST api/v1/plans/<plan_id>/stop": "operator",
+    "GET api/v1/tasks": "viewer",
+    "POST api/v1/tasks": "administrator",
+    "GET api/v1/tasks/<name>": "viewer",
+    "POST api/v1/tasks/<name>": "operator",
+    "POST api/v1/tasks/<name>/run": "operator",
+    "GET api/v1/runs": "viewer",
+    "GET api/v1/runs/<run_id>": "viewer",
+    "POST api/v1/runs/<run_id>/cancel": "operator",
+    "POST api/v1/runs/<run_id>/resume": "operator",
     "GET api/v1/overrides": "viewer",
     "POST api/v1/overrides": "operator",
     "POST api/v1/overrides/<override_id>/end": "operator",
@@ -114,6 +132,11 @@ API_BODIES = {
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
     "POST api/v1/plans/<plan_id>/reject": {"reason": "a test"},
     "POST api/v1/plans/<plan_id>/stop": {"reason": "a test"},
+    "POST api/v1/tasks": {"name": "mine", "job": "retention", "reason": "a test"},
+    "POST api/v1/tasks/<name>": {"job": "retention", "reason": "a test"},
+    "POST api/v1/tasks/<name>/run": {"reason": "a test"},
+    "POST api/v1/runs/<run_id>/cancel": {"reason": "a test"},
+    "POST api/v1/runs/<run_id>/resume": {"reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
 }
@@ -159,6 +182,7 @@ def things(people, control) -> dict[str, Any]:
         hash="0" * 64,
         expires_at=timezone.now() + timedelta(minutes=5),
     )
+    run = Run.objects.create(task=batch_tasks.define("retention", "retention"), single_instance=True)
     return {
         "<int:loop_id>": loop.pk,
         "<loop_id>": loop.pk,
@@ -169,6 +193,8 @@ def things(people, control) -> dict[str, Any]:
         "<int:token_id>": token.pk,
         "<int:plan_id>": plan.pk,
         "<plan_id>": plan.pk,
+        "<int:run_id>": run.pk,
+        "<run_id>": run.pk,
         "<queue>": "alert",
         "<mark_id>": Mark.objects.create(title="a test", at=timezone.now(), author="operator").pk,
     }
@@ -178,7 +204,7 @@ def address_of(route: str, things: dict[str, Any]) -> str:
     address = route
     for place, value in things.items():
         address = address.replace(place, str(value))
-    name = "n1" if "nodes/" in route else "alert"
+    name = {"nodes": "n1", "tasks": "retention"}.get(route.removeprefix("api/v1/").split("/")[0], "alert")
     return "/" + address.replace("<str:name>", name).replace("<name>", name)
 
 

@@ -16,7 +16,7 @@ ON_ERROR = Parameter(
     "on_error", "choice", "what to do about an unsound input file", "skip", choices=archive.ON_ERROR
 )
 DAYS = (
-    Parameter("since", "day", "the first day; without it, as many days back as `days` says", None),
+    Parameter("since", "day", "the first day; without it, so many days back as the parameter days has", None),
     Parameter("until", "day", "the last day; without it, today", None),
     Parameter("days", "integer", "how many days, today included", 2, least=1, most=3_660),
 )

@@ -53,7 +53,8 @@ class LocalPlant:
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
-        return {**snapshot, **compose(sight, record.loops, record.overrides), "plans": record.plans}
+        composed = compose(sight, record.loops, record.overrides)
+        return {**snapshot, **composed, "plans": record.plans, "runs": record.runs}
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
         """See `workers.dispatch.send_workers`."""

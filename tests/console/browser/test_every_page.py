@@ -20,6 +20,8 @@ PAGES = (
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
     "/plans/",
+    "/tasks/",
+    "/tasks/retention/",
     "/ledger/",
     "/audit/",
     "/settings/",

@@ -1,0 +1,129 @@
+"""What people do to batch tasks and their runs: authorised, and audited in the transaction that changes.
+
+All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any
+
+from django.db import transaction
+
+from console import audit
+from console.access import Actor, demand
+from queues.errors import BadInput
+from workers import batch_tasks, runs, timetable
+from workers.jobs.catalog import OWN
+from workers.jobs.job import Surroundings
+from workers.models import Run, Task
+from workers.overrides import read_reason
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A task as it is to be. With neither interval nor crontab it runs when asked."""
+
+    job: str
+    parameters: Mapping[str, Any]
+    parallel: int
+    requirements: Sequence[str]
+    interval_seconds: int | None = None
+    crontab: str | None = None
+    deadline: time | None = None
+    enabled: bool = True
+
+
+@transaction.atomic
+def begin(
+    actor: Actor,
+    name: str,
+    given: Mapping[str, Any],
+    deadline_at: datetime | None,
+    reason: str,
+    where: Surroundings,
+) -> Run:
+    """Run a task now, with these parameters over its own."""
+    demand(actor, "task.run")
+    why = read_reason(reason)
+    run = runs.begin(name, where, given, owner=actor.user, deadline_at=deadline_at)
+    audit.record(actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters})
+    return run
+
+
+@transaction.atomic
+def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
+    """End an open run. What is done stays, and it may be resumed."""
+    demand(actor, "task.cancel")
+    why = read_reason(reason)
+    return _changed(actor, "task.cancel", run, runs.cancel(run, now), why)
+
+
+@transaction.atomic
+def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
+    """Go on with a failed or cancelled run."""
+    demand(actor, "task.resume")
+    why = read_reason(reason)
+    return _changed(actor, "task.resume", run, runs.resume(run, now), why)
+
+
+@transaction.atomic
+def change(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+    """Change a task: its schedule, parameters, deadline, workers, requirements; on or off."""
+    demand(actor, "task.change")
+    why = read_reason(reason)
+    before = runs.task_of(name)
+    if wanted.job != before.job:
+        demand(actor, "task.define")
+    noted = standing(before)
+    made = _define(name, wanted, before.single_instance)
+    audit.record(actor, "task.change", name, reason=why, before=noted, after=standing(made))
+    return made
+
+
+@transaction.atomic
+def define(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+    """Make a new task of a job. Its job may be any that imports here, so it takes an administrator."""
+    demand(actor, "task.define")
+    why = read_reason(reason)
+    if Task.objects.filter(name=name).exists():
+        raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
+    made = _define(name, wanted, None)
+    audit.record(actor, "task.define", name, reason=why, after=standing(made))
+    return made
+
+
+def standing(task: Task) -> dict[str, Any]:
+    """A task in a few words, for the audit."""
+    return {
+        "job": task.job,
+        "schedule": timetable.words(task.periodic),
+        "parameters": task.parameters,
+        "parallel": task.parallel,
+        "requirements": task.requirements,
+        "deadline": task.deadline and f"{task.deadline:%H:%M}",
+        "enabled": task.enabled,
+    }
+
+
+def _define(name: str, wanted: Wanted, single_instance: bool | None) -> Task:
+    if wanted.job.startswith(OWN) and not wanted.job.removeprefix(OWN).strip():
+        raise BadInput("job", "takes python: and the dotted path of a Job.")
+    return batch_tasks.define(
+        name,
+        wanted.job,
+        parameters=wanted.parameters,
+        requirements=wanted.requirements,
+        single_instance=single_instance,
+        parallel=wanted.parallel,
+        deadline=wanted.deadline,
+        every_seconds=wanted.interval_seconds,
+        crontab_line=wanted.crontab,
+        enabled=wanted.enabled,
+    )
+
+
+def _changed(actor: Actor, action: str, before: Run, after: Run, reason: str) -> Run:
+    states = {"before": {"state": before.state}, "after": {"state": after.state}}
+    audit.record(actor, action, f"run {after.pk} of {after.task.name}", reason=reason, **states)
+    return after

@@ -1,0 +1,64 @@
+"""Template words of batch tasks: a run's state, its progress, how long runs took."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from console.templatetags.weir import formatted
+
+register = template.Library()
+
+Run = Mapping[str, Any]
+LEAST_SHARE = 0.04  # a bar that is there is seen
+
+
+@register.simple_tag
+def run_state(state: str) -> SafeString:
+    """Glyph and word of a run's or a chunk's state; only what needs somebody is coloured."""
+    return format_html(
+        '<span class="run-state" data-run-state="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
+        state,
+        state.capitalize(),
+    )
+
+
+@register.filter
+def lasting(seconds: Any) -> str:
+    """A duration as it is said: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
+    if seconds is None:
+        return formatted(None)
+    if seconds < 60:
+        return f"{formatted(seconds, 'seconds' if seconds < 10 else 'integer')} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+@register.simple_tag
+def durations(runs: Sequence[Run], linked: bool = False) -> SafeString:
+    """Bars of how long runs took, the oldest first; what failed or was cancelled stands out."""
+    ended = [run for run in runs if run["seconds"] is not None]
+    if not ended:
+        return SafeString("")
+    longest = max(run["seconds"] for run in ended) or 1.0
+    bars = format_html_join("", "{}", ((_bar(run, longest, linked),) for run in ended))
+    if linked:
+        return format_html('<ol class="durations large">{}</ol>', bars)
+    label = f"The last {len(ended)} runs took up to {lasting(longest)}"
+    return format_html('<span class="durations" role="img" aria-label="{}">{}</span>', label, bars)
+
+
+def _bar(run: Run, longest: float, linked: bool) -> SafeString:
+    share = max(LEAST_SHARE, run["seconds"] / longest)
+    bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run["state"], f"{share:.3f}")
+    if not linked:
+        return bar
+    said = f"Run {run['run']}: {run['state']}, {lasting(run['seconds'])}"
+    url = reverse("run", args=[run["run"]])
+    return format_html('<li><a href="{}" title="{}" aria-label="{}">{}</a></li>', url, said, said, bar)

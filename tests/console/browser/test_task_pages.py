@@ -1,0 +1,59 @@
+"""Batch tasks in a browser: a run is begun, followed as it goes on, cancelled; what is wrong stays typed."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+
+pytestmark = BROWSER
+RUN = {"task": "ledger_copy", "state": "running", "rows": 1_200, "chunks_done": 1, "chunks_total": 4}
+FIGURES = {"share": 0.41, "stages_done": 2, "stages_total": 5, "working": 1, "workers_wanted": 1}
+
+
+def make_task(page: Page) -> None:
+    """A task of a job that has one chunk after the other, as an administrator makes it."""
+    page.goto("/tasks/")
+    page.get_by_text("New task").click()
+    form = page.locator("form[action$=define]")
+    form.get_by_label("Name").fill("ledger_copy")
+    form.get_by_label("Job").fill("metric_spill")
+    form.get_by_label("Reason").fill("a test of the form")
+    form.get_by_role("button", name="Make the task").click()
+    expect(page.get_by_role("heading", name="Ledger copy", level=1)).to_be_visible()
+
+
+def test_a_task_is_made_run_followed_and_cancelled(open_page, observer: Observer):
+    page = open_page("/tasks/")
+    make_task(page)
+    live(page, observer)
+    change = page.locator("form[action$=change]")
+    change.get_by_label("every", exact=True).check()
+    change.get_by_label("Interval", exact=True).fill("0")
+    change.get_by_label("Reason").fill("each now and then")
+    change.get_by_role("button", name="Change ledger copy").click()
+    expect(change.locator(".error")).to_contain_text("takes whole seconds from 1 to a year")
+    expect(change.get_by_label("Reason")).to_have_value("each now and then")
+    change.get_by_label("Interval", exact=True).fill("20")
+    change.get_by_role("button", name="Change ledger copy").click()
+    expect(page.locator("#task-figures")).to_contain_text("every 20 minutes")
+
+    run = page.locator("form[action$=run]")
+    run.get_by_label("Reason").fill("now, not later")
+    run.get_by_role("button", name="Run ledger copy").click()
+    expect(page.get_by_role("heading", name=re.compile(r"Run \d+ of ledger copy"))).to_be_visible()
+    live(page, observer)
+    number = page.url.rstrip("/").split("/")[-1]
+    started = observer.snapshot["at"] - 41
+    observer.publish(lambda seen: seen.update(runs={number: {**RUN, **FIGURES, "started_at": started}}))
+    expect(page.locator("#run-progress [data-derived=run_percent]")).to_have_text("41 %")
+    expect(page.locator("#run-progress")).to_contain_text("1,200 rows, chunk 1 of 4, stage 2 of 5, 1 at work")
+    expect(page.locator("#run-figures")).to_contain_text(re.compile("done in about (59|60) s|about 1 min"))
+    page.locator("#run-progress").get_by_label("Reason").fill("it is the wrong hour")
+    page.get_by_role("button", name=f"Cancel run {number}").click()
+    expect(page.locator("#run-figures .run-state")).to_have_text("Cancelled")
+    expect(page.get_by_role("button", name=f"Resume run {number}")).to_be_visible()
+    for size in (DESKTOP, PHONE):
+        page.set_viewport_size(size)
+        assert violations(page) == []
+        assert overhang(page) <= 0

@@ -1,0 +1,76 @@
+"""When a batch task runs, in words, and when it does so next. Both read its row of django-celery-beat."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+BY_HAND = "when asked"
+ANY = "*"
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+STEPS = ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes"))
+
+
+def words(periodic: PeriodicTask | None) -> str:
+    """`every 10 minutes`, `daily at 03:30 UTC`, `crontab 0 */6 * * * UTC`; without a row: when asked."""
+    if periodic is None:
+        return BY_HAND
+    if periodic.interval is not None:
+        return every(interval_seconds(periodic) or 0)
+    return calendar(periodic.crontab)
+
+
+def interval_seconds(periodic: PeriodicTask | None) -> int | None:
+    """Of a task that runs by interval, else None."""
+    if periodic is None or periodic.interval is None:
+        return None
+    return round(periodic.interval.schedule.run_every.total_seconds())
+
+
+def crontab_line(periodic: PeriodicTask | None) -> str | None:
+    """Of a task that runs by the calendar, else None."""
+    found = None if periodic is None else periodic.crontab
+    if found is None:
+        return None
+    return f"{found.minute} {found.hour} {found.day_of_month} {found.month_of_year} {found.day_of_week}"
+
+
+def every(seconds: int) -> str:
+    """An interval in its largest whole unit."""
+    for length, one, many in STEPS:
+        if seconds >= length and seconds % length == 0:
+            count = seconds // length
+            return f"every {one}" if count == 1 else f"every {count} {many}"
+    return "every second" if seconds == 1 else f"every {seconds} seconds"
+
+
+def calendar(row: CrontabSchedule) -> str:
+    """The usual ones in words; the others as they are written."""
+    minute, hour = str(row.minute), str(row.hour)
+    days = (str(row.day_of_month), str(row.month_of_year), str(row.day_of_week))
+    if minute.isdigit() and hour == ANY and days == (ANY, ANY, ANY):
+        return f"hourly, {int(minute)} min past"
+    if minute.isdigit() and hour.isdigit():
+        at = f"at {int(hour):02d}:{int(minute):02d} UTC"
+        if days == (ANY, ANY, ANY):
+            return f"daily {at}"
+        if days[:2] == (ANY, ANY) and days[2].isdigit():
+            return f"each {DAYS[int(days[2]) % 7]} {at}"
+        if days[1:] == (ANY, ANY) and days[0].isdigit():
+            return f"monthly on day {int(days[0])} {at}"
+    return f"crontab {minute} {hour} {' '.join(days)} UTC"
+
+
+def next_at(periodic: PeriodicTask | None, last_at: datetime | None, now: datetime) -> datetime | None:
+    """The next start, None for a task that is off or has no schedule.
+
+    An interval counts from `last_at`, the last start by schedule: beat's own note of it is minutes behind.
+    """
+    if periodic is None or not periodic.enabled:
+        return None
+    seconds = interval_seconds(periodic)
+    if seconds is None:
+        due = periodic.crontab.schedule.remaining_delta(now.astimezone(UTC))
+        return due[0] + due[1]
+    last = last_at or periodic.date_changed or now
+    return last + timedelta(seconds=seconds * max(1, math.ceil((now - last).total_seconds() / seconds)))
