@@ -138,7 +138,7 @@ function refuse(form, errors) {
     note.setAttribute("role", "alert");
     if (field) {
       field.setAttribute("aria-invalid", "true");
-      field.closest("label, td")?.append(note);
+      field.closest("label, td, .pair, .field")?.append(note);
       field.focus();
     } else (form.querySelector(".line-form") ?? form).append(note);
   }
