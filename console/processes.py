@@ -46,6 +46,8 @@ def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> l
         web(host, port),
         *map(agent, nodes),
         Process("observer", ("python", "manage.py", "observe")),
+        # On its own: it says so when the others die, and a mail server that hangs keeps no tick waiting.
+        Process("alerter", ("python", "manage.py", "alert"), stop_seconds=15),
         # Ticks are short and mostly wait for the database: threads cost one process, not three.
         worker("control", "--pool", "threads", "--concurrency", "2"),
         worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),

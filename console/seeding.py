@@ -20,6 +20,7 @@ from queues.errors import BadInput
 from queues.models import NAME, Container, Node, Queue
 from queues.topology import Topology
 from workers import batch_tasks, overrides, schedule
+from workers.alerts.catalog import ensure_rules
 from workers.loops import ensure_loops
 from workers.models import Task
 
@@ -56,6 +57,7 @@ def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topo
     ensure_loops(topology)
     schedule.ensure_schedule()
     seed_retention()
+    ensure_rules(timezone.now())
     return topology
 
 

@@ -10,11 +10,15 @@
 | REDIS_URL | that of ./run's plant in WEIR_DATA | the control server: broker, leases, live state |
 | WEIR_NODES | none | for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces |
 | WEIR_ADMIN_PASSWORD | a random one | for manage.py seed: the first administrator's password |
+| WEIR_URL | http://localhost:8000 | how the console is reached; it stands in messages |
+| WEIR_SMTP_URL | none: no mail | the mail server: smtp://user:password@host:587 (smtps: TLS from the start) |
+| WEIR_MAIL_FROM | weir@localhost | who mails come from |
 """
 
 import os
 import secrets
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import dj_database_url
 import plotly
@@ -184,6 +188,18 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 if WEIR_PRODUCTION:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# Mail: the server as one address, so that nothing is half configured.
+WEIR_URL = (os.environ.get("WEIR_URL") or "http://localhost:8000").rstrip("/")
+_SMTP = urlsplit(os.environ.get("WEIR_SMTP_URL", ""))
+EMAIL_HOST = _SMTP.hostname or ""
+EMAIL_PORT = _SMTP.port or (465 if _SMTP.scheme == "smtps" else 587 if _SMTP.username else 25)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_SMTP.username or ""), unquote(_SMTP.password or "")
+EMAIL_USE_SSL = _SMTP.scheme == "smtps"
+# A password is never sent over an open line.
+EMAIL_USE_TLS = bool(_SMTP.username) and not EMAIL_USE_SSL
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("WEIR_MAIL_FROM", "weir@localhost")
 
 # A body of events may be this large; more is answered with 413 (the API reads the body itself).
 WEIR_MAX_BODY_BYTES = 32 * 1024 * 1024

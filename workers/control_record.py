@@ -1,5 +1,6 @@
 """What the database records of control now, in the shape of the snapshot: the loops' last decisions, the
-overrides in force, the open plans, the open runs of batch tasks.
+overrides in force, the open plans, the open runs of batch tasks, the
+open alerts.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, Subquery
 
 from workers import plans
+from workers.alerts.standing import open_alerts
 from workers.loops import active_loops
 from workers.models import LedgerEntry, Run
 from workers.overrides import document, in_force
@@ -22,18 +24,19 @@ MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is com
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number;
-    all as the snapshot has them.
+    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
+    `alerts`, the gravest first; all as the snapshot has them.
     """
 
     loops: dict[str, dict[str, Any]]
     overrides: list[dict[str, Any]]
     plans: list[dict[str, Any]]
     runs: dict[str, dict[str, Any]]
+    alerts: list[dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: five queries, however many there are of each."""
+    """What is recorded at this moment: six queries, however many there are of each."""
     rows = list(in_force(now).select_related("loop", "node", "owner").order_by("expires_at", "id"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -43,7 +46,8 @@ def control_record(now: datetime) -> ControlRecord:
         by_loop.setdefault(row.loop_id, {})[row.name] = row.value
     documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
-    return ControlRecord(documents, [document(row) for row in rows], proposed, _runs(now))
+    in_force_now = [document(row) for row in rows]
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts())
 
 
 def _runs(now: datetime) -> dict[str, dict[str, Any]]:

@@ -27,14 +27,22 @@ TOTALS = (
     "dead_letters",
 )
 PER_KIND = {
-    "queues": ("in_per_second", "out_per_second", "waiting_events", "wait_seconds", "latency_p95_seconds"),
-    "nodes": ("utilisation", "in_per_second", "out_per_second", "memory_bytes"),
+    "queues": (
+        "in_per_second",
+        "out_per_second",
+        "waiting_events",
+        "wait_seconds",
+        "latency_p95_seconds",
+        "dead_letters",
+    ),
+    "nodes": ("utilisation", "age_seconds", "in_per_second", "out_per_second", "memory_bytes"),
     "hosts": ("busy", "slots"),
     "loops": ("measured", "setpoint", "actuator"),
 }
 PER_CONTAINER = ("points",)
 STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")  # from good to bad
 PIPELINE = (
+    "age_seconds",
     "in_per_second",
     "kept_per_second",
     "alerts_per_second",

@@ -124,6 +124,8 @@ class Alert(models.Model):
     round = models.PositiveIntegerField(default=0)
     next_step = models.PositiveIntegerField(default=0)
     told_from = models.DateTimeField(null=True, default=None)
+    # Of the last step that told the browsers: one that connects later shows it too, once.
+    announcement = models.CharField(max_length=20, default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["state", "-fired_at"])]

@@ -54,7 +54,8 @@ class LocalPlant:
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(sight, record.loops, record.overrides)
-        return {**snapshot, **composed, "plans": record.plans, "runs": record.runs}
+        recorded = {"plans": record.plans, "runs": record.runs, "alerts": record.alerts}
+        return {**snapshot, **composed, **recorded}
 
     def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
         """See `workers.dispatch.send_workers`."""

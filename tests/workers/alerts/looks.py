@@ -1,0 +1,96 @@
+"""Looks at a plant in memory, one every two seconds, written to the real database."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from workers.alerts import evaluator, rules
+from workers.alerts.evidence import Evidence
+from workers.alerts.models import Alert, AlertEvent, Receiver
+
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC).timestamp()
+
+
+def node(state: str = "NORMAL", age_seconds: float | None = 0.4, utilisation: float = 0.3) -> dict[str, Any]:
+    return {
+        "state": state,
+        "stale": state == "OFFLINE",
+        "age_seconds": age_seconds,
+        "utilisation": utilisation,
+        "memory_bytes": 10,
+        "memory_capacity_bytes": 100,
+        "points": 1000,
+        "drained": False,
+    }
+
+
+def queue(
+    wait_seconds: float | None = 0.4, kind: str = "jobs", nodes: tuple[str, ...] = ("n1",)
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "wait_seconds": wait_seconds,
+        "waiting_events": 12,
+        "latency_p95_seconds": None,
+        "dead_letters": 0,
+        "containers": {name: {"points": 500, "waiting_events": 6} for name in nodes},
+    }
+
+
+def plant(**parts: Any) -> dict[str, Any]:
+    """A calm plant of two nodes and two queues; parts take the place of whole tables."""
+    return {
+        "at": START,
+        "nodes": {"n1": node(), "n2": node()},
+        "queues": {"alert": queue(), "telemetry": queue(kind="pipeline", nodes=("n2",))},
+        "totals": {"worker_slots": 2, "workers_busy": 0, "shed_share": 0.0},
+        "pipeline": {"state": "running", "age_seconds": 0.5, "watermark_lag_seconds": 1.0},
+        "overrides": [],
+        **parts,
+    }
+
+
+class Looks:
+    """The evaluator's looks, with a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now, self.fence, self.snapshot = START, 1, plant()
+        self.more: dict[str, Any] = {}
+
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    def evidence(self) -> Evidence:
+        return Evidence(now=self.now, snapshot=self.snapshot, silent_seconds=0.2, **self.more)
+
+    def look(self, seconds: float = 2.0) -> evaluator.Look:
+        self.now += seconds
+        return evaluator.look(self.evidence(), self.fence)
+
+    def pass_seconds(self, seconds: float) -> None:
+        for _ in range(round(seconds / 2)):
+            self.look()
+
+
+def rule(name: str = "node-lost", **fields: Any) -> Any:
+    """A rule that tells `desk` at once, unless said otherwise."""
+    Receiver.objects.get_or_create(
+        name="desk", defaults={"channel": "email", "settings": {"addresses": ["a@b"]}}
+    )
+    tell = [{"after_minutes": 0, "receivers": ["desk"]}]
+    given = {"condition": "node_lost", "title": "Node {node} is lost", "threshold": 10, "clear_threshold": 3}
+    given |= {"keep_seconds": 10, "escalation": tell, "severity": "critical", **fields}
+    return rules.define(name, given, datetime.fromtimestamp(START, UTC))
+
+
+def lost(name: str = "n1", seconds: float = 14.0) -> dict[str, Any]:
+    nodes = {**plant()["nodes"], name: node("OFFLINE", seconds)}
+    return plant(nodes=nodes)
+
+
+def the_alert(**fields: Any) -> Alert:
+    return Alert.objects.get(**fields)
+
+
+def kinds(alert: Alert) -> list[str]:
+    return list(AlertEvent.objects.filter(alert=alert).order_by("pk").values_list("kind", flat=True))

@@ -1,0 +1,388 @@
+"""Looks at a plant: alerts begin, are told once, are explained, silenced, and end, whatever dies between."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
+from workers.alerts import evaluator, outbox, rules
+from workers.alerts.evaluator import Overtaken
+from workers.alerts.evidence import Ended, Failing, LoopFacts, Tick
+from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
+from workers.alerts.standing import open_alerts
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def looks(db) -> Looks:
+    return Looks()
+
+
+@pytest.fixture
+def person(django_user_model):
+    return django_user_model.objects.create_user("desk-2")
+
+
+def test_a_lost_node_fires_is_told_once_and_ends(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    alert = the_alert()
+    assert (alert.state, alert.title, alert.labels) == ("firing", "Node n1 is lost", {"node": "n1"})
+    assert "has not reported for 14 s" in alert.sentence and "It holds 1,000 points of alert" in alert.impact
+    looks.pass_seconds(20)
+    assert [each.step for each in Delivery.objects.all()] == [0]
+    looks.snapshot = plant()
+    looks.pass_seconds(12)
+    alert.refresh_from_db()
+    assert alert.state == "resolved" and kinds(alert) == ["fired", "resolved"]
+    assert [each.kind for each in Delivery.objects.order_by("pk")] == ["firing", "resolved"]
+    assert open_alerts() == []
+
+
+def test_before_it_has_held_for_long_enough_nothing_is_shown(looks):
+    rule(for_seconds=30)
+    looks.snapshot = lost()
+    looks.pass_seconds(20)
+    assert the_alert().state == "pending" and open_alerts() == []
+    looks.snapshot = plant()
+    looks.look()
+    assert not Alert.objects.exists()
+
+
+def test_while_nobody_observes_alerts_stay_and_none_is_made(looks):
+    rule()
+    rule(
+        "observer-silent",
+        condition="observer_silent",
+        title="Nobody observes",
+        threshold=10,
+        clear_threshold=5,
+    )
+    looks.snapshot = lost()
+    looks.look()
+    looks.snapshot = None
+    looks.pass_seconds(60)
+    assert the_alert().state == "firing"
+
+
+def test_a_rule_that_is_switched_off_ends_its_alerts(looks):
+    made = rule()
+    looks.snapshot = lost()
+    looks.look()
+    rules.define(made.name, {"enabled": False}, looks.moment)
+    looks.pass_seconds(4)
+    assert the_alert().state == "resolved"
+
+
+def test_a_subject_that_is_gone_ends_its_alert(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    looks.snapshot = plant(nodes={"n2": node()})
+    looks.pass_seconds(14)
+    assert the_alert().state == "resolved"
+
+
+def test_a_rule_watches_only_what_its_matchers_leave(looks):
+    rule(matchers=[{"label": "node", "is": "!=", "value": "n1"}])
+    looks.snapshot = lost()
+    looks.look()
+    assert not Alert.objects.exists()
+
+
+def test_what_comes_back_soon_is_the_same_alert(looks):
+    rule()
+    for _ in range(2):
+        looks.snapshot = lost()
+        looks.pass_seconds(10)
+        looks.snapshot = plant()
+        looks.pass_seconds(30)
+    assert kinds(the_alert()) == ["fired", "resolved", "came back", "resolved"]
+    assert [each.round for each in Delivery.objects.filter(kind="firing")] == [1, 2]
+
+
+def test_what_flaps_is_not_told_each_time(looks):
+    rule()
+    for _ in range(8):
+        looks.snapshot = lost()
+        looks.pass_seconds(10)
+        looks.snapshot = plant()
+        looks.pass_seconds(30)
+    alert = the_alert()
+    assert alert.came_back == 7
+    assert Delivery.objects.filter(kind="firing").count() == 3
+    looks.snapshot = lost()
+    looks.pass_seconds(400)
+    assert Delivery.objects.filter(kind="firing").count() == 4, "one that stays is told after all"
+
+
+def test_a_dead_node_explains_its_queues(looks):
+    rule()
+    rule(
+        "queue-behind",
+        condition="queue_wait",
+        title="{queue} behind",
+        threshold=30,
+        severity="warning",
+        clear_threshold=15,
+    )
+    looks.snapshot = {**lost(), "queues": {"alert": queue(99), "telemetry": queue(99, nodes=("n2",))}}
+    looks.pass_seconds(6)
+    cause = the_alert(rule_name="node-lost")
+    assert the_alert(labels__queue="alert").under == cause
+    assert the_alert(labels__queue="telemetry").under is None
+    told = {each.alert.title for each in Delivery.objects.select_related("alert")}
+    assert told == {"Node n1 is lost", "telemetry behind"}
+    looks.snapshot = plant(queues={"alert": queue(99)})
+    looks.pass_seconds(60)
+    assert the_alert(labels__queue="alert").under == cause, "it catches up, and tells nobody meanwhile"
+    looks.pass_seconds(120)
+    assert the_alert(labels__queue="alert").under is None
+    assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}
+
+
+def test_a_warning_never_explains_what_is_critical(looks):
+    rule(severity="warning")
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    looks.snapshot = {**lost(), "queues": {"alert": queue(99)}}
+    looks.pass_seconds(6)
+    assert the_alert(labels__queue="alert").under is None
+
+
+def test_a_silence_keeps_it_quiet_until_it_ends_and_then_it_is_told(looks, person):
+    rule()
+    silence = Silence.objects.create(
+        matchers=[{"label": "node", "is": "~", "value": "n*"}],
+        reason="the host moves",
+        owner=person,
+        created_at=looks.moment,
+        expires_at=looks.moment + timedelta(minutes=2),
+    )
+    looks.snapshot = lost()
+    looks.pass_seconds(60)
+    alert = the_alert()
+    assert alert.silence == silence and not Delivery.objects.exists()
+    assert open_alerts()[0]["quiet"] == "silenced"
+    looks.pass_seconds(90)
+    alert.refresh_from_db()
+    assert alert.silence is None and Delivery.objects.count() == 1
+    assert kinds(alert) == ["fired", "silenced", "silence ended"]
+
+
+def test_the_escalation_goes_on_until_somebody_has_it(looks, person):
+    Receiver.objects.create(name="second", channel="webhook", settings={"url": "http://x"})
+    rule()
+    steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 5, "receivers": ["second"]}]
+    rules.define("node-lost", {"escalation": steps}, looks.moment)
+    looks.snapshot = lost()
+    looks.pass_seconds(298)
+    assert Delivery.objects.count() == 1
+    looks.pass_seconds(8)
+    assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
+    assert "escalated" in kinds(the_alert())
+
+
+def test_an_evaluator_that_was_overtaken_writes_nothing(looks):
+    rule()
+    looks.fence = 7
+    looks.look()
+    looks.snapshot, looks.fence = lost(), 6
+    with pytest.raises(Overtaken):
+        looks.look()
+    assert not Alert.objects.exists()
+
+
+def test_a_look_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(looks, monkeypatch):
+    rule()
+    looks.snapshot = lost()
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ((evaluator, "_tell"), (outbox, "owe"), (evaluator, "_begin_new")):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(*place, die)
+            looks.look()
+        assert not Alert.objects.exists() and not Delivery.objects.exists()
+    looks.look()
+    assert Delivery.objects.count() == 1 and kinds(the_alert()) == ["fired"]
+
+
+def test_another_evaluator_goes_on_where_one_ended(looks):
+    rule(for_seconds=20)
+    looks.snapshot = lost()
+    looks.pass_seconds(14)
+    successor = Looks()
+    successor.now, successor.snapshot, successor.fence = looks.now, looks.snapshot, 9
+    successor.look(6.0)
+    successor.look()
+    assert the_alert().state == "firing"
+
+
+def test_the_telling_of_failed_telling_does_not_go_the_failed_way(looks):
+    rule(
+        "delivery-failing",
+        condition="delivery_failing",
+        title="Messages to {receiver} fail",
+        threshold=3,
+        clear_threshold=1,
+    )
+    looks.more = {"failing": [Failing("desk", 4, 0, "no route")]}
+    looks.look()
+    assert the_alert().state == "firing" and not Delivery.objects.exists()
+
+
+def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) -> LoopFacts:
+    """A loop whose last ticks had (limited_by, verdict, value), one each 5 s, the last just now."""
+    times = [looks.now - 5.0 * (len(ticks) - 1 - at) for at in range(len(ticks))]
+    rows = [
+        Tick(at, time, True, value, limit, verdict)
+        for at, (time, (limit, verdict, value)) in enumerate(zip(times, ticks, strict=True))
+    ]
+    return LoopFacts(
+        1,
+        "worker_rate/alert/n1",
+        "worker_rate",
+        {"queue": "alert", "node": "n1"},
+        5.0,
+        5.0,
+        looks.now,
+        ticks=rows,
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "ticks", "value"),
+    [
+        ("loop_oscillation", [(None, "no action", value) for value in (0, 10, 0, 10, 0, 10)], 4),
+        ("loop_saturated", [("maximum_rate", "no action", 1.0)] * 60, 50),
+        ("loop_saturated", [("stale measurement", "no action", 1.0)] * 60, 0),
+        (
+            "loop_ineffective",
+            [(None, each, 1.0) for each in ("harmful", "effective", "ineffective", "harmful")],
+            2,
+        ),
+        ("loop_harmful", [(None, each, 1.0) for each in ("harmful", "effective", "harmful")], 2),
+        ("loop_stale", [(None, "no action", 1.0)] + [("stale measurement", "no action", None)] * 7, 30),
+    ],
+)
+def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
+    reading = next(
+        evaluator.CONDITIONS[condition].read(
+            replace(looks.evidence(), loops=[loop_facts(looks, ticks)]), 600.0
+        )
+    )
+    assert reading.value == value
+    assert reading.labels == {"loop": "worker_rate/alert/n1", "queue": "alert", "node": "n1"}
+
+
+def test_conditions_of_records_fire(looks):
+    tell = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
+    rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **tell)
+    rule("task-failed", condition="run_failed", title="Task {task} failed", **tell)
+    rule("throttled", condition="throttled", title="{queue} throttled", threshold=1, clear_threshold=1)
+    rule("loop-held", condition="loop_held", title="{loop} held", threshold=60, clear_threshold=60)
+    rule("stopped", condition="loops_stopped", title="No loop ticks", threshold=60, clear_threshold=30)
+    held = replace(loop_facts(looks, []), held_since=looks.now - 4_000, ticked_at=looks.now - 90, mode="hold")
+    looks.more = {
+        "plans": [Ended(4, "Drain n1", looks.now, "n2 was lost")],
+        "runs": [Ended(9, "retention", looks.now, "no space left")],
+        "throttled": ["alert"],
+        "loops": [held],
+    }
+    looks.look()
+    titles = set(Alert.objects.filter(state="firing").values_list("title", flat=True))
+    assert titles == {
+        "Plan 4 failed",
+        "Task retention failed",
+        "alert throttled",
+        "worker_rate/alert/n1 held",
+        "No loop ticks",
+    }
+
+
+def test_an_override_that_ends_soon_is_said(looks):
+    rule(
+        "override-ending",
+        condition="override_ending",
+        title="Ends",
+        threshold=120,
+        clear_threshold=120,
+        keep_seconds=0,
+    )
+    row = {"id": 3, "loop": "l", "node": None, "name": "upper_limit", "instead_of": 5, "owner": "desk-2"}
+    looks.snapshot = plant(overrides=[{**row, "expires_at": looks.now + 200}])
+    looks.look()
+    assert not Alert.objects.exists()
+    looks.pass_seconds(90)
+    assert "ends in" in the_alert().sentence
+
+
+def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
+    from workers.alerts.catalog import FIRST_RULES, ensure_rules
+
+    assert ensure_rules(looks.moment) == len(FIRST_RULES) and ensure_rules(looks.moment) == 0
+    looks.pass_seconds(20)
+    assert not Alert.objects.exists()
+    assert AlertRule.objects.filter(condition__in=evaluator.CONDITIONS).count() == len(FIRST_RULES)
+    assert {each["condition"] for each in FIRST_RULES.values()} == set(evaluator.CONDITIONS)
+
+
+def test_alerts_of_a_group_are_told_in_one_message_and_each_once(looks):
+    rule(group_by=["rule"])
+    looks.snapshot = plant(nodes={"n1": node("OFFLINE", 14), "n2": node("OFFLINE", 14)})
+    looks.look()
+    assert outbox.bundle(looks.moment) == [], "the others of the group may still come"
+    looks.look(4.0)
+    (message,) = outbox.bundle(looks.moment)
+    assert len(message.content["alerts"]) == 2 and "and 1 more" in message.content["title"]
+    assert outbox.bundle(looks.moment) == []
+    outbox.sent(message, looks.moment)
+    outbox.sent(message, looks.moment)
+    assert [kinds(each).count("told") for each in Alert.objects.all()] == [1, 1]
+
+
+def test_what_was_over_before_anybody_was_told_is_not_told(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.look()
+    looks.snapshot = plant()
+    looks.look()
+    looks.look(8.0)
+    assert outbox.bundle(looks.moment) == [] and not Message.objects.exists()
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"dropped"}
+
+
+def test_nobody_hears_of_an_end_before_the_beginning(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.look()
+    looks.look(6.0)
+    (first,) = outbox.bundle(looks.moment)
+    outbox.failed(first, "no route", looks.moment)
+    looks.snapshot = plant()
+    looks.look()
+    looks.look(6.0)
+    assert outbox.bundle(looks.moment) == []
+    first.refresh_from_db()
+    outbox.sent(first, looks.moment)
+    (second,) = outbox.bundle(looks.moment)
+    assert second.content["kind"] == "resolved" and second.content["title"].startswith("Over: ")
+
+
+def test_a_message_that_never_arrives_is_given_up_and_says_so(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    looks.look(6.0)
+    (message,) = outbox.bundle(looks.moment)
+    for _ in range(outbox.MOST_TRIES):
+        looks.now += 1_000
+        (due,) = outbox.due(looks.moment)
+        outbox.failed(due, "no route", looks.moment)
+    message.refresh_from_db()
+    assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
+    assert outbox.due(looks.moment + timedelta(days=1)) == []

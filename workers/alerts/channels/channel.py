@@ -1,0 +1,13 @@
+"""What a channel does: it sends one message, or raises Failed. It is called by threads, so it touches no
+database; whether a message that failed was taken may be unknown, and the same key is sent again.
+"""
+
+TIMEOUT_SECONDS = 10.0
+
+
+class Failed(Exception):  # noqa: N818
+    """It did not arrive. `for_good`: a repetition can't help either."""
+
+    def __init__(self, why: str, for_good: bool = False) -> None:
+        super().__init__(why)
+        self.for_good = for_good

@@ -1,0 +1,86 @@
+"""Which alert explains which: what is explained stands below its cause and tells nobody.
+
+A cause explains only what is not graver than itself, so that a warning never hides a critical alert. It does
+so until LINGER_SECONDS after its end: what it delayed has to catch up first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LINGER_SECONDS = 120.0
+GRAVITY = {"notice": 0, "warning": 1, "critical": 2}
+QUEUES = frozenset({"queue_wait", "queue_latency"})
+OF_A_NODE = frozenset({"node_stale", "node_toobusy", "node_memory"})
+LOOPS = frozenset(
+    {"loop_stale", "loop_saturated", "loop_ineffective", "loop_harmful", "loop_oscillation", "loop_silent"}
+)
+
+# cause → what it explains, and how they belong together: on the same node, or in any case.
+EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
+    "observer_silent": ((QUEUES | OF_A_NODE | LOOPS, "any"),),
+    "loops_stopped": ((LOOPS, "any"), (QUEUES | {"workers_missing"}, "jobs")),
+    "node_lost": ((QUEUES | OF_A_NODE | LOOPS, "node"), (frozenset({"workers_saturated"}), "any")),
+    "workers_missing": ((QUEUES | LOOPS, "jobs"), (frozenset({"workers_saturated"}), "any")),
+    "pipeline_down": ((QUEUES, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
+    "node_toobusy": ((QUEUES | LOOPS, "node"),),
+}
+RANK = {name: at for at, name in enumerate(EXPLAINS)}
+
+
+@dataclass(frozen=True)
+class Party:
+    """What an alert is about, as far as causes matter. `ended_seconds`: how long it has been over, None while
+    it is open. touches: {"nodes": names, "kind": the queue's consumers}.
+    """
+
+    id: int
+    condition: str
+    severity: str
+    labels: Mapping[str, str]
+    touches: Mapping[str, Any] = field(default_factory=dict)
+    ended_seconds: float | None = None
+
+
+def causes(parties: Iterable[Party]) -> dict[int, int]:
+    """{explained: its cause} of the open ones. A cause that is explained itself hands over to its own."""
+    known = list(parties)
+    found = {each.id: _cause(each, known) for each in known if each.ended_seconds is None}
+    direct = {each: cause for each, cause in found.items() if cause is not None}
+    return {each: _root(cause, direct) for each, cause in direct.items()}
+
+
+def _root(cause: int, direct: Mapping[int, int]) -> int:
+    # It ends: a cause always stands before what it explains in the table.
+    while cause in direct:
+        cause = direct[cause]
+    return cause
+
+
+def _cause(party: Party, known: list[Party]) -> int | None:
+    explaining = [each for each in known if _explains(each, party)]
+    return min(explaining, key=lambda each: (RANK[each.condition], each.id)).id if explaining else None
+
+
+def _explains(cause: Party, party: Party) -> bool:
+    if cause.condition not in RANK or RANK[cause.condition] >= RANK.get(party.condition, len(RANK)):
+        return False
+    if cause.ended_seconds is not None and cause.ended_seconds > LINGER_SECONDS:
+        return False
+    if GRAVITY[cause.severity] < GRAVITY[party.severity]:
+        return False
+    return any(
+        party.condition in conditions and _belong(how, cause, party)
+        for conditions, how in EXPLAINS[cause.condition]
+    )
+
+
+def _belong(how: str, cause: Party, party: Party) -> bool:
+    if how == "any":
+        return True
+    if how == "node":
+        node = cause.labels.get("node")
+        return node is not None and (
+            party.labels.get("node") == node or node in party.touches.get("nodes", ())
+        )
+    return party.touches.get("kind") == how

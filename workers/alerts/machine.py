@@ -1,0 +1,193 @@
+"""The life of an alert, pure: pending → firing → acknowledged → resolved. Times are seconds since 1970.
+
+| signal | meaning | pending | firing, acknowledged |
+|---|---|---|---|
+| on | beyond the threshold | fires after `for_seconds` | stays; once acknowledged, fires again in time |
+| between | neither beyond nor clear | is dropped | stays, and the clear time begins anew |
+| off | clear, or its subject is gone | is dropped | ends after `keep_seconds` |
+| unknown | not measured | waits | waits: the unknown ends nothing, and starts nothing |
+
+What nobody watched counts towards no duration: after a look that came late, or an unknown one, the clocks of
+`for` and `keep` go on from where they stood. A wall clock that is set back can't hold anything up: a time
+that lies in the future is now, and a time-out lies at most its own length ahead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Signal = Literal["on", "between", "off", "unknown"]
+# Looks come every 2 s; what is longer was not watched.
+LONGEST_LOOK_SECONDS = 10.0
+# What comes back so soon is the same trouble; from the third time on it is flapping.
+SAME_SECONDS = 600.0
+FLAPS = 3
+CALM_SECONDS = 300.0
+MOST_SNOOZE_SECONDS = 86_400.0
+PENDING, FIRING, ACKNOWLEDGED, RESOLVED = "pending", "firing", "acknowledged", "resolved"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the rule says about durations."""
+
+    for_seconds: float = 0.0
+    keep_seconds: float = 0.0
+    acknowledge_seconds: float = 3_600.0
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Where an alert stands. `told_from`: when the steps of this round began to count, None while it tells
+    nobody; `next_step`: how many of them are done.
+    """
+
+    state: str
+    began_at: float
+    fired_at: float | None = None
+    cleared_since: float | None = None
+    resolved_at: float | None = None
+    came_back: int = 0
+    acknowledged_until: float | None = None
+    snoozed_until: float | None = None
+    round: int = 0
+    next_step: int = 0
+    told_from: float | None = None
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """`beyond` fires, `clear` ends; which side is beyond is the condition's."""
+
+    beyond: float
+    clear: float
+    above: bool = True
+
+    def signal(self, value: float | None) -> Signal:
+        """on at or beyond the one, off before the other; between them neither."""
+        if value is None:
+            return "unknown"
+        sign = 1.0 if self.above else -1.0
+        if sign * value >= sign * self.beyond:
+            return "on"
+        return "off" if sign * value < sign * self.clear or self.beyond == self.clear else "between"
+
+
+def advanced(
+    episode: Episode | None, signal: Signal, terms: Terms, now: float, elapsed_seconds: float
+) -> Episode | None:
+    """The episode after this look, `elapsed_seconds` after the one before; None when there is none.
+
+    An episode that has ended is not for this function: see `returned`.
+    """
+    if episode is None:
+        return _fired(Episode(PENDING, now), terms, now) if signal == "on" else None
+    episode = _in_order(episode, terms, now, _unwatched(signal, elapsed_seconds))
+    if episode.state == PENDING:
+        if signal in ("between", "off"):
+            return None
+        return _fired(episode, terms, now) if signal == "on" else episode
+    return _open(episode, signal, terms, now)
+
+
+def returned(ended: Episode, now: float) -> Episode:
+    """One that ended lately and fires anew: the same episode, still acknowledged if it was. When it flaps, it
+    counts its steps only after a calm time, and nobody is woken by what ends within it.
+    """
+    acknowledged = ended.acknowledged_until is not None and now < ended.acknowledged_until
+    came_back = ended.came_back + 1
+    calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
+    return replace(
+        ended,
+        state=ACKNOWLEDGED if acknowledged else FIRING,
+        resolved_at=None,
+        cleared_since=None,
+        came_back=came_back,
+        round=ended.round + (ended.next_step > 0),
+        next_step=0,
+        told_from=None if acknowledged else now + calm_seconds,
+    )
+
+
+def is_same(ended: Episode, now: float) -> bool:
+    """Whether an episode ended so lately that what fires now is the same; a clock set back makes it so."""
+    return ended.resolved_at is not None and now - ended.resolved_at <= SAME_SECONDS
+
+
+def acknowledged(episode: Episode, terms: Terms, now: float) -> Episode:
+    """A person has it: nobody else is told until the time-out."""
+    until = now + terms.acknowledge_seconds
+    return replace(episode, state=ACKNOWLEDGED, acknowledged_until=until, snoozed_until=None, told_from=None)
+
+
+def snoozed(episode: Episode, until: float) -> Episode:
+    """Nobody is told until then; an acknowledgement is given back, since nobody has it."""
+    return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
+
+
+def due_steps(
+    episode: Episode, quiet: bool, after_seconds: Sequence[float], now: float
+) -> tuple[Episode, list[int]]:
+    """Which steps of the escalation are due now, and the episode with these done.
+
+    after_seconds: the delay of each step, from the moment the alert began to tell. While it is quiet
+    (snoozed, silenced, explained by another) or acknowledged it tells nobody; afterwards a new round begins,
+    from the first step, unless nobody had been told yet.
+    """
+    if quiet or episode.state != FIRING:
+        return replace(episode, told_from=None), []
+    if episode.told_from is None:
+        round_number = episode.round + (episode.next_step > 0)
+        episode = replace(episode, round=round_number, next_step=0, told_from=now)
+    assert episode.told_from is not None
+    passed = now - episode.told_from
+    due = [at for at, seconds in enumerate(after_seconds) if at >= episode.next_step and seconds <= passed]
+    return replace(episode, next_step=max([episode.next_step, *(at + 1 for at in due)])), due
+
+
+def _unwatched(signal: Signal, elapsed_seconds: float) -> float:
+    watched = signal != "unknown" and elapsed_seconds <= LONGEST_LOOK_SECONDS
+    return 0.0 if watched else max(0.0, elapsed_seconds)
+
+
+def _in_order(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
+    """The clocks that count what is watched moved on by what was not, and none of them in the future."""
+    pending, cleared, told = episode.state == PENDING, episode.cleared_since, episode.told_from
+    return replace(
+        episode,
+        began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
+        cleared_since=None if cleared is None else min(now, cleared + unwatched),
+        acknowledged_until=_at_most(episode.acknowledged_until, now + terms.acknowledge_seconds),
+        snoozed_until=_at_most(episode.snoozed_until, now + MOST_SNOOZE_SECONDS),
+        told_from=_at_most(told, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
+    )
+
+
+def _at_most(at: float | None, limit: float) -> float | None:
+    return None if at is None else min(at, limit)
+
+
+def _fired(episode: Episode, terms: Terms, now: float) -> Episode:
+    if now - episode.began_at < terms.for_seconds:
+        return episode
+    return replace(episode, state=FIRING, fired_at=now, round=1)
+
+
+def _open(episode: Episode, signal: Signal, terms: Terms, now: float) -> Episode:
+    if signal == "off":
+        since = now if episode.cleared_since is None else episode.cleared_since
+        if now - since >= terms.keep_seconds:
+            return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
+        # On its way out: a time-out that is due now would wake somebody for what ends by itself.
+        return replace(episode, cleared_since=since)
+    if signal != "unknown":
+        episode = replace(episode, cleared_since=None)
+    return _timed_out(episode, now)
+
+
+def _timed_out(episode: Episode, now: float) -> Episode:
+    if episode.acknowledged_until is not None and now >= episode.acknowledged_until:
+        episode = replace(episode, state=FIRING, acknowledged_until=None)
+    if episode.snoozed_until is not None and now >= episode.snoozed_until:
+        episode = replace(episode, snoozed_until=None)
+    return episode

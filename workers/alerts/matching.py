@@ -1,0 +1,68 @@
+"""Which labels a matcher means: [{"label": "queue", "is": "=", "value": "alert"}], all of which must hold.
+
+`=` the value, `!=` anything else (also no such label), `~` a pattern with * and ?.
+"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from queues.errors import BadInput
+
+OPERATORS = ("=", "!=", "~")
+LABELS = (
+    "rule",
+    "severity",
+    "queue",
+    "node",
+    "loop",
+    "producer",
+    "pipeline",
+    "plan",
+    "task",
+    "receiver",
+    "override",
+)
+MOST_MATCHERS = 10
+MOST_VALUE = 200
+KEYS = {"label", "is", "value"}
+Matcher = Mapping[str, str]
+
+
+def matches(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
+    """Whether all of them hold; of none at all, every one does."""
+    return all(_holds(each, labels.get(each["label"])) for each in matchers)
+
+
+def _holds(matcher: Matcher, value: str | None) -> bool:
+    if matcher["is"] == "!=":
+        return value != matcher["value"]
+    if value is None:
+        return False
+    return value == matcher["value"] if matcher["is"] == "=" else fnmatchcase(value, matcher["value"])
+
+
+def read(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
+    """Matchers from outside, checked. Raises BadInput naming the one that is wrong."""
+    if not isinstance(matchers, list) or not least <= len(matchers) <= MOST_MATCHERS:
+        raise BadInput(field, f"takes {least} to {MOST_MATCHERS} matchers of label, is and value.")
+    return [_read(each, f"{field}[{at}]") for at, each in enumerate(matchers)]
+
+
+def _read(matcher: Any, where: str) -> dict[str, str]:
+    if not isinstance(matcher, Mapping) or set(matcher) != KEYS:
+        raise BadInput(where, "takes label, is and value.")
+    label, operator, value = (matcher[key] for key in ("label", "is", "value"))
+    if label not in LABELS:
+        raise BadInput(f"{where}.label", f"takes one of {', '.join(LABELS)}, not {str(label)[:40]!r}.")
+    if operator not in OPERATORS:
+        raise BadInput(f"{where}.is", f"takes one of {' '.join(OPERATORS)}, not {str(operator)[:40]!r}.")
+    text = value.strip() if isinstance(value, str) else ""
+    if not 0 < len(text) <= MOST_VALUE:
+        raise BadInput(f"{where}.value", f"takes 1 to {MOST_VALUE} characters.")
+    return {"label": label, "is": operator, "value": text}
+
+
+def in_words(matchers: Sequence[Matcher]) -> str:
+    """queue = alert and severity != critical; every alert when there are none."""
+    return " and ".join(f"{m['label']} {m['is']} {m['value']}" for m in matchers) or "every alert"
