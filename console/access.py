@@ -47,6 +47,7 @@ ACTIONS = {
     "task.define": "administrator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
+    "dead_letters.fix": "operator",
     "mark.add": "operator",
     "mark.remove": "operator",
     "audit.view": "administrator",

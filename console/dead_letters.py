@@ -1,119 +1,241 @@
-"""The dead letters of a queue over all its nodes: looked at, put in again, discarded."""
+"""The dead letters of all queues over all nodes: looked for, and named as they were seen."""
 
 import functools
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import redis
 
+from queues.dead_letters import DeadLetter, DeadLetters
 from queues.errors import BadInput, NodeUnavailable
-from queues.models import Queue
-from queues.segment import DeadLetter, Segment
+from queues.models import Container, Queue
+from queues.segment import Segment
 
-Chosen = list[tuple[Segment, list[str]]]
-
-FIRST = 50
-SHOWN_EVENTS = 3
+MOST_SCANNED = 20_000
 PAGE = 500
-TIMEOUT_SECONDS = 1.0
+TIMEOUT_SECONDS = 2.0
+MAXIMUM_TEXT = 200
+GROUPS = 8
+ERROR_SHOWN = 160
+
+
+@dataclass(frozen=True)
+class Name:
+    """Which letter, and as it was seen; written `queue/node/id/digest`."""
+
+    queue: str
+    node: str
+    id: str
+    digest: str
+
+    @classmethod
+    def read(cls, text: str) -> "Name":
+        """Raises BadInput for what can't be a name."""
+        parts = text.split("/")
+        milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
+        if not (milliseconds.isdecimal() and number.isdecimal()):
+            raise BadInput("letter", f"{text[:80]!r} names no dead letter; reload the page.")
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.node}/{self.id}/{self.digest}"
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter as a page shows it; node and id together name it, `node:id`."""
+    """A dead letter as it is shown. `events`: all of them, by their fields."""
 
-    id: str
-    node: str
-    events: list[dict[str, Any]]  # the first few
-    event_count: int
+    name: Name
+    events: list[dict[str, Any]]
     error: str
     tries: int
     worker: str
     block_id: str
     at: datetime
+    fixes: int
+
+    @property
+    def types(self) -> list[str]:
+        return sorted({str(event["type"]) for event in self.events if event["type"] is not None})
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; `name` is what an action takes."""
+        parts = {**asdict(self), "name": str(self.name)}
+        return {**parts, "queue": self.name.queue, "node": self.name.node, "id": self.name.id}
 
 
 @dataclass(frozen=True)
-class Letters:
-    """The oldest letters, and the nodes that did not answer."""
+class LetterFilter:
+    """Each field narrows; empty chooses all. error: part of it. since ≤ at < until."""
 
-    found: list[Letter]
+    queue: str = ""
+    error: str = ""
+    type: str = ""
+    worker: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def check(self) -> "LetterFilter":
+        """Itself. Raises BadInput naming the field that takes something else."""
+        for field in ("error", "type", "worker"):
+            if len(getattr(self, field)) > MAXIMUM_TEXT:
+                raise BadInput(field, f"takes at most {MAXIMUM_TEXT} characters.")
+        if self.queue and not Queue.objects.filter(name=self.queue).exists():
+            raise BadInput("queue", f"{self.queue[:40]} is not known.")
+        if self.since and self.until and self.since >= self.until:
+            raise BadInput("to", "takes a time after from.")
+        return self
+
+    def fits(self, letter: Letter) -> bool:
+        return (
+            self.error.lower() in letter.error.lower()
+            and (not self.type or self.type in letter.types)
+            and self.worker in letter.worker
+            and (self.since is None or letter.at >= self.since)
+            and (self.until is None or letter.at < self.until)
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What fits a filter, the newest first; the nodes that did not answer; whether there may be more than
+    was looked through.
+    """
+
+    letters: list[Letter]
     unreachable: list[str]
+    more: bool
+
+    @property
+    def digest(self) -> str:
+        """Of exactly these letters as they are: what is acted on must be what was counted."""
+        names = sorted(str(letter.name) for letter in self.letters)
+        return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+    @property
+    def newest(self) -> datetime:
+        """When the last of them came, by its node's clock: what comes later is not meant."""
+        return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
+
+    def through(self, moment: datetime) -> "Found":
+        """Without those that came after a moment."""
+        return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The commonest errors: queue, error, letters, events, first and last."""
+        counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
+        return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
+
+    def _group(self, queue: str, error: str, count: int) -> dict[str, Any]:
+        mine = [each for each in self.letters if each.name.queue == queue and each.error.startswith(error)]
+        times = [each.at for each in mine]
+        events = sum(len(each.events) for each in mine)
+        first, last = min(times), max(times)
+        return {"queue": queue, "error": error, "letters": count, "events": events, "at": first, "last": last}
 
 
-def letters_of(queue: Queue, count: int = FIRST) -> Letters:
-    """Up to `count` letters, the oldest first. A node that does not answer is named, the others go on."""
-    found: list[Letter] = []
-    unreachable = []
-    for node, segment in _segments(queue).items():
+def entered(letter: Letter) -> datetime:
+    """When it came among the letters as it is now: a mended one is newer than it is dead."""
+    return datetime.fromtimestamp(int(letter.name.id.partition("-")[0]) / 1000, UTC)
+
+
+def search(wanted: LetterFilter) -> Found:
+    """All letters that fit, of the first MOST_SCANNED. A node that does not answer is named."""
+    letters: list[Letter] = []
+    unreachable: set[str] = set()
+    left = MOST_SCANNED
+    for queue, node, place in _places(wanted.queue):
         try:
-            found += [_letter(node, letter) for letter in segment.dead_letters(count)]
+            for letter in _every(queue, node, place, left):
+                left -= 1
+                if wanted.fits(letter):
+                    letters.append(letter)
+        except NodeUnavailable:
+            unreachable.add(node)
+    letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
+    return Found(letters, sorted(unreachable), left <= 0)
+
+
+def newest(queue: Queue, count: int) -> Found:
+    """A few letters of one queue, without reading them all."""
+    letters: list[Letter] = []
+    unreachable = []
+    for name, node, place in _places(queue.name):
+        try:
+            letters += [_shown(name, node, letter) for letter in place.read(count)]
         except NodeUnavailable:
             unreachable.append(node)
-    found.sort(key=lambda letter: (letter.at, letter.id))
-    return Letters(found[:count], unreachable)
+    letters.sort(key=lambda letter: (letter.at, letter.name.id))
+    return Found(letters[:count], unreachable, len(letters) > count)
 
 
-def every_id(queue: Queue) -> list[str]:
-    """The ids of all letters. Raises NodeUnavailable: "all" must not quietly mean "some"."""
-    ids = []
-    for node, segment in _segments(queue).items():
-        after = "-"
-        while page := segment.dead_letters(PAGE, after):
-            ids += [f"{node}:{letter.dead_id}" for letter in page]
-            after = page[-1].dead_id
-    return ids
+def find(queue: str, node: str, dead_id: str) -> Letter | None:
+    """One letter, None when it is not there any more. Raises BadInput, NodeUnavailable."""
+    name = Name.read(f"{queue}/{node}/{dead_id}/")
+    letter = place_of(name).find(dead_id)
+    return None if letter is None else _shown(queue, node, letter)
 
 
-def requeue(chosen: Chosen) -> int:
-    """Put letters into their segments again; returns the events moved. Raises NodeUnavailable, NodeFull."""
-    return sum(segment.requeue(dead_ids).events for segment, dead_ids in chosen)
-
-
-def discard(chosen: Chosen) -> int:
-    """Delete letters for good; returns how many were there. Raises NodeUnavailable."""
-    return sum(segment.discard(dead_ids) for segment, dead_ids in chosen)
-
-
-def choose(queue: Queue, ids: Iterable[str]) -> Chosen:
-    """The letters named, by node. Raises BadInput for a name that can't be one, and when none is named."""
-    segments = _segments(queue)
-    chosen: dict[str, list[str]] = defaultdict(list)
-    for name in ids:
-        node, _, dead_id = name.partition(":")
-        milliseconds, _, number = dead_id.partition("-")
-        if node not in segments or not (milliseconds.isdigit() and number.isdigit()):
-            raise BadInput("letter", f"{name} is not a dead letter of {queue.name}; reload the page.")
-        chosen[node].append(dead_id)
-    if not chosen:
+def chosen(names: Iterable[str]) -> list[Name]:
+    """The letters named. Raises BadInput for a name that can't be one, and when none is named."""
+    found = [Name.read(text) for text in names]
+    if not found:
         raise BadInput("letter", "choose at least one dead letter.")
-    return [(segments[node], dead_ids) for node, dead_ids in chosen.items()]
+    for name in found:
+        place_of(name)
+    return found
 
 
-def _segments(queue: Queue) -> dict[str, Segment]:
-    containers = queue.containers.select_related("node").order_by("node__name")
-    return {c.node.name: Segment(_client(c.node.url), queue.name) for c in containers}
+def by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
+    """Queue, node, its letters, and what of them is named: dead id → digest."""
+    for queue, node in sorted({(name.queue, name.node) for name in names}):
+        mine = {name.id: name.digest for name in names if (name.queue, name.node) == (queue, node)}
+        yield queue, node, place_of(Name(queue, node, "", "")), mine
+
+
+def place_of(name: Name) -> DeadLetters:
+    """The letters of a queue on a node. Raises BadInput when it has no container there."""
+    rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node")
+    container = rows.first()
+    if container is None:
+        raise BadInput("letter", f"{name.queue} has no container on {name.node}; reload the page.")
+    return DeadLetters(Segment(_client(container.node.url), name.queue))
+
+
+def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
+    rows = Container.objects.select_related("node", "queue").order_by("queue__name", "node__name")
+    return [
+        (row.queue.name, row.node.name, DeadLetters(Segment(_client(row.node.url), row.queue.name)))
+        for row in (rows.filter(queue__name=queue) if queue else rows)
+    ]
+
+
+def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[Letter]:
+    after, left = "-", most
+    while left > 0 and (page := place.read(min(PAGE, left), after)):
+        yield from (_shown(queue, node, letter) for letter in page)
+        after, left = page[-1].dead_id, left - len(page)
+
+
+def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
+    return Letter(
+        name=Name(queue, node, letter.dead_id, letter.digest),
+        events=letter.batch.to_pylist(),
+        error=letter.error,
+        tries=letter.tries,
+        worker=letter.worker,
+        block_id=letter.block_id,
+        at=datetime.fromtimestamp(letter.at_seconds, UTC),
+        fixes=letter.fixes,
+    )
 
 
 @functools.lru_cache(maxsize=64)
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
-    )
-
-
-def _letter(node: str, letter: DeadLetter) -> Letter:
-    return Letter(
-        id=letter.dead_id,
-        node=node,
-        events=letter.batch.slice(0, SHOWN_EVENTS).to_pylist(),
-        event_count=letter.batch.num_rows,
-        error=letter.error,
-        tries=letter.tries,
-        worker=letter.worker,
-        block_id=letter.block_id,
-        at=datetime.fromtimestamp(letter.at_seconds, UTC),
     )

@@ -19,10 +19,12 @@ COUNTERS = (
 )
 
 
+PARTS = ("segment", "counters", "retry", "dead", "leaving", "received")
+
+
 def keys_of(queue: str) -> list[str]:
-    """The keys of a queue on a node: segment, counters, retry, dead, leaving, received."""
-    names = ("segment", "counters", "retry", "dead", "leaving", "received")
-    return [f"weir:{queue}:{name}" for name in names]
+    """The keys of a queue's PARTS on a node."""
+    return [f"weir:{queue}:{name}" for name in PARTS]
 
 
 _HEAD = """#!lua flags=allow-oom
@@ -59,6 +61,17 @@ end
 # A full node takes nothing from others.
 _REFUSING_HEAD = _HEAD.replace(" flags=allow-oom", "")
 _REFUSING = ("receive", "receive_letter")
+
+# The letter of an id as it was shown, else nothing and why: 0 gone, -1 changed.
+_LETTERS = """
+local function shown(id, digest)
+  local entry = redis.call('XRANGE', dead, id, id)[1]
+  if not entry then return nil, 0 end
+  local got = fields(entry)
+  if redis.sha1hex(got.e) ~= digest then return nil, -1 end
+  return got
+end
+"""
 
 SCRIPTS = {
     name: (_REFUSING_HEAD if name in _REFUSING else _HEAD) + body
@@ -136,22 +149,46 @@ for i = 6, #ARGV, 4 do
 end
 return {events, blocks}
 """,
-        # pairs of dead id and new block id
-        "requeue": """
-local events, blocks = 0, 0
-for i = 2, #ARGV, 2 do
-  local entry = redis.call('XRANGE', dead, ARGV[i], ARGV[i])[1]
-  if entry then
-    local got = fields(entry)
-    redis.call('XADD', stream, '*', 'i', ARGV[i + 1], 'n', got.n, 't', got.t, 'd', got.e)
+        # triples of dead id, digest as it was shown, new block id
+        "requeue": _LETTERS
+        + """
+local moved = {}
+for i = 2, #ARGV, 3 do
+  local got, why = shown(ARGV[i], ARGV[i + 1])
+  if got then
+    redis.call('XADD', stream, '*', 'i', ARGV[i + 2], 'n', got.n, 't', got.t, 'd', got.e)
     redis.call('XDEL', dead, ARGV[i])
     redis.call('HINCRBY', counters, 'inserted_events', got.n)
     redis.call('HINCRBY', counters, 'inserted_blocks', 1)
     redis.call('HINCRBY', counters, 'inserted_bytes', #got.e)
-    events, blocks = events + tonumber(got.n), blocks + 1
   end
+  moved[#moved + 1] = got and tonumber(got.n) or why
 end
-return {events, blocks}
+return moved
+""",
+        # pairs of dead id and digest as it was shown
+        "discard": _LETTERS
+        + """
+local gone = {}
+for i = 2, #ARGV, 2 do
+  local got, why = shown(ARGV[i], ARGV[i + 1])
+  if got then redis.call('XDEL', dead, ARGV[i]) end
+  gone[#gone + 1] = got and tonumber(got.n) or why
+end
+return gone
+""",
+        # dead id, digest as it was shown, then the events in its place: batch, count, newest time
+        "amend": _LETTERS
+        + """
+local got, why = shown(ARGV[2], ARGV[3])
+if not got then return why end
+local since = got.since or string.match(ARGV[2], '^%d+')
+-- What a stream holds can't be changed: the letter moves to the stream's end, and keeps its age.
+local id = redis.call('XADD', dead, '*', 'e', ARGV[4], 'error', got.error, 'n', ARGV[5], 't', ARGV[6],
+  'tries', got.tries, 'worker', got.worker, 'block', got.block, 'since', since,
+  'fixes', (tonumber(got.fixes) or 0) + 1)
+redis.call('XDEL', dead, ARGV[2])
+return id
 """,
         # after id, limit in events
         "survey": """

@@ -7,18 +7,18 @@ whoever died in between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
 
-from queues.block import Block, BlockIds, EncodedBlock, decode, newest_time_us
+from queues.block import Block, EncodedBlock, decode, newest_time_us
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.flush import Flush
 from queues.gauge import read_gauges
-from queues.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
+from queues.scripts import COUNTERS, GROUP, PARTS, SCRIPTS, keys_of
 
 CHUNK = 256
 # How long a node knows what was transferred to it: a source that died between two steps of a transfer and
@@ -74,19 +74,6 @@ class Departing(NamedTuple):
     data: bytes
 
 
-@dataclass(frozen=True)
-class DeadLetter:
-    """Events that were given up: their batch (ids explicit), why, after how many tries, by whom."""
-
-    dead_id: str
-    batch: pa.RecordBatch
-    error: str
-    tries: int
-    worker: str
-    block_id: str
-    at_seconds: float
-
-
 class Segment:
     """The segment of one queue on one node; `node` is a `redis.Redis` with `decode_responses` off."""
 
@@ -95,7 +82,7 @@ class Segment:
         self.queue = queue
         self.stream = keys_of(queue)[0]
         self._keys = keys_of(queue)
-        self._counters, self._dead = self._keys[1], self._keys[3]
+        self._counters = self._keys[1]
         self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
 
     def publish(self, blocks: Sequence[EncodedBlock]) -> None:
@@ -104,7 +91,7 @@ class Segment:
         After `NodeUnavailable` they may be there or not: send them again elsewhere under the same ids.
         """
         if blocks:
-            with _errors(self.node):
+            with self.errors():
                 Flush(self.queue, blocks).send(self.node)
 
     def claim(self, worker: str, limit_events: int, idle_seconds: float) -> list[Claimed]:
@@ -112,8 +99,8 @@ class Segment:
 
         Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
-        with _errors(self.node):
-            found, waiting, length = self._script("reclaim", worker, limit_events, round(idle_seconds * 1000))
+        with self.errors():
+            found, waiting, length = self.script("reclaim", worker, limit_events, round(idle_seconds * 1000))
             claimed = [_claimed(entry_id, fields, int(tries)) for entry_id, fields, tries in found]
             rest = limit_events - sum(each.events for each in claimed)
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
@@ -130,15 +117,15 @@ class Segment:
         """Remove handled entries. Only an entry that is still there counts, so twice is once."""
         events, blocks = 0, 0
         for chunk in _chunks(entry_ids):
-            with _errors(self.node):
-                gone = self._script("acknowledge", *chunk)
+            with self.errors():
+                gone = self.script("acknowledge", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
     def retry(self, claimed: Claimed, delay_seconds: float) -> bool:
         """Let a block wait `delay_seconds` and then be claimed again. False when it is gone already."""
-        with _errors(self.node):
-            return bool(self._script("retry", claimed.entry_id, round(delay_seconds * 1000)))
+        with self.errors():
+            return bool(self.script("retry", claimed.entry_id, round(delay_seconds * 1000)))
 
     def bury(self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> Removed:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
@@ -153,44 +140,21 @@ class Segment:
                 raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
             data = batch.serialize().to_pybytes()
             letters += [data, error[:2000], batch.num_rows, newest_time_us(batch)]
-        with _errors(self.node):
-            gone = self._script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
+        with self.errors():
+            gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
         return Removed(gone[0], gone[1])
-
-    def dead_letters(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
-        """Dead letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
-        start = "-" if after in ("", "-") else f"({after}"
-        with _errors(self.node):
-            entries = self.node.xrange(self._dead, start, "+", count)
-        return [_dead_letter(entry_id, fields) for entry_id, fields in entries]
-
-    def requeue(self, dead_ids: Sequence[str], ids: BlockIds | None = None) -> Removed:
-        """Put dead letters into the segment again, each as a new block whose events keep their ids."""
-        ids = ids or BlockIds()
-        events, blocks = 0, 0
-        for chunk in _chunks(dead_ids):
-            pairs = [text for dead_id in chunk for text in (dead_id, ids())]
-            with _errors(self.node):
-                moved = self._script("requeue", *pairs)
-            events, blocks = events + moved[0], blocks + moved[1]
-        return Removed(events, blocks)
-
-    def discard(self, dead_ids: Sequence[str]) -> int:
-        """Delete dead letters for good; returns how many were there."""
-        with _errors(self.node):
-            return sum(int(self.node.xdel(self._dead, *chunk)) for chunk in _chunks(dead_ids))
 
     def survey(self, after_id: str = "0-0", limit_events: int = 100_000) -> list[Surveyed]:
         """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any."""
-        with _errors(self.node):
-            rows = self._script("survey", after_id or "0-0", limit_events)
+        with self.errors():
+            rows = self.script("survey", after_id or "0-0", limit_events)
         return [Surveyed(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
         """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again."""
         start = after_id or "0-0"
         while True:
-            with _errors(self.node):
+            with self.errors():
                 entries = self.node.xrange(self.stream, f"({start}", through_id, CHUNK)
             for entry_id, fields in entries:
                 yield entry_id.decode(), fields[b"i"].decode(), fields[b"d"]
@@ -202,8 +166,8 @@ class Segment:
         """Remove everything through `through_id`; exact in the counters, whatever was removed before."""
         total = Removed(0, 0)
         while True:
-            with _errors(self.node):
-                gone = self._script("trim", through_id, CHUNK)
+            with self.errors():
+                gone = self.script("trim", through_id, CHUNK)
             total += Removed(gone[0], gone[1])
             if gone[1] < CHUNK:
                 return total
@@ -216,8 +180,8 @@ class Segment:
         `weights` are given. New ones are spread by weight; nodes with weight 0 get none.
         """
         pairs = [part for node, weight in weights.items() for part in (node, weight)]
-        with _errors(self.node):
-            rows = self._script("depart", most_blocks, most_bytes, *pairs)
+        with self.errors():
+            rows = self.script("depart", most_blocks, most_bytes, *pairs)
         return [
             Departing(entry_id.decode(), target.decode(), block_id.decode(), int(n), int(t), data)
             for entry_id, target, block_id, n, t, data in rows
@@ -229,55 +193,43 @@ class Segment:
         passage = f"{source}/{block.entry_id}/{block.block_id}"
         kept_ms = round(REMEMBERED_SECONDS * 1000)
         content = (block.block_id, block.events, block.newest_time_us, block.data)
-        with _errors(self.node):
-            return bool(self._script("receive", passage, *content, kept_ms))
+        with self.errors():
+            return bool(self.script("receive", passage, *content, kept_ms))
 
     def confirm(self, entry_ids: Sequence[str]) -> Removed:
         """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
         events, blocks = 0, 0
         for chunk in _chunks(entry_ids):
-            with _errors(self.node):
-                gone = self._script("confirm", *chunk)
+            with self.errors():
+                gone = self.script("confirm", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
     def marked(self) -> set[str]:
         """The nodes that blocks here are marked for."""
-        with _errors(self.node):
+        with self.errors():
             return {name.decode() for name in self.node.hvals(self._keys[4])}
 
     def stay(self, nodes: Sequence[str]) -> int:
         """Let blocks marked for nodes that are there no more be handled here; returns how many."""
-        with _errors(self.node):
-            return int(self._script("stay", *nodes)) if nodes else 0
-
-    def letters(self, count: int) -> list[tuple[str, list[Any]]]:
-        """(dead id, fields and values) of the oldest dead letters, as they are stored."""
-        with _errors(self.node):
-            entries = self.node.xrange(self._dead, "-", "+", count)
-        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in entries]
-
-    def receive_letter(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
-        """Take a dead letter from node `source`, once."""
-        passage = f"{source}/dead/{dead_id}"
-        with _errors(self.node):
-            return bool(self._script("receive_letter", passage, round(REMEMBERED_SECONDS * 1000), *content))
+        with self.errors():
+            return int(self.script("stay", *nodes)) if nodes else 0
 
     def counters(self) -> dict[str, int]:
         """The cumulative counters; what was never counted is 0."""
-        with _errors(self.node):
+        with self.errors():
             found = self.node.hgetall(self._counters)
         return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
 
     def measure(self) -> dict[str, int | float | None]:
         """Counters, lengths and the age of the oldest entry; see `queues.gauge`."""
-        with _errors(self.node):
+        with self.errors():
             return read_gauges(self.node, [self.queue])[self.queue]
 
     def sweep(self, idle_seconds: float = 60.0) -> int:
         """Forget consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
-        with _errors(self.node):
-            return int(self._script("sweep", round(idle_seconds * 1000)))
+        with self.errors():
+            return int(self.script("sweep", round(idle_seconds * 1000)))
 
     def _read_new(self, worker: str, count: int) -> list[Claimed]:
         try:
@@ -293,12 +245,21 @@ class Segment:
     def _each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
         result: list[Any] = []
         for chunk in _chunks(entry_ids):
-            with _errors(self.node):
-                result += self._script(name, *arguments, *chunk)
+            with self.errors():
+                result += self.script(name, *arguments, *chunk)
         return result
 
-    def _script(self, name: str, *arguments: Any) -> Any:
+    def key(self, name: str) -> str:
+        """The key of one of the queue's parts on this node."""
+        return self._keys[PARTS.index(name)]
+
+    def script(self, name: str, *arguments: Any) -> Any:
+        """The answer of one of `queues.scripts`. Raises redis' errors: call it within `errors`."""
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
+
+    def errors(self) -> AbstractContextManager[None]:
+        """A context that turns redis' errors into Weir's."""
+        return _errors(self.node)
 
 
 def _entries(reply: Any) -> list[Any]:
@@ -320,24 +281,11 @@ def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
         tries=tries,
         newest_time_us=int(fields[b"t"]),
         data=fields[b"d"],
-        inserted_at_seconds=_seconds(entry_id),
+        inserted_at_seconds=entry_seconds(entry_id),
     )
 
 
-def _dead_letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-    block_id = fields[b"block"].decode()
-    return DeadLetter(
-        dead_id=entry_id.decode(),
-        batch=decode(block_id, fields[b"e"]).batch,
-        error=fields[b"error"].decode(errors="replace"),
-        tries=int(fields[b"tries"]),
-        worker=fields[b"worker"].decode(),
-        block_id=block_id,
-        at_seconds=_seconds(entry_id),
-    )
-
-
-def _seconds(entry_id: bytes) -> float:
+def entry_seconds(entry_id: bytes) -> float:
     """A stream id begins with the node's clock in milliseconds."""
     return int(entry_id.split(b"-")[0]) / 1000
 

@@ -8,6 +8,7 @@ time, by anybody: a pass that died is finished by the next, and two passes at on
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from queues.dead_letters import DeadLetters
 from queues.errors import NodeFull, NodeUnavailable
 from queues.segment import Departing, Segment
 
@@ -60,10 +61,11 @@ class Route:
         if target is None or not self.weights[target]:
             return 0
         moved = 0
-        while rows := self.source.letters(CHUNK_LETTERS):
+        source, receiver = DeadLetters(self.source), DeadLetters(self.targets[target])
+        while rows := source.stored(CHUNK_LETTERS):
             for dead_id, content in rows:
-                self.targets[target].receive_letter(self.node, dead_id, content)
-            moved += self.source.discard([dead_id for dead_id, _ in rows])
+                receiver.receive(self.node, dead_id, content)
+            moved += source.forget([dead_id for dead_id, _ in rows])
         return moved
 
     def _deliver(self, rows: Sequence[Departing]) -> tuple[list[Departing], dict[str, str]]:

@@ -7,6 +7,7 @@ from ninja import NinjaAPI
 from console.api import (
     audit,
     control,
+    dead_letters,
     events,
     history,
     ledger,
@@ -38,6 +39,7 @@ for part in (
     plans,
     events,
     tasks,
+    dead_letters,
 ):
     api.add_router("/v1", part.router)
 

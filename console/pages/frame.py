@@ -14,6 +14,7 @@ RAIL = (
     ("overview", "Overview", "watch"),
     ("nodes", "Nodes", "watch"),
     ("queues", "Queues", "watch"),
+    ("dead-letters", "Dead letters", "watch"),
     ("workers", "Workers", "watch"),
     ("pipeline", "Pipeline", "watch"),
     ("loops", "Loops", "steer"),

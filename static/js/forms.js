@@ -228,9 +228,11 @@ function select(target) {
   const form = target.closest("form[data-selection]");
   const boxes = [...form.querySelectorAll("[data-choice]")];
   if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
-  const count = boxes.filter((box) => box.checked).length;
+  // All that fit a filter, of which the boxes are one page.
+  const all = form.querySelector("[data-all]:checked");
+  const count = all ? Number(all.dataset.all) : boxes.filter((box) => box.checked).length;
   for (const button of form.querySelectorAll("[data-counts]")) {
-    const what = form.dataset.selection === "letters" ? `${count} letter${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
+    const what = form.dataset.selection === "letters" ? `${formatted(count, "integer")} letter${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
     button.textContent = count ? button.dataset.counts.replace("{}", what) : button.dataset.counts.replace(" {}", "");
     button.disabled = !count;
   }

@@ -93,10 +93,10 @@ function replaceParts(ids, text, asked) {
     if (!old) continue;
     // The page may be written by a server that has not seen the snapshot yet.
     if (id === "starting" && part) { due.add(id); continue; }
-    // Nothing is taken from under a hand: a part with the focus, or the pointer on its rows, waits, unless the
+    // Nothing is taken from under a hand: a part with the focus, a selection, or the pointer on its rows waits, unless the
     // hand itself asked for the change. A part without rows, which offers what can be done now, minds no pointer.
-    const pointed = old.matches(":hover") && !("eager" in old.dataset);
-    if (!asked && (pointed || old.contains(document.activeElement))) due.add(id);
+    const pointed = old.matches(":hover") && !("eager" in old.dataset), chosen = old.querySelector("[data-choice]:checked, [data-all]:checked");
+    if (!asked && (pointed || chosen || old.contains(document.activeElement))) due.add(id);
     else swap(old, part);
   }
 }

@@ -11,7 +11,6 @@ from console.models import AuditEntry
 from console.seeding import seed
 from queues.models import Node, Queue
 from queues.topology import KEY, Topology
-from tests.servers import Server
 from workers import overrides
 from workers.models import Loop, Override
 
@@ -252,66 +251,7 @@ def test_thresholds_are_not_changed_while_the_agents_can_not_be_told(operator, s
     assert not Override.objects.exists() and audited() == []
 
 
-def letters(browser: Client) -> list[str]:
-    found = browser.get("/queues/alert/dead-letters/", headers={"accept": "application/json"}).json()
-    return [f"{letter['node']}:{letter['id']}" for letter in found["dead_letters"]]
-
-
-ADDRESS = "/queues/alert/dead-letters/"
-
-
-def test_dead_letters_are_put_in_again(operator, poisoned, control):
-    first, second = letters(operator)
-    posted = {"action": "requeue", "letter": [first], "reason": "the sink is back"}
-    assert fetch(operator, ADDRESS, posted).status_code == 200
-    assert letters(operator) == [second]
-    assert audited() == [("operator", "dead_letters.requeue", "alert")] * 2  # begun, and done
-    assert AuditEntry.objects.latest("id").after == {"letters": 1, "changed": 1}
-    assert (
-        fetch(operator, ADDRESS, {"action": "requeue", "all": "1", "reason": "the rest"}).status_code == 200
-    )
-    assert letters(operator) == []
-
-
-def test_discarding_asks_for_the_name(operator, poisoned, control):
-    posted = {"action": "discard", "letter": letters(operator), "reason": "test data"}
-    assert list(fetch(operator, ADDRESS, posted).json()["errors"]) == ["confirm"]
-    assert len(letters(operator)) == 2 and audited() == []
-    assert fetch(operator, ADDRESS, {**posted, "confirm": "alert"}).status_code == 200
-    assert letters(operator) == []
-    assert AuditEntry.objects.latest("id").after == {"letters": 2, "changed": 2}
-
-
-@pytest.mark.parametrize(
-    ("posted", "field"),
-    [
-        ({"action": "burn", "letter": "n1:1-0", "reason": "x"}, "action"),
-        ({"action": "requeue", "letter": "n1:1-0"}, "reason"),
-        ({"action": "requeue", "reason": "x"}, "letter"),
-        ({"action": "requeue", "letter": "n9:1-0", "reason": "x"}, "letter"),
-        ({"action": "requeue", "letter": "n1:x", "reason": "x"}, "letter"),
-        ({"action": "discard", "letter": "n1:1-0", "reason": "x", "confirm": "alerts"}, "confirm"),
-    ],
-)
-def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, control):
-    answer = fetch(operator, ADDRESS, posted)
-    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
-    assert len(letters(operator)) == 2 and audited() == []
-
-
-def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
-    operator, poisoned: dict[str, Server], control
-):
-    chosen = letters(operator)
-    poisoned["n2"].kill()
-    answer = fetch(operator, ADDRESS, {"action": "requeue", "letter": chosen, "reason": "x"})
-    assert answer.status_code == 503
-    # The letters of n1 are moved: the audit names who did it, though it did not come to its end.
-    assert audited() == [("operator", "dead_letters.requeue", "alert")]
-    assert AuditEntry.objects.get().after is None
-
-
 def test_a_queue_or_node_that_is_not_there_is_404(operator, control):
-    for address in (ADDRESS, "/nodes/n9/thresholds", "/loops/99/mode", "/overrides/99/end"):
+    for address in ("/queues/ghost/points", "/nodes/n9/thresholds", "/loops/99/mode", "/overrides/99/end"):
         assert fetch(operator, address, {"action": "requeue", "mode": "auto"}).status_code == 404
     assert not Queue.objects.exists() and not Node.objects.exists()

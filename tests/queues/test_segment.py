@@ -5,6 +5,7 @@ import pytest
 import redis
 
 from queues.block import Block, decode
+from queues.dead_letters import DeadLetters
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.segment import Removed, Segment
 from tests.queues.events import batch_of, blocks_of
@@ -131,7 +132,7 @@ def test_burying_moves_poison_rows_alone_and_acknowledges_the_block(segment):
     (claimed,) = segment.claim("w1", 100, MINUTE)
     poison = claimed.block().explicit().slice(2, 1)
     assert segment.bury(claimed, "w1", [(poison, "no such table")]) == Removed(4, 1)
-    (letter,) = segment.dead_letters()
+    (letter,) = DeadLetters(segment).read()
     assert letter.batch.column(0).to_pylist() == ["e2"]
     assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
     assert segment.counters()["dead_events"] == 1
@@ -143,7 +144,7 @@ def test_burying_a_block_that_another_worker_ended_moves_nothing(segment):
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
     assert segment.bury(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
-    assert segment.dead_letters() == []
+    assert DeadLetters(segment).read() == []
 
 
 def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
@@ -153,30 +154,6 @@ def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
     with pytest.raises(BadInput, match="rows"):
         segment.bury(claimed, "w1", [(batch, "bad")])
     assert waiting(segment) == 2
-
-
-def test_requeued_dead_letters_keep_their_event_ids_and_are_dead_once(segment):
-    batch = batch_of(3, id=pa.array([None] * 3, pa.string()))
-    segment.publish([Block("a" * 32, batch).encode()])
-    (claimed,) = segment.claim("w1", 100, MINUTE)
-    segment.bury(claimed, "w1", [(claimed.block().explicit().slice(1, 2), "bad")])
-    dead_ids = [letter.dead_id for letter in segment.dead_letters()]
-    assert segment.requeue(dead_ids) == Removed(2, 1)
-    assert segment.requeue(dead_ids) == Removed(0, 0)
-    (again,) = segment.claim("w2", 100, MINUTE)
-    assert again.block().ids().to_pylist() == ["a" * 32 + ":1", "a" * 32 + ":2"]
-    assert again.block_id != claimed.block_id
-    assert segment.dead_letters() == []
-
-
-def test_discarded_dead_letters_are_gone(segment):
-    segment.publish(blocks_of(8))
-    for each in segment.claim("w1", 100, MINUTE):
-        segment.bury(each, "w1", [(each.block().explicit(), "bad")])
-    first, second = segment.dead_letters()
-    assert segment.dead_letters(1, after=first.dead_id) == [second]
-    assert segment.discard([first.dead_id, "1-1"]) == 1
-    assert [letter.dead_id for letter in segment.dead_letters()] == [second.dead_id]
 
 
 def test_a_survey_sees_blocks_in_order_up_to_the_limit(segment):

@@ -15,6 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from queues.block import EncodedBlock
+from queues.dead_letters import DeadLetters
 from queues.segment import Segment
 from queues.topology import QueueSpec
 from tests.workers.events import delivery_of, fill
@@ -65,7 +66,9 @@ def work(segment: Segment, handler: Handler, spec: QueueSpec = SPEC, **options: 
 
 
 def dead_values(segment: Segment) -> list[float]:
-    return [value for letter in segment.dead_letters(1000) for value in letter.batch["value"].to_pylist()]
+    return [
+        value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()
+    ]
 
 
 # Success
@@ -140,7 +143,7 @@ def test_after_its_tries_only_the_poison_events_are_dead_letters(segment: Segmen
 def test_dead_letters_keep_id_error_tries_and_worker(segment: Segment) -> None:
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))
-    letter = segment.dead_letters()[0]
+    letter = DeadLetters(segment).read()[0]
     assert letter.batch["id"].to_pylist() == [f"{block.block_id}:5"]
     assert (letter.error, letter.tries, letter.worker) == ("ValueError: block 0 is bad", 3, "w")
 
@@ -148,7 +151,7 @@ def test_dead_letters_keep_id_error_tries_and_worker(segment: Segment) -> None:
 def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment: Segment) -> None:
     block = fill(segment, 1)[0]
     work(segment, Recorder(lambda value: value == 5))
-    segment.requeue([letter.dead_id for letter in segment.dead_letters()])
+    DeadLetters(segment).requeue({each.dead_id: each.digest for each in DeadLetters(segment).read()})
     mended = Recorder()
     work(segment, mended)
     assert mended.handled == [f"{block.block_id}:5"]
@@ -159,7 +162,7 @@ def test_poison_that_the_handler_names_is_separated_at_the_first_try(segment: Se
     report = work(segment, Recorder(lambda value: value == 2, poison=True))
     assert dead_values(segment) == [2]
     assert (report.effects, report.failed) == (7, 0)
-    assert segment.dead_letters()[0].tries == 1
+    assert DeadLetters(segment).read()[0].tries == 1
 
 
 def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) -> None:
@@ -167,7 +170,7 @@ def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) 
     handler = Recorder(lambda value: value == 2, transient=True)
     report = work(segment, handler)
     assert report.dead == 8 and len(handler.calls) == 3
-    assert len(segment.dead_letters()) == 1
+    assert len(DeadLetters(segment).read()) == 1
 
 
 def test_a_handler_may_ask_for_a_longer_wait(segment: Segment) -> None:
@@ -184,14 +187,14 @@ def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_de
     report = work(segment, hanging, replace(SPEC, tries=2, handler_timeout_seconds=0.2))
     assert dead_values(segment) == [13]
     assert (report.events, report.effects) == (15, 15)
-    assert "longer than 0.2 s" in segment.dead_letters()[0].error
+    assert "longer than 0.2 s" in DeadLetters(segment).read()[0].error
 
 
 def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segment) -> None:
     segment.publish([EncodedBlock("ee" * 16, 7, 1_790_000_000_000_000, b"no arrow at all")])
     fill(segment, 1)
     report = work(segment, Recorder())
-    letter = segment.dead_letters()[0]
+    letter = DeadLetters(segment).read()[0]
     assert "bm8gYXJyb3cgYXQgYWxs" in letter.batch["attributes"].to_pylist()[0]
     assert report.effects == 8
     assert segment.measure()["length_blocks"] == 0
@@ -214,7 +217,7 @@ def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segme
     handler = Recorder()
     report = work(segment, handler, idle_seconds=0.0)
     assert handler.calls == [] and report.dead == 8
-    assert "killed" in segment.dead_letters()[0].error
+    assert "killed" in DeadLetters(segment).read()[0].error
 
 
 def test_a_living_worker_keeps_its_claims_however_long_its_handler_takes(

@@ -8,6 +8,7 @@ import pytest
 
 from queues import projection
 from queues.block import decode
+from queues.dead_letters import DeadLetters
 from queues.errors import NodeUnavailable
 from queues.models import Container, Node
 from queues.topology import KEY, Topology
@@ -229,7 +230,7 @@ def test_dead_letters_leave_a_drained_node_too(plant, user):
     (held,) = segment.claim("w1", 100, 60.0)
     segment.bury(held, "w1", [(batch_of(2), "no")])
     assert advance(drained(plant, user), plant).state == "done"
-    elsewhere = [plant.segment("alert", node).dead_letters() for node in ("n1", "n2", "n3")]
+    elsewhere = [DeadLetters(plant.segment("alert", node)).read() for node in ("n1", "n2", "n3")]
     assert [sum(each.batch.num_rows for each in letters) for letters in elsewhere][2] == 0
     assert sum(each.batch.num_rows for letters in elsewhere for each in letters) == 2
 

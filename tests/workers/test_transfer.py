@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queues.block import decode
+from queues.dead_letters import DeadLetters
 from queues.errors import NodeUnavailable
 from queues.segment import Segment
 from tests.queues.events import batch_of, blocks_of
@@ -158,11 +159,11 @@ def test_dead_letters_move_with_the_rest_once(at):
     (held,) = at["n1"].claim("w1", 100, MINUTE)
     at["n1"].bury(held, "w1", [(batch_of(2), "no")])
     way = route(at, {"n2": 1})
-    (letter,) = at["n1"].letters(10)
-    at["n2"].receive_letter("n1", *letter)
+    (letter,) = DeadLetters(at["n1"]).stored(10)
+    DeadLetters(at["n2"]).receive("n1", *letter)
     assert way.letters() == 1
-    assert at["n1"].dead_letters() == []
-    (moved,) = at["n2"].dead_letters()
+    assert DeadLetters(at["n1"]).read() == []
+    (moved,) = DeadLetters(at["n2"]).read()
     assert (moved.error, moved.tries, moved.worker, moved.batch.num_rows) == ("no", 1, "w1", 2)
 
 

@@ -20,6 +20,7 @@ PAGES = (
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
     "/plans/",
+    "/dead-letters/",
     "/tasks/",
     "/tasks/retention/",
     "/ledger/",

@@ -1,0 +1,73 @@
+"""Dead letters in a browser: chosen, put in again, mended beside their error, discarded by name."""
+
+import pytest
+from playwright.sync_api import expect
+
+from queues.segment import Segment
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+from tests.console.conftest import bury
+from tests.queues.events import blocks_of
+
+pytestmark = BROWSER
+
+
+def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, nodes):
+    bury(nodes["n1"], "n1")
+    bury(nodes["n2"], "n2")
+    page = open_page("/queues/alert/")
+    live(page, observer)
+    page.locator("#dead-letters").get_by_role("link", name="all of alert").click()
+    letters = page.locator("#letters tbody tr")
+    expect(letters).to_have_count(2)
+    letters.filter(has_text="e-n1").get_by_role("checkbox").check()
+    page.locator("#letters").get_by_label("Reason").fill("the sink is back")
+    page.get_by_role("button", name="Requeue 1 letter").click()
+    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 events) put in again.")
+    expect(letters).to_have_count(1)
+    page.get_by_label("Select all shown").check()
+    page.locator("#letters").get_by_label("Reason").fill("test data")
+    page.get_by_role("button", name="Discard 1 letter for good").click()
+    expect(page.locator("#letters .error")).to_contain_text("can't be brought back")
+    page.get_by_label("Type alert to discard").fill("alert")
+    page.get_by_role("button", name="Discard 1 letter for good").click()
+    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+
+
+def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(
+    open_page, observer, nodes
+):
+    segment = Segment(nodes["n1"].client(), "alert")
+    segment.publish(blocks_of(240))
+    for each in segment.claim("w", 1_000, 60):
+        segment.bury(each, "w", [(each.block().explicit(), "the shop does not answer")])
+    page = open_page("/dead-letters/?error=shop")
+    live(page, observer)
+    page.get_by_label("all 60 that fit the filter").check()
+    page.locator("#letters").get_by_label("Reason").fill("the shop is back")
+    page.get_by_role("button", name="Requeue 60 letters").click()
+    expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) put in again.")
+    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+
+
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
+)
+def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observer, nodes):
+    bury(nodes["n1"], "n1")
+    page = open_page("/dead-letters/", viewport=viewport, color_scheme=scheme)
+    live(page, observer)
+    assert violations(page) == [] and overhang(page) <= 0
+    page.locator("#letters").get_by_role("link", name="a", exact=True).click()
+    live(page, observer)
+    assert violations(page) == [] and overhang(page) <= 0
+    page.get_by_label("Value").fill("much")
+    page.locator("form[action$=fix]").get_by_label("Reason").fill("a unit too many")
+    page.get_by_role("button", name="Change the event").click()
+    expect(page.locator(".error")).to_contain_text("takes a number")
+    page.get_by_label("Value").fill("2.5")
+    page.get_by_role("button", name="Change the event").click()
+    expect(page.get_by_text("Mended")).to_be_visible()
+    expect(page.get_by_label("Value")).to_have_value("2.5")
+    page.locator("form[action$=act]").get_by_label("Reason").fill("mended")
+    page.get_by_role("button", name="Requeue 1 event").click()
+    expect(page.get_by_role("heading", name="Dead letters", level=1)).to_be_visible()
