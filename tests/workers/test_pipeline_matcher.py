@@ -2,19 +2,21 @@
 
 import orjson
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.errors import BadInput
 from workers.pipeline.matcher import SequenceMatcher, masks, match_all
-from workers.pipeline.pattern import Pattern, definitions, steps_of
-from workers.pipeline.predicate import holds, parse
+from workers.pipeline.pattern import Pattern, definitions, expression_of
 
 
 def pattern_of(expression: str, define: dict[str, str] | None = None, within_us: int = 10, **more) -> Pattern:
-    steps = steps_of(expression, "pattern")
-    return Pattern("p", steps, definitions(steps, define or {}, "define"), "source", within_us, **more)
+    read = expression_of(expression, "pattern")
+    return Pattern("p", read, definitions(read, define or {}, "define"), "source", within_us, **more)
+
+
+def holds(predicate, event: dict) -> bool:
+    columns = {name: pa.array([event[name]]) for name in predicate.columns}
+    return predicate.mask(columns, 1)[0].as_py()
 
 
 def batch_of(events: list[tuple]) -> pa.RecordBatch:
@@ -128,51 +130,3 @@ def test_forgetting_leaves_nothing_of_keys_that_can_no_longer_match():
     assert matcher.keys
     matcher.forget(11)
     assert not matcher.keys
-
-
-@pytest.mark.parametrize(
-    ("text", "event", "expected"),
-    [
-        ("value > 2", {"value": 3.0}, True),
-        ("value > 2", {"value": None}, False),
-        ("not (value > 2)", {"value": None}, False),
-        ("value > 2 or type == 'a'", {"value": None, "type": "a"}, True),
-        ("type in ('a', 'b')", {"type": "b"}, True),
-        ("type not in ('a', 'b')", {"type": None}, False),
-        ("value * 2 - 1 >= 5", {"value": 3.0}, True),
-        ("-value < 0", {"value": 3.0}, True),
-        ("true", {}, True),
-        ("value != 1 and false", {"value": 2.0}, False),
-    ],
-)
-def test_a_condition_holds_as_written_and_never_of_the_unknown(text, event, expected):
-    types = {"value": pa.float64(), "type": pa.string()}
-    predicate = parse(text, "define.A")
-    columns = {name: pa.array([event.get(name)], types[name]) for name in predicate.columns}
-    assert predicate.mask(columns, 1).to_pylist() == [expected]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "value >",
-        "value = 3",
-        "value",
-        "__import__('os')",
-        "a.b > 1",
-        "1 < value < 2",
-        "value in x",
-        "value and 1",
-    ],
-)
-def test_what_is_no_condition_is_refused_and_the_field_is_named(text):
-    with pytest.raises(BadInput, match=r"define\.A") as refused:
-        parse(text, "define.A")
-    assert refused.value.field == "define.A"
-
-
-@pytest.mark.parametrize("text", ["A; B", "SEQ()", "SEQ(A;;B)", "SEQ(A B)", "AND(A, B)", None])
-def test_what_is_no_sequence_is_refused_and_the_field_is_named(text):
-    with pytest.raises(BadInput, match="patterns"):
-        steps_of(text, "patterns[0].pattern")

@@ -32,7 +32,7 @@ import yaml
 
 from queues.errors import BadInput
 from workers.pipeline.controls import Controls
-from workers.pipeline.pattern import Pattern, definitions, steps_of
+from workers.pipeline.pattern import Pattern, definitions, expression_of, steps_of
 from workers.pipeline.reference import read_reference
 from workers.pipeline.rules import Enrich, Filter, Project, Rule
 
@@ -156,7 +156,9 @@ def _pattern(document: Any, place: int) -> Pattern:
     )
     _mapping(document, where, keys, required=("name", "pattern", "key", "within_seconds"))
     name = _name(document["name"], f"{where}.name", NAME)
-    steps = steps_of(document["pattern"], f"{where}.pattern")
+    expression = expression_of(document["pattern"], f"{where}.pattern")
+    if steps_of(expression) is None:
+        raise BadInput(f"{where}.pattern", "takes SEQ(A; B; …) of single symbols")
     define = document.get("define", {})
     if not isinstance(define, dict):
         raise BadInput(f"{where}.define", "takes symbol: condition pairs")
@@ -165,8 +167,8 @@ def _pattern(document: Any, place: int) -> Pattern:
         raise BadInput(f"{where}.severity", f"takes one of {', '.join(SEVERITIES)}, not {severity!r}")
     return Pattern(
         name=name,
-        steps=steps,
-        defines=definitions(steps, define, f"{where}.define"),
+        expression=expression,
+        defines=definitions(expression, define, f"{where}.define"),
         key=_text(document["key"], f"{where}.key"),
         within_us=_microseconds(document["within_seconds"], f"{where}.within_seconds"),
         quiet_us=_microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),

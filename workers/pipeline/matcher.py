@@ -57,7 +57,7 @@ class SequenceMatcher:
         """
         machines = self.keys.get(key)
         if machines is None:
-            machines = self.keys[key] = KeyMachines([deque() for _ in self.pattern.steps[1:]])
+            machines = self.keys[key] = KeyMachines([deque() for _ in self.pattern.step_bits[1:]])
         taken = self._advance(machines, mask, event)
         if taken is None:
             return None
@@ -136,7 +136,7 @@ def masks(pattern: Pattern, batch: pa.RecordBatch) -> pa.Array:
         held = pattern.defines[symbol].mask(columns, batch.num_rows)
         bit = pc.if_else(held, pa.scalar(1 << index, pa.int64()), pa.scalar(0, pa.int64()))
         total = pc.bit_wise_or(total, bit)
-    return pc.if_else(pc.is_valid(columns[pattern.key]), total, pa.scalar(0, pa.int64()))
+    return pc.if_else(pc.is_valid(columns[pattern.key or ""]), total, pa.scalar(0, pa.int64()))
 
 
 def match_all(pattern: Pattern, batch: pa.RecordBatch) -> list[Match]:

@@ -1,83 +1,144 @@
-"""What an operator looks for: a pattern over symbols, each symbol an event type or a declared predicate."""
+"""What an operator looks for: an expression over symbols, each symbol an event type or a declared
+predicate.
+"""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
 
+from controllers.expression import Conjunction, Expression, Repeat, Sequence, Symbol, parse, symbols
 from queues.errors import BadInput
-from workers.pipeline.predicate import Predicate, of_type, parse
+from workers.pipeline import predicate
+from workers.pipeline.predicate import Predicate
 
-SYMBOL = re.compile(r"\A[A-Za-z_][A-Za-z0-9_-]*\Z")
-SEQUENCE = re.compile(r"\A\s*SEQ\s*\((?P<steps>.*)\)\s*\Z", re.DOTALL)
-MOST_STEPS = 60  # symbols travel as bits of one 64-bit mask
+MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
+CONTIGUITIES = ("relaxed", "strict")
+CONSUMPTIONS = ("once", "skip-past-last")
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """SEQ(A; B; C) per key within a window.
+    """An expression per key within a window.
 
-    steps: the symbols in order (a symbol may occur more than once). key: the column whose equal values belong
-    together. within_us: longest time from the first to the last event. quiet_us: after a match of a key,
-    further matches of that key within this time are counted but not emitted (0: every match is emitted).
-    emits: the type of the complex event.
+    defines: the predicate of each symbol. key: the column whose equal values belong together (None: all
+    events do). within_us: longest time from the first to the last event, both inside. quiet_us: after a
+    match of a key, further matches of that key within this time are counted but not emitted (0: every match
+    is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
     """
 
     name: str
-    steps: tuple[str, ...]
+    expression: Expression
     defines: Mapping[str, Predicate]
-    key: str
+    key: str | None
     within_us: int
     quiet_us: int = 0
     emits: str = ""
     severity: str = "warning"
+    contiguity: str = "relaxed"
+    consume: str = "once"
 
-    @property
+    @cached_property
     def symbols(self) -> tuple[str, ...]:
         """The distinct symbols, in order of first use: symbol i is bit i of a mask."""
-        return tuple(dict.fromkeys(self.steps))
+        return tuple(dict.fromkeys(symbols(self.expression.root)))
+
+    @cached_property
+    def bits(self) -> dict[str, int]:
+        return {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def steps(self) -> tuple[str, ...] | None:
+        """The symbols of a plain sequence, SEQ(A; B; A); None where the expression is more than that."""
+        return steps_of(self.expression)
 
     @cached_property
     def step_bits(self) -> tuple[int, ...]:
-        """Per step the bit of its symbol."""
-        bits = {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
-        return tuple(bits[step] for step in self.steps)
+        """Per step of a plain sequence the bit of its symbol."""
+        return tuple(self.bits[step] for step in self.steps or ())
+
+    @cached_property
+    def needed(self) -> tuple[str, ...] | None:
+        """The symbols of a plain AND(A, A, B) (or A{2}), each as often as it is needed; None where the
+        expression is more than that.
+        """
+        root = self.expression.root
+        if not isinstance(root, Conjunction) or self.expression.at_first or self.expression.at_last:
+            return None
+        found: list[str] = []
+        for item in root.items:
+            match item:
+                case Symbol(name):
+                    found.append(name)
+                case Repeat(Symbol(name), least, most, _) if least == most:
+                    found += [name] * least
+                case _:
+                    return None
+        return tuple(found)
+
+    @property
+    def is_relaxed(self) -> bool:
+        return self.contiguity == "relaxed"
+
+    @property
+    def needs_every_event(self) -> bool:
+        """Whether an event that satisfies no symbol matters too."""
+        anchored = self.expression.at_first or self.expression.at_last
+        return not self.is_relaxed or anchored or self.looks_back
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a predicate reads the event before."""
+        return any(self.defines[symbol].previous for symbol in self.symbols)
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns its predicates and its key read."""
         read = frozenset().union(*(self.defines[symbol].columns for symbol in self.symbols))
-        return read | {self.key}
+        return read | ({self.key} if self.key else set())
 
     @cached_property
     def signature(self) -> str:
         """Changes when what matches changes: state of another signature is not continued."""
-        parts = [*self.steps, *(self.defines[symbol].text for symbol in self.symbols)]
-        parts += [self.key, str(self.within_us), str(self.quiet_us)]
+        parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
+        parts += [str(self.key), str(self.within_us), str(self.quiet_us), self.contiguity, self.consume]
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
 
 
-def steps_of(expression: str, field: str) -> tuple[str, ...]:
-    """`SEQ(A; B; A)` → ("A", "B", "A"). Raises BadInput naming `field`."""
-    found = SEQUENCE.match(expression) if isinstance(expression, str) else None
-    if not found:
-        raise BadInput(field, f"takes SEQ(A; B; …), symbols separated by semicolons, not {expression!r}")
-    steps = tuple(step.strip() for step in found["steps"].split(";"))
-    for step in steps:
-        if not SYMBOL.match(step):
-            raise BadInput(field, f"{step!r} is not a symbol: a letter, then letters, digits, - or _")
-    if len(steps) > MOST_STEPS:
-        raise BadInput(field, f"has {len(steps)} steps; {MOST_STEPS} at most")
-    return steps
+def expression_of(text: object, field: str) -> Expression:
+    """A pattern's expression. Raises BadInput naming `field`."""
+    expression = parse(text, field)
+    used = len(set(symbols(expression.root)))
+    if used > MOST_SYMBOLS:
+        raise BadInput(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
+    return expression
 
 
-def definitions(steps: tuple[str, ...], define: Mapping[str, str], field: str) -> dict[str, Predicate]:
+def steps_of(expression: Expression) -> tuple[str, ...] | None:
+    """The symbols of a plain sequence, in order; None where the expression is more than that."""
+    items = expression.root.items if isinstance(expression.root, Sequence) else (expression.root,)
+    plain = tuple(item.name for item in items if isinstance(item, Symbol))
+    anchored = expression.at_first or expression.at_last
+    return plain if len(plain) == len(items) and not anchored else None
+
+
+def definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:
     """Predicate per symbol: as declared, else the event type of that name. Raises BadInput when unused."""
+    names = tuple(dict.fromkeys(symbols(expression.root)))
+    if not isinstance(define, Mapping):
+        raise BadInput(field, 'takes conditions by symbol, such as {"B": "value > 80"}')
     for symbol in define:
-        if symbol not in steps:
+        if symbol not in names:
             raise BadInput(f"{field}.{symbol}", "is not a symbol of the pattern; remove it or use it")
     return {
-        symbol: parse(define[symbol], f"{field}.{symbol}") if symbol in define else of_type(symbol)
-        for symbol in steps
+        symbol: predicate.parse(define[symbol], f"{field}.{symbol}")
+        if symbol in define
+        else predicate.of_type(symbol)
+        for symbol in names
     }
+
+
+def one_of(value: object, choices: tuple[str, ...], field: str) -> str:
+    if value not in choices or not isinstance(value, str):
+        raise BadInput(field, f"takes {' or '.join(choices)}, not {value!r}")
+    return value

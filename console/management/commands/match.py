@@ -1,18 +1,24 @@
-"""`manage.py match`: reserved by the contract; it answers when its laws are built."""
+"""`manage.py match`: the matches of a pattern in a set of events."""
 
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.management.document import JsonCommand
-from queues.errors import BadInput
+from console.management.document import JsonCommand, read_document
+from workers.pipeline.match_request import answer
 
 
 class Command(JsonCommand):
-    help = "Not yet built."
+    help = 'Match: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]} in, matches (ids) out.'
+    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("arguments", nargs="*")
+        parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        raise BadInput("match", "is not yet built; CHANGELOG.md says what is")
+        return answer(read_document(options["file"]))
+
+    def human(self, document: dict[str, Any]) -> str:
+        lines = [" ".join(ids) for ids in document["matches"]]
+        return "\n".join([*lines, f"{len(lines)} matches"])

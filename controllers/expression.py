@@ -1,0 +1,328 @@
+"""What a pattern looks for, as a tree: the one grammar of `match`, of applications and of `shedding`.
+
+    SEQ(A; B+; C)          in this order
+    AND(A, B)              in any order, also interleaved
+    OR(A, B)               one of them
+    {n} {n,} {n,m} + * ?   quantifiers, greedy; a further ? makes one reluctant
+    NOT X                  between steps: no X until the next step
+    {- B+ -}               taken, but not part of the match
+    ^ before all, $ behind all: from the first event of the key on; up to its last
+
+A symbol is letters, digits, `_`, and inside it `-` and `.`. Source of SEQ, AND, OR: Röger et al., section
+II-A; of quantifiers, exclusion and anchors: the row patterns of SQL (ISO 9075-2, MATCH_RECOGNIZE).
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from queues.errors import BadInput
+
+MOST_REPEATS = 1000
+MOST_DEPTH = 20
+_TOKEN = re.compile(
+    r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))"
+)
+_SEPARATORS = {"SEQ": ";", "AND": ",", "OR": ","}
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One event that satisfies the symbol."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The items one after the other."""
+
+    items: tuple["Item", ...]
+
+
+@dataclass(frozen=True)
+class Conjunction:
+    """All items, in any order and interleaved."""
+
+    items: tuple["Item", ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the items, the first preferred."""
+
+    items: tuple["Item", ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The item `least` to `most` times (None: any number), as often as possible when greedy."""
+
+    item: "Item"
+    least: int
+    most: int | None
+    greedy: bool = True
+
+
+@dataclass(frozen=True)
+class Absent:
+    """No event that satisfies the symbol, until the next step takes one (or the window is over)."""
+
+    symbol: Symbol
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The item's events are taken but left out of the match."""
+
+    item: "Item"
+
+
+Item = Symbol | Sequence | Conjunction | Choice | Repeat | Absent | Hidden
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A whole pattern. at_first: begins with the first event of its key; at_last: ends with the last one."""
+
+    root: Item
+    at_first: bool = False
+    at_last: bool = False
+
+
+def parse(text: object, field: str) -> Expression:
+    """The tree of a pattern's text. Raises BadInput naming `field`, with the position, where it is none."""
+    if not isinstance(text, str) or not text.strip():
+        raise BadInput(field, "takes a pattern, such as SEQ(A; B; C)")
+    expression = _Reader(text, field).expression()
+    check(expression.root, field)
+    return expression
+
+
+def render(item: Item) -> str:
+    """The text of a tree; `read` makes the tree of it again."""
+    match item:
+        case Symbol(name):
+            return name
+        case Absent(symbol):
+            return f"NOT {symbol.name}"
+        case Hidden(part):
+            return f"{{- {render(part)} -}}"
+        case Repeat(part, least, most, greedy):
+            counts = f"{least}" if least == most else f"{least},{'' if most is None else most}"
+            return f"{render(part)}{{{counts}}}{'' if greedy else '?'}"
+        case Sequence(items):
+            return f"SEQ({'; '.join(render(part) for part in items)})"
+        case Conjunction(items):
+            return f"AND({', '.join(render(part) for part in items)})"
+        case Choice(items):
+            return f"OR({', '.join(render(part) for part in items)})"
+
+
+def read(text: str) -> Item:
+    """The tree that was rendered as `text`; also one that nobody would write, as what is left of a
+    pattern.
+    """
+    return _Reader(text, "state", remains=True).expression().root
+
+
+def symbols(item: Item) -> Iterator[str]:
+    """The names of its symbols, from left to right, as often as they are written."""
+    match item:
+        case Symbol(name):
+            yield name
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            for part in items:
+                yield from symbols(part)
+        case Repeat(part, _, _, _) | Hidden(part) | Absent(part):
+            yield from symbols(part)
+
+
+def least_events(item: Item) -> int:
+    """How many events a match has at least."""
+    match item:
+        case Symbol():
+            return 1
+        case Sequence(items) | Conjunction(items):
+            return sum(least_events(part) for part in items)
+        case Choice(items):
+            return min(least_events(part) for part in items)
+        case Repeat(part, least, _, _):
+            return least * least_events(part)
+        case Hidden(part):
+            return least_events(part)
+        case Absent():
+            return 0
+
+
+def check(item: Item, field: str, inside: str = "") -> None:
+    """Refuses what is well written but can never match, or never be decided."""
+    match item:
+        case Absent(symbol):
+            if inside != "SEQ":
+                raise BadInput(
+                    field, f"NOT {symbol.name} stands between the steps of a SEQ, and nowhere else"
+                )
+        case Sequence(items):
+            _check_absences(items, field)
+            for part in items:
+                check(part, field, "SEQ")
+        case Conjunction(items) | Choice(items):
+            for part in items:
+                check(part, field, "AND" if isinstance(item, Conjunction) else "OR")
+        case Repeat(part, _, _, _) | Hidden(part):
+            check(part, field, "quantified")
+
+
+def _check_absences(items: tuple[Item, ...], field: str) -> None:
+    if isinstance(items[0], Absent):
+        raise BadInput(field, f"NOT {items[0].symbol.name} needs a step before it: its time begins there")
+    absent: set[str] = set()
+    for item in items:
+        if isinstance(item, Absent):
+            absent.add(item.symbol.name)
+            continue
+        only = item.item if isinstance(item, Repeat) and item.least else item
+        if isinstance(only, Symbol) and only.name in absent:
+            raise BadInput(
+                field, f"can never match: NOT {only.name} right before {only.name}; remove one of them"
+            )
+        absent.clear()
+
+
+_GROUPS: dict[str, Callable[[tuple[Item, ...]], Item]] = {
+    "SEQ": Sequence,
+    "AND": Conjunction,
+    "OR": Choice,
+}
+
+
+class _Reader:
+    """Reads from left to right, one token ahead."""
+
+    _at_first = False
+    _at_last = False
+
+    def __init__(self, text: str, field: str, remains: bool = False) -> None:
+        self._text, self._field, self._reads_remains = text, field, remains
+        self._end = 0
+        self._advance()
+
+    def expression(self) -> Expression:
+        at_first = self._skip("^")
+        root = self._item(0)
+        at_last = self._skip("$")
+        if self._token:
+            self._refuse(
+                f"{self._token!r} is not expected here; put several steps into SEQ( ; ), AND( , ) or OR( , )"
+            )
+        return Expression(root, at_first or self._at_first, at_last or self._at_last)
+
+    def _item(self, depth: int) -> Item:
+        if depth > MOST_DEPTH and not self._reads_remains:
+            self._refuse(f"is nested deeper than {MOST_DEPTH}")
+        item = self._primary(depth)
+        while self._token in ("+", "*", "?", "{"):
+            item = self._quantified(item)
+        return item
+
+    def _primary(self, depth: int) -> Item:
+        if self._skip("{-"):
+            hidden = Hidden(self._item(depth + 1))
+            self._expect("-}")
+            return hidden
+        name = self._token
+        if not name or not self._is_symbol:
+            self._refuse("a symbol is expected" + (f", not {name!r}" if name else ""))
+        self._advance()
+        if name in _SEPARATORS:
+            return self._group(name, depth)
+        if self._token == "(":
+            self._refuse(f"{name!r} is not known; known are SEQ, AND, OR")
+        if name == "NOT":
+            return self._absent()
+        return Symbol(name)
+
+    def _absent(self) -> Item:
+        name = self._token
+        if not self._is_symbol or name in (*_SEPARATORS, "NOT"):
+            self._refuse("NOT takes one symbol, such as NOT X")
+        self._advance()
+        if self._token in ("+", "*", "?", "{"):
+            self._refuse(f"NOT {name} takes no quantifier: no such event at all may come")
+        return Absent(Symbol(name))
+
+    def _group(self, name: str, depth: int) -> Item:
+        self._expect("(")
+        if name == "SEQ" and depth == 0:
+            self._at_first = self._skip("^")
+        items = [] if self._token == ")" and self._reads_remains else [self._item(depth + 1)]
+        while self._skip(_SEPARATORS[name]):
+            items.append(self._item(depth + 1))
+        if name == "SEQ" and depth == 0:
+            self._at_last = self._skip("$")
+        if self._token in (";", ","):
+            self._refuse(f"{name} separates by {_SEPARATORS[name]!r}, not {self._token!r}")
+        self._expect(")")
+        return _GROUPS[name](tuple(items))
+
+    def _quantified(self, item: Item) -> Item:
+        if isinstance(item, Repeat):
+            self._refuse("a second quantifier: put the first into a SEQ(…)")
+        if isinstance(item, Absent):
+            self._refuse("NOT takes no quantifier")
+        least, most = self._counts()
+        greedy = not self._skip("?")
+        if not least_events(item) and most is None:
+            self._refuse("what is repeated without end must take an event each time")
+        return Repeat(item, least, most, greedy)
+
+    def _counts(self) -> tuple[int, int | None]:
+        mark = self._token
+        self._advance()
+        if mark != "{":
+            return {"+": (1, None), "*": (0, None), "?": (0, 1)}[mark]
+        least = self._number()
+        most: int | None = least
+        if self._skip(","):
+            most = None if self._token == "}" else self._number()
+        if most is not None and (most < least or most == 0):
+            self._refuse(
+                f"{{{least},{most}}} can never match: the second number is at least the first, and above 0"
+            )
+        self._expect("}")
+        return least, most
+
+    def _number(self) -> int:
+        token = self._token
+        if not token.isascii() or not token.isdigit() or int(token) > MOST_REPEATS:
+            self._refuse(f"a quantifier takes whole numbers up to {MOST_REPEATS}, such as {{2}} or {{1,3}}")
+        self._advance()
+        return int(token)
+
+    def _skip(self, mark: str) -> bool:
+        found = self._token == mark and not self._is_symbol
+        if found:
+            self._advance()
+        return found
+
+    def _expect(self, mark: str) -> None:
+        if not self._skip(mark):
+            self._refuse(f"{mark!r} is expected" + (f", not {self._token!r}" if self._token else ""))
+
+    def _advance(self) -> None:
+        rest = self._text[self._end :]
+        found = _TOKEN.match(rest)
+        self._position = self._end + len(rest) - len(rest.lstrip())
+        if found:
+            self._token = found["symbol"] or found["mark"]
+            self._is_symbol = found["symbol"] is not None
+            self._end += found.end()
+        elif not rest.strip():
+            self._token, self._is_symbol = "", False
+        else:
+            self._refuse(f"{rest.lstrip()[0]!r} has no meaning here")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise BadInput(self._field, f"at character {self._position + 1}: {reason}")

@@ -1,0 +1,115 @@
+"""The grammar of patterns: what is read, what is refused and where, and that a tree survives its text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.expression import (
+    Absent,
+    Choice,
+    Conjunction,
+    Expression,
+    Hidden,
+    Repeat,
+    Sequence,
+    Symbol,
+    least_events,
+    parse,
+    read,
+    render,
+    symbols,
+)
+from queues.errors import BadInput
+
+A, B, C = Symbol("A"), Symbol("B"), Symbol("C")
+
+
+@pytest.mark.parametrize(
+    ("text", "root"),
+    [
+        ("A", A),
+        ("SEQ(A; B; A)", Sequence((A, B, A))),
+        ("SEQ(0;0;1)", Sequence((Symbol("0"), Symbol("0"), Symbol("1")))),
+        (" AND ( A , B ) ", Conjunction((A, B))),
+        ("OR(SEQ(A; B), C)", Choice((Sequence((A, B)), C))),
+        ("SEQ(A{2}; B{1,3}; C{2,})", Sequence((Repeat(A, 2, 2), Repeat(B, 1, 3), Repeat(C, 2, None)))),
+        ("SEQ(A+; B*; C?)", Sequence((Repeat(A, 1, None), Repeat(B, 0, None), Repeat(C, 0, 1)))),
+        ("SEQ(A+?; B{2,}?)", Sequence((Repeat(A, 1, None, False), Repeat(B, 2, None, False)))),
+        ("SEQ(A; NOT B; C)", Sequence((A, Absent(B), C))),
+        ("SEQ(A; {- B+ -}; C)", Sequence((A, Hidden(Repeat(B, 1, None)), C))),
+        ("SEQ(load-rises; cpu.high)", Sequence((Symbol("load-rises"), Symbol("cpu.high")))),
+    ],
+)
+def test_a_pattern_is_read_as_written(text, root):
+    assert parse(text, "pattern") == Expression(root)
+
+
+def test_anchors_stand_before_the_first_step_and_behind_the_last():
+    assert parse("^A", "pattern") == Expression(A, at_first=True)
+    assert parse("A$", "pattern") == Expression(A, at_last=True)
+    assert parse("SEQ(^A; B$)", "pattern") == Expression(Sequence((A, B)), at_first=True, at_last=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "takes a pattern"),
+        (7, "takes a pattern"),
+        ("SEQ()", r"character 5: a symbol is expected, not '\)'"),
+        ("SEQ(A;;B)", "character 7: a symbol is expected, not ';'"),
+        ("SEQ(A; B", r"character 9: '\)' is expected"),
+        ("SEQ(A, B)", "character 6: SEQ separates by ';'"),
+        ("AND(A; B)", "character 6: AND separates by ','"),
+        ("A B", "character 3: 'B' is not expected"),
+        ("A then B", "character 3"),
+        ("A & B", "character 3: '&' has no meaning"),
+        ("XOR(A, B)", "'XOR' is not known"),
+        ("A{3,2}", "the second number"),
+        ("A{0}", "can never match"),
+        ("A{x}", "whole numbers"),
+        ("A{1001}", "up to 1000"),
+        ("A++", "second quantifier"),
+        ("SEQ(A?)+", "must take an event"),
+        ("NOT A", "NOT A stands between"),
+        ("AND(NOT A, B)", "NOT A stands between"),
+        ("SEQ(NOT A; B)", "needs a step before it"),
+        ("SEQ(A; NOT B+; C)", "no quantifier"),
+        ("SEQ(A; NOT SEQ(B; C))", "NOT takes one symbol"),
+        ("SEQ(A; NOT B; B)", "can never match"),
+        ("SEQ(A; NOT C; NOT B; B+)", "can never match"),
+        ("SEQ(" * 30 + "A" + ")" * 30, "nested deeper"),
+    ],
+)
+def test_what_is_no_pattern_or_can_never_match_is_refused_with_its_place(text, says):
+    with pytest.raises(BadInput, match=says) as refused:
+        parse(text, "pattern")
+    assert refused.value.field == "pattern"
+
+
+def repeated(item):
+    return st.builds(
+        lambda part, least, more, greedy: Repeat(part, least, None if more is None else least + more, greedy),
+        item.filter(lambda part: not isinstance(part, (Repeat, Absent)) and least_events(part)),
+        st.integers(0, 3),
+        st.none() | st.integers(1, 3),
+        st.booleans(),
+    )
+
+
+TREES = st.recursive(
+    st.sampled_from([A, B, C, Absent(A)]),
+    lambda item: st.one_of(
+        st.lists(item, min_size=1, max_size=3).map(lambda items: Sequence(tuple(items))),
+        st.lists(item, min_size=1, max_size=3).map(lambda items: Conjunction(tuple(items))),
+        st.lists(item, min_size=1, max_size=3).map(lambda items: Choice(tuple(items))),
+        item.filter(lambda part: not isinstance(part, Absent)).map(Hidden),
+        repeated(item),
+    ),
+    max_leaves=8,
+)
+
+
+@given(TREES)
+def test_a_tree_is_the_same_after_it_was_written_and_read(tree):
+    assert read(render(tree)) == tree
+    assert list(symbols(read(render(tree)))) == list(symbols(tree))

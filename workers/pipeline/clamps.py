@@ -1,0 +1,47 @@
+"""A chain of clamps, x → min(max(x, low), high), one after the other, as array operations.
+
+A clamp after a clamp is a clamp: (l1, h1) then (l2, h2) is (clamp2(l1), clamp2(h1)). So the chain is cut into
+about √n runs of √n; all runs are composed side by side, a step at a time, and only from run to run one goes
+singly.
+"""
+
+import math
+
+import numpy as np
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
+    """int64[n]: the value after each clamp, beginning at `start`. low, high: int64[n], low ≤ high."""
+    count = len(low)
+    length = max(1, math.isqrt(count))
+    runs = -(-count // length)
+    lows, highs = _side_by_side(low, runs, length, _LEAST), _side_by_side(high, runs, length, _MOST)
+    for step in range(1, length):
+        least, most = lows[step].copy(), highs[step].copy()
+        _clamp(lows[step - 1], least, most, out=lows[step])
+        _clamp(highs[step - 1], least, most, out=highs[step])
+    begins = _run_starts(lows[-1].tolist(), highs[-1].tolist(), start)
+    values = np.minimum(np.maximum(begins, lows), highs)
+    return values.T.ravel()[:count]
+
+
+def _side_by_side(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:
+    """[step, run]; padding changes nothing."""
+    padded = np.full(runs * length, padding, np.int64)
+    padded[: len(values)] = values
+    return padded.reshape(runs, length).T.copy()
+
+
+def _clamp(values: np.ndarray, least: np.ndarray, most: np.ndarray, out: np.ndarray) -> None:
+    np.maximum(values, least, out=out)
+    np.minimum(out, most, out=out)
+
+
+def _run_starts(lows: list[int], highs: list[int], start: int) -> np.ndarray:
+    begins, value = [], start
+    for low, high in zip(lows, highs, strict=True):
+        begins.append(value)
+        value = min(max(value, low), high)
+    return np.array(begins, np.int64)

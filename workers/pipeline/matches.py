@@ -1,0 +1,89 @@
+"""What a matcher found, in columns: as many matches as `keys`, their events one after the other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+# What a match reports of a contributing event, beside its key and the key group that key belongs to.
+EVENT = pa.schema(
+    [
+        pa.field("time", pa.int64()),
+        pa.field("id", pa.string()),
+        pa.field("type", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("source", pa.string()),
+    ]
+)
+KEYED = EVENT.append(pa.field("match_key", pa.string())).append(pa.field("group", pa.int32()))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """events: rows of KEYED, match after match in the order of completion. ends: where each match's events
+    end. quiet: per match, whether it is counted only.
+    """
+
+    events: pa.RecordBatch
+    ends: np.ndarray
+    quiet: np.ndarray
+
+    @classmethod
+    def of(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
+        return cls(events, ends, np.zeros(len(ends), bool))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def starts(self) -> np.ndarray:
+        return np.concatenate((np.zeros(1, np.int64), self.ends[:-1])) if len(self) else self.ends
+
+    @property
+    def keys(self) -> pa.Array:
+        """The key of each match."""
+        return self.events.column("match_key").take(pa.array(self.ends - 1))
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The key group of each match."""
+        return self.events.column("group").to_numpy(zero_copy_only=False)[self.ends - 1]
+
+    @property
+    def completed_us(self) -> np.ndarray:
+        """The time of each match's last event."""
+        return self.events.column("time").to_numpy()[self.ends - 1]
+
+    def ids(self) -> list[list[str]]:
+        """Per match the ids of its events."""
+        ids = self.events.column("id").to_pylist()
+        return [ids[start:end] for start, end in self._bounds()]
+
+    def told(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+        """Per match that is not quiet its key and its events (values of EVENT)."""
+        rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
+        for key, quiet, (start, end) in zip(self.keys.to_pylist(), self.quiet, self._bounds(), strict=True):
+            if not quiet:
+                yield key, rows[start:end]
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+
+
+def nothing() -> Matches:
+    return Matches.of(pa.RecordBatch.from_pylist([], schema=KEYED), np.zeros(0, np.int64))
+
+
+def joined(parts: list[Matches]) -> Matches:
+    """The matches of all parts, in their order."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else nothing()
+    before = np.cumsum([0, *(part.events.num_rows for part in parts[:-1])])
+    return Matches(
+        pa.concat_batches([part.events for part in parts]),
+        np.concatenate([part.ends + rows for part, rows in zip(parts, before, strict=True)]),
+        np.concatenate([part.quiet for part in parts]),
+    )

@@ -1,0 +1,127 @@
+"""SEQ(A; B; C), policy skip-past-last, over whole batches at a time.
+
+For every event that can begin, the rest of its match follows from where the next event of each step is
+(relaxed) or from the events right behind it (strict); which of these matches count is one walk from end to
+end.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workers.pipeline.group_state import GroupStates
+from workers.pipeline.keyed_rows import KeyedRows, appended
+from workers.pipeline.matches import KEYED, Matches, nothing
+from workers.pipeline.pattern import Pattern
+
+_KEPT = KEYED.append(pa.field("mask", pa.int64()))
+
+
+class SequenceRows:
+    """kept: per key the events from the first on that may still begin a match. A later start ends no
+    sooner, so while that one lacks an event the others do, too: time alone completes nothing.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._within_us, self._relaxed = pattern.within_us, pattern.is_relaxed
+        self._bits = pattern.step_bits
+        self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+        """Rows in event-time order, `masks` with the bits of the symbols each satisfies; of no symbol matters
+        where contiguity is strict.
+        """
+        if self._relaxed and not masks.all():
+            wanted = np.flatnonzero(masks)
+            rows, masks = rows.take(pa.array(wanted)), masks[wanted]
+        if not len(masks):
+            return nothing()
+        events = appended(self.kept, rows)
+        keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
+        masks = np.concatenate((self.kept.column("mask").to_numpy(), masks))
+        found = self._found(keyed, masks[keyed.order])
+        chosen, pending = _walk(keyed, found)
+        self._keep(events, keyed, masks, pending)
+        return _told(events, keyed, found[chosen])
+
+    def _found(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
+        are still missing, and the start is left out where no match can come of it.
+        """
+        hits = [(masks & bit) != 0 for bit in self._bits]
+        rows = self._next_hits(keyed, hits) if self._relaxed else self._right_behind(keyed, hits)
+        starts, last = rows[:, 0], rows[:, -1]
+        missing = last == len(masks)
+        end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
+        return rows[(end_us - keyed.time[starts] <= self._within_us) & (starts >= 0)]
+
+    def _next_hits(self, keyed: KeyedRows, hits: list[np.ndarray]) -> np.ndarray:
+        count = len(keyed.time)
+        rows = [np.flatnonzero(hits[0])]
+        for hit in hits[1:]:
+            following = np.full(count + 1, count, np.int64)
+            following[:-1] = np.minimum.accumulate(np.where(hit, np.arange(count), count)[::-1])[::-1]
+            behind = following[np.minimum(rows[-1] + 1, count)]
+            rows.append(np.where(behind < keyed.ends[rows[0]], behind, count))
+        return np.stack(rows, axis=1)
+
+    def _right_behind(self, keyed: KeyedRows, hits: list[np.ndarray]) -> np.ndarray:
+        count = len(keyed.time)
+        starts = np.flatnonzero(hits[0])
+        rows = [starts]
+        for place, hit in enumerate(hits[1:], 1):
+            behind = np.minimum(starts + place, count)
+            inside = behind < keyed.ends[starts]
+            fits = ~inside | np.append(hit, False)[behind]
+            rows = [taken[fits] for taken in rows]
+            starts = rows[0]
+            rows.append(np.where(inside, behind, count)[fits])
+        return np.stack(rows, axis=1)
+
+    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray) -> None:
+        edges = np.zeros(len(masks) + 1, np.int64)
+        np.add.at(edges, pending, 1)
+        np.add.at(edges, keyed.ends[pending], -1)
+        places = np.sort(keyed.order[np.cumsum(edges[:-1]) > 0])
+        kept = events.take(pa.array(places))
+        self.kept = kept.append_column(_KEPT.field("mask"), pa.array(masks[places]))
+
+    def advance(self, now_us: int) -> Matches:
+        """Discards what no match that ends from `now_us` on can contain."""
+        if self.kept.num_rows:
+            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
+        return nothing()
+
+    def finish(self) -> Matches:
+        self.kept = self.kept.slice(0, 0)
+        return nothing()
+
+    def save(self, states: GroupStates) -> None:
+        states.put_rows("open", self.kept)
+
+    def load(self, states: GroupStates) -> None:
+        self.kept = states.rows("open") or self.kept
+
+
+def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(which of the matches found count, the starts that wait for more). The next that counts is the first
+    start behind the end of the one before; who waits, keeps all that follows in its key waiting.
+    """
+    count = len(keyed.time)
+    starts, last = found[:, 0], found[:, -1]
+    waits = last == count
+    end = np.where(waits, keyed.ends[starts] - 1 if len(starts) else last, last)
+    behind = np.searchsorted(starts, end, side="right").tolist()
+    chosen, at = [], 0
+    while at < len(behind):
+        chosen.append(at)
+        at = behind[at]
+    counted = np.array(chosen, np.int64)
+    waiting = waits[counted]
+    return counted[~waiting], starts[counted[waiting]]
+
+
+def _told(events: pa.RecordBatch, keyed: KeyedRows, rows: np.ndarray) -> Matches:
+    rows = rows[np.argsort(keyed.order[rows[:, -1]])]
+    ends = np.arange(1, len(rows) + 1) * rows.shape[1]
+    return Matches.of(events.take(pa.array(keyed.order[rows.ravel()])), ends)
