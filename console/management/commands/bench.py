@@ -25,6 +25,7 @@ BENCHES = (
     "tick",
     "page",
     "jobs",
+    "burst",
 )
 
 

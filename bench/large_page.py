@@ -1,0 +1,163 @@
+"""The overview over 200 nodes and 1000 containers: what it costs the server, the wire and the browser.
+
+Server time: from the request to the last byte of the answer, on a kept connection, warm. Transfer: the bytes
+on the wire of a page and its socket's first message, in a browser with an empty cache and again with what it
+kept. First chart: from the navigation to the first painted line of the flow map. Live: the main thread's time
+over seconds of updates, by the browser's own count of its tasks.
+"""
+
+import shutil
+import time
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+
+from bench.large_plant import PASSWORD, LargePlant, large_plant
+
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-sync",
+]
+LIMITS = {
+    "large_server_p95_seconds": 0.3,
+    "large_first_bytes": 1_800_000,
+    "large_again_bytes": 60_000,
+    "large_first_chart_seconds": 1.5,
+    "large_live_main_thread_seconds_per_second": 0.05,
+}
+REQUESTS, WARM_REQUESTS, LIVE_SECONDS = 30, 5, 15.0
+
+
+def measure() -> dict[str, float]:
+    """All figures of LIMITS, and what they are made of."""
+    with large_plant() as plant:
+        server = server_seconds(plant, "/")
+        executable = shutil.which("chromium")
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+            figures = in_browser(browser, plant)
+            browser.close()
+    return {
+        "large_server_p50_seconds": float(np.quantile(server, 0.5)),
+        "large_server_p95_seconds": float(np.quantile(server, 0.95)),
+        **figures,
+    }
+
+
+def server_seconds(plant: LargePlant, path: str) -> list[float]:
+    """Of each request, when the page is warm."""
+    headers = {"Cookie": plant.log_in(), "Accept-Encoding": "gzip"}
+    seen = []
+    with closing(plant.connection()) as connection:
+        for _ in range(WARM_REQUESTS + REQUESTS):
+            began = time.perf_counter()
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            seen.append(time.perf_counter() - began)
+            if answer.status != 200 or not body:
+                raise AssertionError(f"{path} answered {answer.status}")
+    return seen[WARM_REQUESTS:]
+
+
+class Wire:
+    """Counts what comes over the wire to a page: answers as they were encoded, and frames of its socket."""
+
+    def __init__(self, session: CDPSession) -> None:
+        self.answers, self.frames = 0, []
+        session.send("Network.enable")
+        session.on("Network.loadingFinished", self._answer)
+        session.on("Network.webSocketFrameReceived", self._frame)
+
+    def _answer(self, event: dict[str, Any]) -> None:
+        self.answers += int(event["encodedDataLength"])
+
+    def _frame(self, event: dict[str, Any]) -> None:
+        frame = event["response"]
+        # Binary frames are told in base64.
+        size = len(frame["payloadData"])
+        self.frames.append(size * 3 // 4 if frame["opcode"] == 2 else size)
+
+    @property
+    def load_bytes(self) -> int:
+        """The page with its files, and the first message of its socket."""
+        return self.answers + (self.frames[0] if self.frames else 0)
+
+
+def in_browser(browser: Browser, plant: LargePlant) -> dict[str, float]:
+    context = browser.new_context(base_url=plant.url, viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    log_in(page)
+    session = context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.clearBrowserCache")
+    first, first_chart = visited(page, context.new_cdp_session(page), "/")
+    again, again_chart = visited(page, context.new_cdp_session(page), "/")
+    live = main_thread_share(page, session)
+    wire = Wire(context.new_cdp_session(page))
+    page.wait_for_timeout(5_000)
+    context.close()
+    return {
+        "large_first_bytes": float(first),
+        "large_again_bytes": float(again),
+        "large_first_chart_seconds": max(first_chart, again_chart),
+        **{f"large_live_{name}": value for name, value in live.items()},
+        "large_message_bytes": float(np.median(wire.frames)),
+    }
+
+
+def log_in(page: Page) -> None:
+    page.goto("/login/?next=/settings/")
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/settings/")
+
+
+DRAWN = """() => new Promise((resolve) => {
+  const look = () => {
+    const drawn = document.querySelector("#flow path.band");
+    if (drawn) requestAnimationFrame(() => resolve(performance.now() / 1000));
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
+
+
+def visited(page: Page, session: CDPSession, path: str) -> tuple[int, float]:
+    """A visit's bytes, until its socket has said its first word; and when its first chart was painted."""
+    wire = Wire(session)
+    page.goto(path, wait_until="commit")
+    first_chart = page.evaluate(DRAWN)
+    page.wait_for_load_state("networkidle", timeout=20_000)
+    until = time.monotonic() + 10.0
+    while not wire.frames and time.monotonic() < until:
+        page.wait_for_timeout(100)
+    session.detach()
+    return wire.load_bytes, float(first_chart)
+
+
+def main_thread_share(page: Page, session: CDPSession) -> dict[str, float]:
+    """Seconds of the main thread per second while updates come: all tasks, and of them scripts and layout."""
+    session.send("Performance.enable")
+    page.wait_for_timeout(3_000)  # what was loaded is parsed, and drawn
+    before, began = _metrics(session), time.perf_counter()
+    page.wait_for_timeout(LIVE_SECONDS * 1000)
+    after, seconds = _metrics(session), time.perf_counter() - began
+    names = {
+        "main_thread_seconds_per_second": "TaskDuration",
+        "script_seconds_per_second": "ScriptDuration",
+        "layout_seconds_per_second": "LayoutDuration",
+        "style_seconds_per_second": "RecalcStyleDuration",
+    }
+    figures = {name: (after[metric] - before[metric]) / seconds for name, metric in names.items()}
+    return {**figures, "nodes": after["Nodes"]}
+
+
+def _metrics(session: CDPSession) -> dict[str, float]:
+    return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
