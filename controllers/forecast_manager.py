@@ -29,6 +29,11 @@ Nothing is started that would only wait (4.2.1.2, and the death spiral of B.2.3.
                                                          and never below minimum_rate; once the node is well
                                                          again it rises by raise_factor until it binds no more
 
+The first worker that starts goes ahead of other queues' (`ahead`) when its container's events would else wait
+too long for a slot: nobody works at it, and a rest is late or something is older than max_wait_seconds. So a
+queue of low priority is served while one of high priority has a long backlog, by one worker a container at a
+time.
+
 All may be pledged, and the oldest still wait too long. Where the pool has room, slow handlers are the cause:
 then raise_factor times as many work at it. Where none of a few that were submitted began to run, they may be
 lost with their host: then one more is.
@@ -76,7 +81,9 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     need = _need(parameters, manager, observation)
     manager, start = _limited(parameters, manager, observation, need)
     manager = _remember(parameters, manager, observation, start.count)
-    return manager, replace(start, terms=_terms(parameters, before, manager, observation, need))
+    terms = _terms(parameters, before, manager, observation, need)
+    ahead = _ahead(parameters, observation, need, start.count)
+    return manager, replace(start, terms={**terms, "ahead": ahead})
 
 
 def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
@@ -112,7 +119,9 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
     running = observation.get("running")
     if running is None:
         return float(least)
-    return float(min(max(before.pledged - observation["removed"], least), least + running * size))
+    # Who began since the last look may have ended by now, and what it removed isn't counted yet.
+    most = least + (running + observation["started"]) * size
+    return float(min(max(before.pledged - observation["removed"], least), most))
 
 
 def _cap(parameters: Values, before: Manager, observation: Values) -> float | None:
@@ -200,12 +209,21 @@ def _slow(parameters: Values, observation: Values, free: float) -> str | None:
     oldest, waiting = observation.get("oldest_seconds"), observation["waiting_to_run"]
     if oldest is None or oldest <= parameters["max_wait_seconds"] or free > 0:
         return None
-    if waiting == 0 and observation["queue_length"] > observation["removed"]:
-        # What is gone within an interval at the present pace needs nobody else.
+    intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
+    if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
+        # What is gone that soon at the present pace needs nobody else.
         return f"the oldest waits {number(oldest)} s, since the workers at it are slow"
     if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
         return f"the oldest waits {number(oldest)} s, and of the workers submitted none began to run"
     return None
+
+
+def _ahead(parameters: Values, observation: Values, need: _Need, count: int) -> int:
+    """How many of the workers that start go ahead of other queues': 1 where events would wait too long."""
+    if observation.get("running"):
+        return 0
+    old = (observation.get("oldest_seconds") or 0.0) > parameters["max_wait_seconds"]
+    return min(count, int(need.late is not None or old))
 
 
 def _reinforcement(parameters: Values, observation: Values) -> int:

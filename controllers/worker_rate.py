@@ -49,7 +49,7 @@ PARAMETERS = (
         "max_wait_seconds",
         "s",
         "forecast: no event waits longer than this for a worker to be full.",
-        5.0,
+        4.0,
         0.0,
         86_400.0,
     ),

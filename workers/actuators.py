@@ -16,7 +16,9 @@ def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised."""
     count = int(entry.action["start"])
     ids = [f"e{entry.pk}-{number}" for number in range(count)]
-    plant.start_workers(loop.target["queue"], loop.target["node"], count, ids)
+    plant.start_workers(
+        loop.target["queue"], loop.target["node"], count, ids, int(entry.terms.get("ahead", 0))
+    )
 
 
 def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

@@ -12,6 +12,7 @@ from workers.work_report import SUBMISSION_EXPIRES_SECONDS, submit
 
 CONSUME = "workers.tasks.consume"
 KILL_AFTER_SECONDS = 10.0
+AHEAD_OF_ALL = 0  # Celery's first priority: served before any queue's that has another
 
 
 def send_workers(
@@ -22,9 +23,11 @@ def send_workers(
     count: int,
     worker_ids: Sequence[str],
     now: float,
+    ahead: int = 0,
 ) -> list[str]:
     """Submit `count` workers for one container under their ids; answers the ids.
 
+    The first `ahead` of them are served before other queues', the rest by the queue's priority.
     They are counted as waiting to run, then sent; a submission that nobody takes within
     SUBMISSION_EXPIRES_SECONDS is void. Celery's time limits are the last resort behind the worker's own
     (`workers.time_limit`): an exception (soft), then the process is killed (hard). Raises BadInput for a
@@ -41,12 +44,12 @@ def send_workers(
         return []
     submit(control, queue, node, worker_ids, now)
     soft_seconds = time_to_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
-    for worker_id in worker_ids:
+    for place, worker_id in enumerate(worker_ids):
         current_app.send_task(
             CONSUME,
             args=(queue, node, worker_id),
             task_id=worker_id,
-            priority=spec.priority,
+            priority=AHEAD_OF_ALL if place < ahead else spec.priority,
             expires=SUBMISSION_EXPIRES_SECONDS,
             soft_time_limit=soft_seconds,
             time_limit=soft_seconds + KILL_AFTER_SECONDS,

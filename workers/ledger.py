@@ -33,6 +33,7 @@ def write(
     loop: Loop,
     *,
     at: datetime,
+    fence: int,
     mode: str,
     parameters: Mapping[str, Any],
     state_before: Any,
@@ -48,6 +49,7 @@ def write(
     return LedgerEntry.objects.create(
         loop=loop,
         at=at,
+        fence=fence,
         mode=mode,
         parameters=dict(parameters),
         state_before=state_before,

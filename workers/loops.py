@@ -33,6 +33,7 @@ from workers import actuators, ledger, overrides, sensors
 from workers.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant, Snapshot
+from workers.schedule import TICK_SECONDS
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
@@ -48,7 +49,7 @@ PLANT_LOOPS: dict[str, dict[str, Any]] = {
     },
 }
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
-LEASE_SECONDS = 8.0
+LEASE_SECONDS = 4.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
 DUE_SHARE = 0.8
 # An open action older than this many intervals is not repeated: it was decided on a plant long gone.
@@ -131,10 +132,14 @@ def ensure_loops(topology: Topology) -> list[Loop]:
 
 def _ensure_loop(loop: Loop | None, name: str, target: dict[str, str], events_per_worker: int) -> None:
     if loop is None:
-        parameters = {"events_per_worker": events_per_worker}
-        Loop.objects.get_or_create(
-            name=name, defaults={"law": "worker_rate", "target": target, "parameters": parameters}
-        )
+        parameters = {"events_per_worker": events_per_worker, "interval_seconds": TICK_SECONDS}
+        made = {
+            "law": "worker_rate",
+            "target": target,
+            "parameters": parameters,
+            "interval_seconds": TICK_SECONDS,
+        }
+        Loop.objects.get_or_create(name=name, defaults=made)
         return
     parameters = {**loop.parameters, "events_per_worker": events_per_worker}
     if (loop.target, loop.parameters) != (target, parameters):
@@ -214,6 +219,7 @@ def _record(
         return ledger.write(
             loop,
             at=now,
+            fence=fence,
             mode=setting.mode,
             parameters=setting.recorded(),
             state_before=before,

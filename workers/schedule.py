@@ -5,7 +5,9 @@ import json
 from django.db import transaction
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-TICK_SECONDS = 5
+# Two ticks fit into the 4 s that an event may wait for a worker (worker_rate's max_wait_seconds).
+TICK_SECONDS = 2
+UPKEEP_SECONDS = 5
 PLANT_TICK_SECONDS = 15
 SCALING_TICK_SECONDS = 60
 ROWS = {
@@ -14,7 +16,7 @@ ROWS = {
     "weir: tick node_scaling": ("workers.tasks.tick", {"law": "node_scaling"}, SCALING_TICK_SECONDS),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
     "weir: manage batch tasks": ("workers.tasks.manage_tasks", {}, 2),
-    "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, TICK_SECONDS),
+    "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, UPKEEP_SECONDS),
 }
 
 

@@ -272,3 +272,29 @@ def test_parameters_that_contradict_each_other_are_refused():
     for given_values in ({"minimum_rate": 5, "maximum_rate": 4}, {"history": 3, "low_count": 4}):
         with pytest.raises(BadInput):
             parameters(**given_values)
+
+
+def test_a_rest_that_would_wait_too_long_sends_its_worker_ahead_of_other_queues():
+    values = parameters(max_wait_seconds=30)
+    assert one(values, 3, oldest_seconds=24.1).terms["ahead"] == 1
+    assert one(values, 100, oldest_seconds=1).terms["ahead"] == 0
+
+
+def test_a_backlog_that_nobody_works_at_gets_one_worker_ahead_and_the_others_by_priority():
+    values = parameters(events_per_worker=5_000, max_wait_seconds=5)
+    unattended = one(values, 52_700, oldest_seconds=6, running=0)
+    assert (unattended.action, unattended.terms["ahead"]) == ({"start": 11}, 1)
+    assert one(values, 52_700, oldest_seconds=6, running=1).terms["ahead"] == 0
+
+
+def test_where_no_worker_starts_none_is_ahead():
+    values = parameters(max_wait_seconds=5, maximum_waiting_to_run=1)
+    full = one(values, 52_700, oldest_seconds=60, running=0, waiting_to_run=2)
+    assert (full.action, full.terms["ahead"]) == (None, 0)
+
+
+def test_workers_that_have_ended_before_their_events_are_counted_out_get_no_successors():
+    values = parameters(events_per_worker=5_000)
+    burst = {"length": 66_560, "running": 0}
+    ended = {"length": 61_952, "removed": 4_608, "started": 7, "waiting_to_run": 7, "running": 1}
+    assert started(run(values, burst, ended)[1]) == [14, 0]

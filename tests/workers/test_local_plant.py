@@ -409,6 +409,15 @@ def test_workers_are_counted_and_sent_with_the_queues_priority(
     assert sent[0].endswith(b":5")
 
 
+@pytest.mark.usefixtures("broker")
+def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    plant.start_workers("alert", "n1", 3, ["a", "b", "c"], ahead=1)
+    lengths = {name: control.llen(name) for name in (b"weir:celery:jobs", b"weir:celery:jobs:5")}
+    assert lengths == {b"weir:celery:jobs": 1, b"weir:celery:jobs:5": 2}
+
+
 @pytest.mark.parametrize(
     ("queue", "node", "count", "field"),
     [

@@ -10,6 +10,7 @@ from workers import ledger, loops
 from workers.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
+from workers.schedule import TICK_SECONDS
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -330,7 +331,8 @@ def test_every_container_of_a_jobs_queue_has_a_loop():
         "worker_rate/alert/n2",
         "worker_rate/process/n2",
     }
-    assert made[0].parameters == {"events_per_worker": 300}
+    assert made[0].parameters == {"events_per_worker": 300, "interval_seconds": TICK_SECONDS}
+    assert made[0].interval_seconds == TICK_SECONDS
     assert {
         each.pk for each in loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
     } == {each.pk for each in made}
@@ -395,9 +397,17 @@ def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
     plant.put("alert", "n1", 1_200)
     (first,) = loops.tick_law("worker_rate", plant, clock.now, control)
     plant.run("alert", "n1", 300)
-    loops.tick_law("worker_rate", plant, clock.pass_seconds(5), control)
+    loops.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
     assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    loops.tick_law("worker_rate", plant, clock.pass_seconds(5), control)
+    loops.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
     assert ledger.replay(judged).same
+
+
+def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_queues(plant, clock, control):
+    loops.ensure_loops(topology(alert={"n1": 1000}))
+    plant.put("alert", "n1", 10)
+    (entry,) = loops.tick_law("worker_rate", plant, clock.now, control)
+    assert entry.action == {"start": 1}
+    assert plant.ahead == [f"e{entry.pk}-0"]

@@ -58,7 +58,7 @@ class Scripted:
             "loops": {"worker_rate/alert/n1": {"measured": 12, "setpoint": 1000, "actuator": None}},
         }
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Any) -> list[str]:
+    def start_workers(self, queue: str, node: str, count: int, ids: Any, ahead: int = 0) -> list[str]:
         raise AssertionError("an observer starts nothing")
 
 

@@ -57,10 +57,12 @@ class LocalPlant:
         recorded = {"plans": record.plans, "runs": record.runs, "alerts": record.alerts}
         return {**snapshot, **composed, **recorded}
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+    def start_workers(
+        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
+    ) -> list[str]:
         """See `workers.dispatch.send_workers`."""
         topology = Topology.from_json(self._control.get(KEY))
-        return send_workers(self._control, topology, queue, node, count, ids, self._clock())
+        return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
 
     def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

@@ -14,6 +14,7 @@ class MemoryPlant:
         self.clock = clock
         self.error: Exception | None = None  # raised by the next actions, as a broker that is away would
         self.ran: list[str] = []
+        self.ahead: list[str] = []  # ids that go before other queues'
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
         self._containers = {each: _container() for each in containers}
@@ -35,7 +36,9 @@ class MemoryPlant:
         }
         return copy.deepcopy(snapshot)
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+    def start_workers(
+        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
+    ) -> list[str]:
         """Submit workers; an id that has run, or is submitted already, isn't submitted again."""
         if self.error is not None:
             raise self.error
@@ -45,6 +48,7 @@ class MemoryPlant:
             raise BadInput("node", f"holds no container of {queue}")
         submitted = self._waiting_to_run[queue, node]
         submitted += [each for each in ids if each not in submitted and each not in self.ran]
+        self.ahead += ids[:ahead]
         return list(ids)
 
     def put(self, queue: str, node: str, events: int) -> None:

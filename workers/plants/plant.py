@@ -17,9 +17,12 @@ class Plant(Protocol):
         """
         ...
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+    def start_workers(
+        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
+    ) -> list[str]:
         """Submit `count` short-lived workers for one container, under the `count` ids given; give back those
-        ids.
+        ids. The first `ahead` of them run before workers of any other queue, the rest by the queue's
+        priority.
 
         Called once the intent is in the ledger, and again with the same ids when a tick died in between. So
         an id is a promise: **however often it is submitted, its worker runs at most once** (a worker claims

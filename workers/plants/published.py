@@ -35,7 +35,9 @@ class PublishedPlant:
         snapshot: Snapshot = orjson.loads(stored)
         return snapshot
 
-    def start_workers(self, queue: str, node: str, count: int, ids: Sequence[str]) -> list[str]:
+    def start_workers(
+        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
+    ) -> list[str]:
         """See `workers.dispatch.send_workers`."""
         topology = Topology.from_json(self._control.get(KEY))
-        return send_workers(self._control, topology, queue, node, count, ids, self._clock())
+        return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
