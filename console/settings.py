@@ -69,6 +69,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Behind the static files, which lie there compressed. It pads what it packs, so a length tells no secret.
+    "django.middleware.gzip.GZipMiddleware",
     "console.access.ContentSecurityPolicy",
     "console.request_id.RequestId",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -9,6 +9,7 @@ from ninja import Router
 from console.api.authentication import actor_for
 from console.api.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.control_server import latest_snapshot
+from console.live.view import view_named
 from queues.errors import UnknownQueue
 from queues.models import Node, Queue
 
@@ -16,14 +17,23 @@ router = Router(tags=["plant"])
 
 
 @router.get("/live", summary="The newest snapshot")
-def live(request: HttpRequest) -> dict[str, Any]:
-    """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none."""
+def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
+    """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
+
+    `of` names the part that is wanted: whole, frame, flow, nodes, loops, queue:NAME or node:NAME.
+    """
     actor_for(request, "plant.view")
+    view = view_named(of)
     snapshot = latest_snapshot()
     if snapshot is None:
         message = "There is no snapshot yet, or the control server does not answer."
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
-    return {"seq": snapshot["seq"], "at": snapshot["at"], "topic": "plant", "snapshot": snapshot}
+    return {
+        "seq": snapshot["seq"],
+        "at": snapshot["at"],
+        "topic": "plant",
+        "snapshot": view.narrowed(snapshot),
+    }
 
 
 @router.get("/queues", summary="Every queue: configuration, points, live figures")

@@ -1,7 +1,14 @@
-"""The websocket `/live/`: a snapshot first, then deltas; closed when its holder may no longer look."""
+"""The websocket `/live/`: a snapshot first, then deltas; closed when its holder may no longer look.
+
+Its address may say more: `of` a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's
+format, and `after=SEQ&at=TIME`, the snapshot that is held already: then the deltas since then come first, if
+they are still there.
+"""
 
 import asyncio
 from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs
 
 import orjson
 from channels.db import database_sync_to_async
@@ -10,6 +17,8 @@ from django.conf import settings
 
 from console.access import Actor, actor_of_connection
 from console.live.fanout import fanout
+from console.live.view import view_named
+from queues.errors import BadInput
 
 RECHECK_SECONDS = 20.0
 NOT_LOGGED_IN = 4401
@@ -34,8 +43,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await self.accept()
         if not await self._still_allowed():
             return
+        try:
+            wanted = wanted_of(self.scope.get("query_string", b""))
+        except BadInput as error:
+            await self.close(NOT_UNDERSTOOD, str(error))
+            return
         self.fanout = fanout()
-        self.listener = await self.fanout.join()
+        self.listener = await self.fanout.join(**wanted)
         self.tasks = [asyncio.create_task(self._deliver()), asyncio.create_task(self._recheck())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -57,7 +71,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         # A socket that breaks while we write is told to `disconnect` by the server: nothing more to do.
         with suppress(OSError):
             while True:
-                await self.send(text_data=await self.listener.next())
+                message = await self.listener.next()
+                if isinstance(message, bytes):
+                    await self.send(bytes_data=message)
+                else:
+                    await self.send(text_data=message)
 
     async def _recheck(self) -> None:
         """A logout, a revoked token or a lost role closes the socket within RECHECK_SECONDS."""
@@ -89,3 +107,16 @@ def _asks_for_snapshot(text: str | None) -> bool:
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(text) == {"ask": "snapshot"}
     return False
+
+
+def wanted_of(query: bytes) -> dict[str, Any]:
+    """What the address asks for, as `Fanout.join` takes it. Raises BadInput for a view that there is not."""
+    given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
+    after = None
+    with suppress(KeyError, ValueError):
+        after = (int(given["after"]), float(given["at"]))
+    return {
+        "view": view_named(given.get("of", "whole")),
+        "packed": given.get("packed") == "1",
+        "after": after,
+    }

@@ -1,10 +1,11 @@
-"""The fan-out: one Redis subscriber per process, each message encoded once, any number of sockets.
+"""The fan-out: one Redis subscriber per process, each message encoded once a view, any number of sockets.
 
 A group send through the channel layer was measured against this and lost messages at a thousand sockets.
 """
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,16 +18,24 @@ from redis.exceptions import RedisError
 
 from console.control_server import SNAPSHOT_KEY
 from console.live.listener import Listener
+from console.live.message import Message
+from console.live.view import WHOLE, View
 
 CHANNEL = "weir:live"
 TOPIC = "plant"
 SILENT_AFTER_SECONDS = 3.0
 TICK_SECONDS = 1.0
 JOIN_SECONDS = 3.0  # a socket waits so long for the first look at the control server
+# From page to page a browser has no socket for a second or two; it goes on from what it has if we do.
+LINGER_SECONDS = 60.0
+RECENT_MESSAGES = 10
+Moment = tuple[int, float]
 
 
 class Fanout:
-    """Runs while anybody listens. `clock` gives epoch seconds, `monotonic` seconds that never jump."""
+    """Runs while anybody listens, and a little longer. `clock` gives epoch seconds, `monotonic` seconds that
+    never jump.
+    """
 
     def __init__(
         self,
@@ -41,13 +50,22 @@ class Fanout:
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._heard_at = monotonic()
-        self._seq: int | None = None
-        self._at: float | None = None
-        self._snapshot: dict[str, Any] | None = None
-        self._encoded_snapshot: str | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._moment: Moment | None = None
+        self._snapshot: dict[str, Any] = {}
+        self._recent: deque[tuple[Moment, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
+        # Of the newest moments, by (moment, view): what each view was sent.
+        self._encoded: dict[tuple[Moment, View], Message] = {}
+        self._snapshots: dict[View, Message] = {}
 
-    async def join(self) -> Listener:
-        """A new listener whose first message is the snapshot, and then every delta after it."""
+    async def join(self, view: View = WHOLE, packed: bool = False, after: Moment | None = None) -> Listener:
+        """A new listener whose first message is the snapshot, and then every delta after it.
+
+        Who holds the snapshot of the moment `after` gets the deltas since then instead, if they are here.
+        """
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
         if self._task is None:
             self._ready.clear()
             self._heard_at = self._monotonic()
@@ -55,29 +73,39 @@ class Fanout:
         with suppress(TimeoutError):  # the control server does not answer: silence is what there is to tell
             await asyncio.wait_for(self._ready.wait(), JOIN_SECONDS)
         # No await from here on: a delta can't come between the snapshot and the first place in the set.
-        listener = Listener()
+        listener = Listener(view, packed)
         self._listeners.add(listener)
-        self.send_snapshot(listener)
+        missed = None if after is None else self._since(after)
+        if missed is None:
+            self.send_snapshot(listener)
+        for moment, delta in missed or ():
+            listener.put(self._delta(moment, delta, view))
         return listener
 
     async def leave(self, listener: Listener) -> None:
-        """Forget a listener; the subscription ends with the last one."""
+        """Forget a listener; the subscription ends LINGER_SECONDS after the last one has left."""
         self._listeners.discard(listener)
-        if self._listeners or self._task is None:
+        if self._listeners or self._task is None or self._ending is not None:
             return
-        task, self._task = self._task, None
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        self._ending = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._ending = self._moment = None
+        self._recent.clear()
+        self._encoded.clear()
 
     def send_snapshot(self, listener: Listener) -> None:
         """Put the newest snapshot into one listener's queue (at its start, and when it missed a delta)."""
-        if self._snapshot is None:
+        if self._moment is None:
             listener.put(self._silence())
             return
-        if self._encoded_snapshot is None:
-            message = {"seq": self._seq, "at": self._at, "topic": TOPIC, "snapshot": self._snapshot}
-            self._encoded_snapshot = orjson.dumps(message).decode()
-        listener.put(self._encoded_snapshot)
+        view = listener.view
+        if view not in self._snapshots:
+            body = {"snapshot": view.narrowed(self._snapshot)}
+            self._snapshots[view] = _message(self._moment, body)
+        listener.put(self._snapshots[view])
 
     async def _run(self) -> None:
         while True:
@@ -106,8 +134,10 @@ class Fanout:
         if stored is None:
             return
         snapshot = orjson.loads(stored)
-        fresh = not self._has(snapshot)
-        self._hold(snapshot["seq"], snapshot["at"], snapshot)
+        moment = (snapshot["seq"], snapshot["at"])
+        fresh = moment != self._moment
+        if fresh:
+            self._begin(moment, snapshot)
         # A stored snapshot is as old as its own time says, even when we have only just read it.
         self._heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
         if fresh:
@@ -115,36 +145,70 @@ class Fanout:
                 self.send_snapshot(listener)
 
     def _take(self, message: dict[str, Any]) -> None:
-        if self._has(message):
+        # By number and time: an observer that starts anew counts from 1 again.
+        moment = (message["seq"], message["at"])
+        if moment == self._moment:
             return  # the stored snapshot was already this one
-        self._hold(message["seq"], message["at"], message["snapshot"])
         self._heard_at = self._monotonic()
-        if message.get("delta") is None:  # an observer's first
+        delta = message.get("delta")
+        if delta is None:  # an observer's first
+            self._begin(moment, message["snapshot"])
             for listener in self._listeners:
                 self.send_snapshot(listener)
             return
-        delta = {"seq": message["seq"], "at": message["at"], "topic": TOPIC, "delta": message["delta"]}
-        self._spread(orjson.dumps(delta).decode())
+        self._go_on(moment, message["snapshot"], delta)
+        for listener in self._listeners:
+            listener.put(self._delta(moment, delta, listener.view))
 
-    def _has(self, message: dict[str, Any]) -> bool:
-        """By number and time: an observer that starts anew counts from 1 again."""
-        return (message["seq"], message["at"]) == (self._seq, self._at)
+    def _begin(self, moment: Moment, snapshot: dict[str, Any]) -> None:
+        """What was before has no deltas that lead here."""
+        self._recent.clear()
+        self._encoded.clear()
+        self._hold(moment, snapshot)
 
-    def _hold(self, seq: int, at: float, snapshot: dict[str, Any]) -> None:
-        self._seq, self._at, self._snapshot, self._encoded_snapshot = seq, at, snapshot, None
+    def _go_on(self, moment: Moment, snapshot: dict[str, Any], delta: dict[str, Any]) -> None:
+        if self._moment is None or moment[0] != self._moment[0] + 1:
+            self._recent.clear()
+        self._recent.append((moment, delta))
+        kept = {each for each, _ in self._recent}
+        self._encoded = {key: value for key, value in self._encoded.items() if key[0] in kept}
+        self._hold(moment, snapshot)
+
+    def _hold(self, moment: Moment, snapshot: dict[str, Any]) -> None:
+        self._moment, self._snapshot = moment, snapshot
+        self._snapshots.clear()
+
+    def _since(self, after: Moment) -> list[tuple[Moment, dict[str, Any]]] | None:
+        """The deltas that lead from a moment to the newest, or None when they are not all here."""
+        if self._moment is None:
+            return None
+        # It may have been read from the store a moment before we were told of it.
+        if after == self._moment or (after[0] > self._moment[0] and after[1] > self._moment[1]):
+            return []
+        moments = [moment for moment, _ in self._recent]
+        return list(self._recent)[moments.index(after) + 1 :] if after in moments else None
+
+    def _delta(self, moment: Moment, delta: dict[str, Any], view: View) -> Message:
+        if (moment, view) not in self._encoded:
+            self._encoded[moment, view] = _message(moment, {"delta": view.narrowed(delta)})
+        return self._encoded[moment, view]
 
     def _tell_silence(self) -> None:
         if self._monotonic() - self._heard_at > SILENT_AFTER_SECONDS:
-            self._spread(self._silence())
+            silence = self._silence()
+            for listener in self._listeners:
+                listener.put(silence)
 
-    def _silence(self) -> str:
+    def _silence(self) -> Message:
         """`at` is the last snapshot's time (null: never one), so that nothing looks younger than it is."""
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
-        return orjson.dumps({"topic": TOPIC, "at": self._at, "silent_seconds": silent_seconds}).decode()
+        at = None if self._moment is None else self._moment[1]
+        return Message({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
 
-    def _spread(self, encoded: str) -> None:
-        for listener in self._listeners:
-            listener.put(encoded)
+
+def _message(moment: Moment, body: dict[str, Any]) -> Message:
+    seq, at = moment
+    return Message({"seq": seq, "at": at, "topic": TOPIC, **body})
 
 
 _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictionary()

@@ -3,23 +3,31 @@
 import asyncio
 from collections import deque
 
+from console.live.message import Message
+from console.live.view import WHOLE, View
+
 QUEUE_MESSAGES = 8  # seconds a socket may lag before it misses a message, and asks for a snapshot
 
 
 class Listener:
-    """Holds what a socket has yet to send. A slow socket loses the oldest; it never slows down the others."""
+    """Holds what a socket has yet to send. A slow socket loses the oldest; it never slows down the others.
 
-    def __init__(self) -> None:
-        self._messages: deque[str] = deque(maxlen=QUEUE_MESSAGES)
+    `view` is what it wants to see, `packed` whether it takes packed messages.
+    """
+
+    def __init__(self, view: View = WHOLE, packed: bool = False) -> None:
+        self.view, self.packed = view, packed
+        self._messages: deque[Message] = deque(maxlen=QUEUE_MESSAGES)
         self._filled = asyncio.Event()
 
-    def put(self, message: str) -> None:
+    def put(self, message: Message) -> None:
         self._messages.append(message)
         self._filled.set()
 
-    async def next(self) -> str:
+    async def next(self) -> str | bytes:
         """The oldest message still held; waits for one."""
         while not self._messages:
             self._filled.clear()
             await self._filled.wait()
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        return message.packed if self.packed else message.text

@@ -101,6 +101,7 @@ def _settings_page(request, password_form, token_form, new_token=None, status=No
         request,
         "settings.html",
         "settings",
+        view="frame",
         form=password_form,
         token_form=token_form,
         tokens=ApiToken.objects.filter(owner=request.user).order_by("-created_at"),

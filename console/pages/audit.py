@@ -32,6 +32,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         request,
         "audit.html",
         "audit",
+        view="frame",
         listed=keyset.page(chosen, PAGE_ROWS, **place_of(request.GET)),
         counted=keyset.counted(chosen),
         most_counted=keyset.MOST_COUNTED,

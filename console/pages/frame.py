@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from console.access import actor_of
 from console.control_server import latest_snapshot
+from console.live.view import view_named
 from console.pages import past
 
 RAIL = (
@@ -28,9 +29,16 @@ RAIL_ACTIONS = {"audit": "audit.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 
 
-def show(request: HttpRequest, template: str, page: str, **context: Any) -> HttpResponse:
-    """Render a page: `snapshot` (newest, or None) and `page` (its name on the rail) are always there."""
-    return render(request, template, {"page": page, "snapshot": snapshot_of(request), **context})
+def show(request: HttpRequest, template: str, page: str, view: str = "whole", **context: Any) -> HttpResponse:
+    """Render a page: `snapshot` (newest, or None) and `page` (its name on the rail) are always there.
+
+    `view` names the part of the snapshot (`console.live.view`) that the page's scripts get, and follow.
+    """
+    snapshot = snapshot_of(request)
+    watched = snapshot and view_named(view).narrowed(snapshot)
+    return render(
+        request, template, {"page": page, "snapshot": snapshot, "watched": watched, "view": view, **context}
+    )
 
 
 def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
         request,
         "ledger.html",
         "ledger",
+        view="frame",
         listed=keyset.page(chosen, PAGE_ROWS, **place_of(request.GET)),
         counted=keyset.counted(chosen),
         most_counted=keyset.MOST_COUNTED,
@@ -67,5 +68,11 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     found = get_object_or_404(LedgerEntry.objects.select_related("loop"), pk=entry_id)
     export = ledger_of_loops.export(found)
     return show(
-        request, "entry.html", "ledger", entry=found, export=export, replay=ledger_of_loops.replay(found)
+        request,
+        "entry.html",
+        "ledger",
+        view="frame",
+        entry=found,
+        export=export,
+        replay=ledger_of_loops.replay(found),
     )

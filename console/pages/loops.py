@@ -35,7 +35,7 @@ WOULD = "would-"  # the loop page's fields: one for each parameter
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """Context: loops (see `describe`)."""
-    return show(request, "loops.html", "loops", loops=described(timezone.now()))
+    return show(request, "loops.html", "loops", view="loops", loops=described(timezone.now()))
 
 
 @require_safe
@@ -54,6 +54,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         request,
         "loop.html",
         "loops",
+        view=f"queue:{found.target['queue']}" if "queue" in found.target else "whole",
         loop=describe(found, held, now),
         lanes=lanes_of(found.law),
         parameters=parameter_rows(law, found.parameters, held, now),

@@ -33,6 +33,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         request,
         "overview.html",
         "overview",
+        view="flow",
         decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
         worst=worst_first(snapshot_of(request))[:WORST],
     )
@@ -46,7 +47,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
 
 
 def nodes_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
-    return show(request, "nodes.html", "nodes", errors=errors or {}, submitted=submitted or {})
+    return show(request, "nodes.html", "nodes", view="nodes", errors=errors or {}, submitted=submitted or {})
 
 
 @require_safe
@@ -65,6 +66,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         request,
         "node.html",
         "nodes",
+        view=f"node:{name}",
         name=name,
         node=found,
         row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
@@ -105,4 +107,4 @@ def workers(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def pipeline(request: HttpRequest) -> HttpResponse:
-    return show(request, "pipeline.html", "pipeline")
+    return show(request, "pipeline.html", "pipeline", view="frame")

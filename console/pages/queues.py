@@ -17,7 +17,7 @@ LETTERS = 5
 @require_safe
 @requires("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
-    return show(request, "queues.html", "queues")
+    return show(request, "queues.html", "queues", view="frame")
 
 
 @require_safe
@@ -36,6 +36,7 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         request,
         "queue.html",
         "queues",
+        view=f"queue:{name}",
         name=name,
         queue=found,
         row=((snapshot_of(request) or {}).get("queues") or {}).get(name),

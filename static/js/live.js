@@ -7,6 +7,7 @@ const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
 
+const view = document.body.dataset.view || "whole"; // what this page shows of the plant (console/live/view.py)
 let socket = null, failures = 0, polling = null, asked = false;
 let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
 let ageOnArrival = 0, skewSeconds = null;
@@ -27,9 +28,24 @@ export function start() {
 function open() {
   if (socket && socket.readyState <= WebSocket.OPEN) return;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}/live/`);
-  socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
-  socket.addEventListener("close", (event) => closed(event.code));
+  const query = new URLSearchParams({ of: view });
+  if (store.snapshot) Object.entries({ after: store.snapshot.seq, at: store.snapshot.at }).forEach(([name, value]) => query.set(name, value));
+  if (window.DecompressionStream) query.set("packed", "1");
+  const opened = new WebSocket(`${scheme}://${location.host}/live/?${query}`);
+  opened.binaryType = "arraybuffer";
+  // One after the other: unpacking takes its time, and no delta may overtake another.
+  let before = Promise.resolve();
+  opened.addEventListener("message", ({ data }) => {
+    before = before.then(() => unpacked(data)).then((message) => { if (socket === opened) receive(message); });
+  });
+  opened.addEventListener("close", (event) => closed(event.code));
+  socket = opened;
+}
+
+/** A message as it was meant: text, or packed in zlib's format. */
+async function unpacked(data) {
+  if (typeof data === "string") return JSON.parse(data);
+  return new Response(new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
 function closed(code) {
@@ -98,7 +114,7 @@ async function poll() {
 
 async function fetchOnce() {
   try {
-    const response = await fetch("/api/v1/live", { headers: { Accept: "application/json" } });
+    const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers: { Accept: "application/json" } });
     if (response.status === 401) return location.reload();
     if (!response.ok) throw new Error(String(response.status));
     const message = await response.json();

@@ -1,5 +1,6 @@
 """A websocket spoken directly to the ASGI application, as the server would."""
 
+import zlib
 from typing import Any
 
 import orjson
@@ -11,12 +12,14 @@ SECONDS = 5
 class Socket:
     """One connection to `/live/`."""
 
-    def __init__(self, application: Any, headers: list[tuple[bytes, bytes]], path: str = "/live/") -> None:
+    def __init__(
+        self, application: Any, headers: list[tuple[bytes, bytes]], path: str = "/live/", query: bytes = b""
+    ) -> None:
         scope = {
             "type": "websocket",
             "path": path,
             "headers": headers,
-            "query_string": b"",
+            "query_string": query,
             "subprotocols": [],
         }
         self.wire = ApplicationCommunicator(application, scope)
@@ -30,10 +33,11 @@ class Socket:
         await self.wire.send_input({"type": "websocket.receive", "text": text})
 
     async def receive(self) -> Any:
-        """The next message, as JSON."""
+        """The next message, as JSON; a packed one unpacked."""
         message = await self.wire.receive_output(SECONDS)
         assert message["type"] == "websocket.send", message
-        return orjson.loads(message["text"])
+        packed = message.get("bytes")
+        return orjson.loads(message["text"] if packed is None else zlib.decompress(packed))
 
     async def closing_code(self) -> int:
         """The code it is closed with; what is said before is passed over."""

@@ -18,6 +18,8 @@ from console.control_server import SNAPSHOT_KEY
 from console.live.consumer import LiveConsumer
 from console.live.fanout import CHANNEL, Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener
+from console.live.message import Message
+from console.live.view import view_named
 from console.models import ApiToken
 from tests.console.conftest import sample_snapshot
 from tests.console.sockets import Socket
@@ -43,8 +45,8 @@ def store(control: redis.Redis, snapshot: dict[str, Any], delta: dict[str, Any] 
 
 
 @asynccontextmanager
-async def opened(app: Any, *headers: tuple[bytes, bytes]) -> AsyncIterator[Socket]:
-    socket = Socket(app, [HOST, *headers])
+async def opened(app: Any, *headers: tuple[bytes, bytes], query: bytes = b"") -> AsyncIterator[Socket]:
+    socket = Socket(app, [HOST, *headers], query=query)
     assert await socket.connect()
     yield socket
     await socket.disconnect()
@@ -93,6 +95,50 @@ async def test_an_observer_that_starts_anew_under_the_same_number_is_heard(
         anew = {**stored_snapshot, "at": stored_snapshot["at"] + 5}
         store(control, anew, None)
         assert (await socket.receive())["snapshot"] == anew
+
+
+async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(
+    application, control, browsers, stored_snapshot
+):
+    viewer = cookie_of(browsers["viewer"])
+    async with opened(application, OUR_ORIGIN, viewer, query=b"of=flow&packed=1") as socket:
+        narrow = view_named("flow").narrowed(stored_snapshot)
+        assert (await socket.receive())["snapshot"] == narrow != stored_snapshot
+        change = {"nodes": {"n1": {"state": "BUSY", "raw": 0.8}}}
+        store(control, {**stored_snapshot, "seq": 2}, change)
+        assert (await socket.receive())["delta"] == {"nodes": {"n1": {"state": "BUSY"}}}
+
+
+async def test_a_view_that_is_not_there_closes_the_socket(application, control, browsers, stored_snapshot):
+    viewer = cookie_of(browsers["viewer"])
+    async with opened(application, OUR_ORIGIN, viewer, query=b"of=everything") as socket:
+        assert await socket.closing_code() == 4400
+
+
+async def test_who_holds_a_snapshot_gets_the_deltas_since(control, control_server, snapshot):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    first = await fanout.join()
+    await next_of(first)
+    for seq in (2, 3, 4):
+        later = {**snapshot, "seq": seq, "at": snapshot["at"] + seq}
+        store(control, later, {"seq": seq})
+        await next_of(first)
+    await fanout.leave(first)  # as a browser does on its way to the next page
+    again = await fanout.join(after=(2, snapshot["at"] + 2))
+    assert [(await next_of(again))["delta"] for _ in range(2)] == [{"seq": 3}, {"seq": 4}]
+    newest = await fanout.join(after=(4, snapshot["at"] + 4))
+    store(control, {**snapshot, "seq": 5, "at": snapshot["at"] + 5}, {"seq": 5})
+    assert (await next_of(newest))["delta"] == {"seq": 5}
+
+
+@pytest.mark.parametrize("after", [(1, 7.0), (900, 1.0)])
+async def test_who_holds_a_snapshot_of_another_observer_gets_the_whole(
+    control, control_server, snapshot, after
+):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    assert (await next_of(await fanout.join(after=after)))["snapshot"] == snapshot
 
 
 @pytest.mark.parametrize("asked", ["", "no json", "[]", '{"ask": "everything"}', "x" * 5000])
@@ -232,7 +278,7 @@ async def test_a_fanout_without_a_control_server_tells_silence_instead_of_failin
 async def test_a_slow_listener_loses_the_oldest_only():
     listener = Listener()
     for number in range(QUEUE_MESSAGES + 3):
-        listener.put(str(number))
+        listener.put(Message({"seq": number}))
     assert [await listener.next() for _ in range(QUEUE_MESSAGES)] == [
-        str(number) for number in range(3, QUEUE_MESSAGES + 3)
+        Message({"seq": number}).text for number in range(3, QUEUE_MESSAGES + 3)
     ]

@@ -1,11 +1,14 @@
 """The figures follow the plant, and say so when they can't."""
 
+import re
+
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.console.browser.screen import BROWSER, Observer, figure, live, whole_snapshot
 from tests.waiting import until
 
 pytestmark = BROWSER
+SOCKET = re.compile(r"/live/\?")
 
 
 def test_a_change_of_the_plant_is_on_the_page_without_a_reload(open_page, observer):
@@ -42,7 +45,7 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
 
 def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
     def without_socket(page: Page) -> None:
-        page.route_web_socket("**/live/", close)
+        page.route_web_socket(SOCKET, close)
 
     def close(route: WebSocketRoute) -> None:
         route.close()
@@ -57,7 +60,7 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
     sockets: list[WebSocketRoute] = []
 
     def breakable(page: Page) -> None:
-        page.route_web_socket("**/live/", connect)
+        page.route_web_socket(SOCKET, connect)
 
     def connect(route: WebSocketRoute) -> None:
         if sockets:

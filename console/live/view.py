@@ -1,0 +1,111 @@
+"""The part of the snapshot that a page shows: what else changes each second is not sent to it.
+
+A view narrows a snapshot and a merge patch alike, so that who holds the narrowed one and applies narrowed
+patches has at any time what narrowing the whole would give.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queues.errors import BadInput
+
+Document = dict[str, Any]
+
+# Of each kind of row at least one kept field is there from the row's first moment (points, id, state): a
+# patch of a row that has none of them is no new row, and is left out.
+PLACE = frozenset({"points"})
+BANDS = PLACE | {"in_per_second", "out_per_second"}
+STANDING = frozenset({"id", "law", "target", "mode", "verdict", "entry"})
+USE = frozenset(
+    {
+        "state",
+        "stale",
+        "last_state",
+        "utilisation",
+        "busy",
+        "toobusy",
+        "in_per_second",
+        "points",
+        "drained",
+        "cordoned",
+    }
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """Fields kept of every node, container and loop (None: all of them), and the `queue` or `node` whose
+    containers and loops are kept whole.
+    """
+
+    name: str
+    nodes: frozenset[str] | None = None
+    containers: frozenset[str] | None = None
+    loops: frozenset[str] | None = None
+    queue: str | None = None
+    node: str | None = None
+
+    def narrowed(self, document: Document) -> Document:
+        """A snapshot or a patch with what the view keeps; the document itself is not changed."""
+        result = dict(document)
+        if self.nodes is not None and document.get("nodes"):
+            result["nodes"] = _rows(document["nodes"], self.nodes)
+        if self.loops is not None and document.get("loops"):
+            result["loops"] = _rows(document["loops"], self.loops, self._is_about)
+        if self.containers is not None and document.get("queues"):
+            result["queues"] = {name: self._queue(name, row) for name, row in document["queues"].items()}
+        return result
+
+    def _queue(self, name: str, row: Any) -> Any:
+        if name == self.queue or not isinstance(row, dict) or not row.get("containers"):
+            return row
+        return {
+            **row,
+            "containers": _rows(row["containers"], self.containers, lambda name: name == self.node),
+        }
+
+    def _is_about(self, loop: str) -> bool:
+        """Whether a loop steers a container of the queue or node: law/queue/node."""
+        _, *target = loop.split("/")
+        return bool(target) and (target[0] == self.queue or target[-1] == self.node)
+
+
+def _rows(
+    rows: Mapping[str, Any],
+    fields: frozenset[str] | None,
+    whole: Callable[[str], bool] = lambda name: False,
+) -> Document:
+    """Rows with the kept fields only; one that a patch removes (null) stays, one that is `whole` too."""
+    kept: Document = {}
+    for name, row in rows.items():
+        if fields is None or not isinstance(row, dict) or whole(name):
+            kept[name] = row
+        elif narrow := {field: row[field] for field in fields & row.keys()}:
+            kept[name] = narrow
+    return kept
+
+
+WHOLE = View("whole")
+VIEWS = {
+    view.name: view
+    for view in (
+        WHOLE,
+        View("frame", nodes=USE, containers=PLACE, loops=STANDING),
+        View("flow", nodes=USE, containers=BANDS, loops=STANDING),
+        View("nodes", containers=PLACE, loops=STANDING),
+        View("loops", nodes=USE, containers=PLACE),
+    )
+}
+
+
+def view_named(name: str) -> View:
+    """One of VIEWS, `queue:NAME` or `node:NAME`. Raises BadInput for anything else."""
+    kind, _, which = name.partition(":")
+    if which and kind == "queue":
+        return View(name, nodes=USE, containers=PLACE, loops=STANDING, queue=which)
+    if which and kind == "node":
+        return View(name, containers=PLACE, loops=STANDING, node=which)
+    if name not in VIEWS:
+        raise BadInput("of", f"takes {', '.join(VIEWS)}, queue:NAME or node:NAME, not {name[:60]!r}")
+    return VIEWS[name]
