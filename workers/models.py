@@ -44,7 +44,7 @@ class LedgerEntry(models.Model):
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="entries")
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    # The number of the lease it was written under: over a loop's entries it only rises, so no two managers wrote.
+    # Of the lease it was written under: over a loop's entries it only rises, so no two managers wrote.
     fence = models.PositiveBigIntegerField(default=0)
     mode = models.CharField(max_length=10)
     parameters = models.JSONField()
