@@ -80,7 +80,6 @@ def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
     [
         ("lab", ["run", "ladder"]),
         ("design", ["place", "-"]),
-        ("match", ["-"]),
         ("bench", ["lqr"]),
         ("decide", ["shedding", "-"]),
     ],
@@ -93,3 +92,11 @@ def test_what_is_reserved_says_not_yet(monkeypatch, command, arguments):
 def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypatch):
     assert "splitter" in refusal(monkeypatch, "bench", "", "speed")
     assert "manager" in refusal(monkeypatch, "lab", "", "run", "traffic")
+
+
+def test_match_finds_and_refuses_by_name(monkeypatch):
+    events = [{"id": kind + "1", "time": at, "type": kind} for at, kind in enumerate("AB")]
+    document = {"pattern": "SEQ(A; B)", "within_seconds": 10, "key": None, "events": events}
+    assert ask(monkeypatch, "match", json.dumps(document), "-") == {"matches": [["A1", "B1"]]}
+    refused = refusal(monkeypatch, "match", json.dumps({**document, "pattern": "SEQ(A; B"}), "-")
+    assert refused.startswith("pattern")
