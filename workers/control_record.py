@@ -20,6 +20,23 @@ RUN_SHOWN = timedelta(seconds=15)  # after its end
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
 MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is computed from the whole plant
+# Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
+TERMS = {
+    "worker_rate": (
+        "method",
+        "rate_per_second",
+        "arrivals_per_second",
+        "trend_per_second",
+        "coming",
+        "backlog_events",
+        "full_workers",
+        "executed",
+        "cap",
+        "started",
+        "removed",
+    )
+}
+DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,18 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> d
         "verdict": entry.verdict if entry else None,
         "entry": entry.pk if entry else None,
         "overrides": len(overridden),
+        "terms": _terms(loop.law, entry),
     }
+
+
+def _terms(law: str, entry: LedgerEntry | None) -> dict[str, Any]:
+    """What a page shows of the last decision's terms; what isn't known is left out, it would only be sent."""
+    found = entry.terms if entry else {}
+    return {name: _short(found[name]) for name in TERMS.get(law, ()) if found.get(name) is not None}
+
+
+def _short(value: Any) -> Any:
+    return round(value, DIGITS) if isinstance(value, float) else value
 
 
 def _measured(entry: LedgerEntry | None) -> Any:

@@ -51,6 +51,10 @@ export const derived = {
     const share = totals.worker_slots ? totals.workers_busy / totals.worker_slots : 0;
     element.style.setProperty("--share", Math.min(share, 1).toFixed(3));
   },
+  host_share(element, { hosts }) {
+    const host = hosts[element.dataset.host];
+    element.style.setProperty("--share", host?.slots ? Math.min(host.busy / host.slots, 1).toFixed(3) : 0);
+  },
   busiest(element, { nodes }) {
     const found = busiestNode(nodes);
     set(element, formatted(found?.[1].utilisation ?? null, "percent"));

@@ -180,7 +180,7 @@ def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
 
 def test_a_queues_page_shows_the_dead_letters_of_all_nodes(viewer, poisoned, stored_snapshot):
     letters = viewer.get("/queues/alert/").context["dead_letters"]
-    assert sorted((letter.node, letter.events[0]["id"]) for letter in letters) == [
+    assert sorted((letter.name.node, letter.events[0]["id"]) for letter in letters) == [
         ("n1", "e-n1"),
         ("n2", "e-n2"),
     ]
@@ -190,7 +190,7 @@ def test_a_queues_page_shows_the_dead_letters_of_all_nodes(viewer, poisoned, sto
 def test_a_node_that_is_away_hides_only_its_own_letters(viewer, poisoned, stored_snapshot):
     poisoned["n2"].kill()
     context = viewer.get("/queues/alert/").context
-    assert [letter.node for letter in context["dead_letters"]] == ["n1"]
+    assert [letter.name.node for letter in context["dead_letters"]] == ["n1"]
     assert context["unreachable"] == ["n2"]
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.topology import KEY, Topology
+from workers import batch_tasks
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.loops import ensure_loops
-from workers.models import LedgerEntry, Loop, Override
+from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.local import LocalPlant
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.rates import Rates
@@ -142,7 +143,9 @@ def test_the_snapshot_has_every_documented_key(
         applied=True,
         reason="Because.",
         verdict="effective",
+        terms={"rate_per_second": 0.2, "arrivals_per_second": 141.2, "coming": 88},
     )
+    Run.objects.create(pk=89, task=batch_tasks.define("retention", "retention"), single_instance=True)
     Override.objects.create(
         loop=loop,
         name="upper_limit",
