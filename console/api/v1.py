@@ -5,6 +5,7 @@ from typing import Any
 from ninja import NinjaAPI
 
 from console.api import (
+    alerts,
     audit,
     control,
     dead_letters,
@@ -37,6 +38,7 @@ for part in (
     ledger,
     audit,
     plans,
+    alerts,
     events,
     tasks,
     dead_letters,

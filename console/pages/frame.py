@@ -18,6 +18,7 @@ RAIL = (
     ("dead-letters", "Dead letters", "watch"),
     ("workers", "Workers", "watch"),
     ("pipeline", "Pipeline", "watch"),
+    ("alerts", "Alerts", "watch"),
     ("loops", "Loops", "steer"),
     ("plans", "Plans", "steer"),
     ("tasks", "Tasks", "steer"),
@@ -25,6 +26,7 @@ RAIL = (
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
 )
+TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
 RAIL_ACTIONS = {"audit": "audit.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 
@@ -58,19 +60,19 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     actor = actor_of(request)
     snapshot = snapshot_of(request) if actor.may("plant.view") else None
     was = past.past_of(request)
-    counts = {"plans": proposals(snapshot)}
+    counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
+    rail = [
+        _item(*entry, counts, was) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
+    ]
     return {
         "frame": {
             "plant": (snapshot or {}).get("plant", "main"),
             "strip": _strip(snapshot),
             "past": was,
-            "rail": [
-                _item(*entry, counts, was)
-                for entry in RAIL
-                if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
-            ],
+            "rail": rail,
+            "tabs": [item for item in rail if item["name"] in TABS],
             "overrides": (snapshot or {}).get("overrides", []),
-            "alerts": (snapshot or {}).get("alerts", []),
+            "alerts": calling(snapshot),
             "user": actor.name,
             "role": actor.role,
             # What is past can't be steered.
@@ -90,6 +92,17 @@ def proposals(snapshot: dict[str, Any] | None) -> int:
     return sum(plan["state"] == "proposed" for plan in (snapshot or {}).get("plans", ()))
 
 
+def calling(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The open alerts that call for somebody, or are in somebody's hands: none that is explained, silenced
+    or snoozed.
+    """
+    return [row for row in (snapshot or {}).get("alerts", ()) if row["quiet"] in (None, "acknowledged")]
+
+
+COUNTED = {"plans": "open_proposals", "alerts": "open_alerts"}
+COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
+
+
 def _item(
     name: str, label: str, section: str, counts: dict[str, int], was: past.Past | None
 ) -> dict[str, Any]:
@@ -100,4 +113,6 @@ def _item(
         "section": section,
         "url": reverse(name) + (was.query if was is not None and name in past.PAGES else ""),
         "count": counts.get(name),
+        "counted": COUNTED.get(name),
+        "counted_words": COUNTED_WORDS.get(name),
     }

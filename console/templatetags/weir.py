@@ -312,6 +312,22 @@ def verdict(value: Any) -> SafeString:
     )
 
 
+# A severity as a sign that the eye knows from the states: square, triangle, ring.
+SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
+
+
+@register.simple_tag
+def severity(value: Any, bare: bool = False) -> SafeString:
+    """Glyph and word of an alert's severity."""
+    return format_html(
+        '<span class="state{}" data-state="{}"><i class="glyph" aria-hidden="true"></i>'
+        '<span class="word">{}</span></span>',
+        " bare" if bare else "",
+        SEVERITY_STATES.get(str(value), ""),
+        str(value).capitalize(),
+    )
+
+
 @register.simple_tag
 def moment(value: Any, format: str = "clock") -> SafeString:
     """A time: UTC as written, the reader's own zone once alive, UTC on hover. Formats: clock, date."""
@@ -341,6 +357,16 @@ def until(value: Any) -> SafeString:
     seconds = value if known(value) else value.timestamp()
     left = seconds - datetime.now(UTC).timestamp()
     return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", _countdown(left))
+
+
+@register.simple_tag
+def since(value: Any) -> SafeString:
+    """The time that has passed since a moment, counted on by the browser."""
+    if value is None:
+        return SafeString(UNKNOWN)
+    seconds = value if known(value) else value.timestamp()
+    passed = math.floor(max(0.0, datetime.now(UTC).timestamp() - seconds))
+    return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", _age(passed))
 
 
 @register.simple_tag

@@ -22,7 +22,10 @@ class Chart {
     this.plot = figure.querySelector(".plot");
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
-    this.seconds = rangeOfUrl() * 60;
+    // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
+    this.until = figure.dataset.until ? Number(figure.dataset.until) : null;
+    this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) : null;
+    this.seconds = (this.own ?? rangeOfUrl()) * 60;
     this.time = [];
     this.columns = new Map(this.series.map((series) => [series.path, []]));
     this.paused = false;
@@ -33,7 +36,7 @@ class Chart {
   }
 
   async load() {
-    const to = store.snapshot?.at ?? Date.now() / 1000;
+    const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
     const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
     const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
     const keep = found.time.map((at) => at < first);
@@ -54,7 +57,7 @@ class Chart {
   }
 
   add(snapshot) {
-    if (this.time.length && snapshot.at <= this.time.at(-1)) return;
+    if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
     this.time.push(snapshot.at);
     for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
     while (this.time[0] < snapshot.at - KEPT_SECONDS) {
@@ -178,7 +181,9 @@ class Chart {
   }
 
   bars() {
-    return [...document.querySelectorAll("[data-override]")].map(({ dataset }) => ({ from: dataset.from, to: dataset.to, label: `Override: ${dataset.label}` })).slice(0, MOST_BARS);
+    return [...document.querySelectorAll("[data-override], [data-bar]")]
+      .map(({ dataset }) => ({ from: dataset.from, to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
+      .slice(0, MOST_BARS);
   }
 }
 
@@ -302,7 +307,7 @@ function setRange({ target }) {
   url.searchParams.set("minutes", button.value);
   window.history.replaceState(null, "", url);
   pressRange();
-  for (const chart of charts) { chart.seconds = rangeOfUrl() * 60; chart.load(); }
+  for (const chart of charts) if (chart.own === null) { chart.seconds = rangeOfUrl() * 60; chart.load(); }
 }
 
 function pressRange() {

@@ -86,6 +86,19 @@ export const derived = {
     const { drained, cordoned } = nodes[element.dataset.node] ?? {};
     set(element, [drained && "drained", cordoned && "cordoned"].filter(Boolean).join(", "));
   },
+  open_alerts(element, snapshot) {
+    const count = calling(snapshot).length;
+    set(element, count ? String(count) : "");
+    if (element.ariaLabel !== null && element.ariaLabel !== `${count} open`) element.ariaLabel = `${count} open`;
+  },
+  alert_value(element, { alerts = [] }) {
+    const alert = alertOf(alerts, element);
+    if (alert) set(element, formatted(alert.value ?? null, "rate"));
+  },
+  alert_sentence(element, { alerts = [] }) {
+    const alert = alertOf(alerts, element);
+    if (alert) set(element, alert.sentence);
+  },
   open_proposals(element, { plans = [] }) {
     const count = plans.filter((plan) => plan.state === "proposed").length;
     set(element, count ? String(count) : "");
@@ -136,6 +149,11 @@ export const derived = {
     set(element, share === null ? "" : `${formatted(share, "percent")} % of what came in`);
   },
 };
+
+/** The open alerts that call for somebody, or are in somebody's hands. */
+export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet }) => quiet == null || quiet === "acknowledged");
+
+const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));
 
 const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
 

@@ -2,6 +2,7 @@
 
 export const UNKNOWN = "—";
 export const STATE_WORDS = { IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline" };
+export const SEVERITY_STATES = { critical: "TOOBUSY", warning: "BUSY", notice: "IDLE" };
 export const VERDICT_WORDS = {
   checking: "Checking", effective: "Effective", ineffective: "No effect", harmful: "Harmful", "no action": "No action",
 };

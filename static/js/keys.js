@@ -5,12 +5,16 @@ export function start() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
-    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close }[event.key];
+    const act = { "/": () => document.getElementById("search").focus(), j: () => step(1), k: () => step(-1), "?": () => help.showModal(), Escape: close, a: acknowledge }[event.key];
     if (event.key === "Enter" && event.target.matches("tr[data-href]")) location.assign(event.target.dataset.href);
     if (!act) return;
     event.preventDefault();
     act();
   });
+}
+
+function acknowledge() {
+  document.querySelector("[data-acknowledge]:not(:disabled)")?.click();
 }
 
 function close() {

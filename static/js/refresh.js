@@ -4,7 +4,7 @@ import { localise, update } from "./bind.js";
 import { resolve, store, subscribe } from "./store.js";
 
 const PAUSE_SECONDS = 4;
-const WORST_SECONDS = 15;
+const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
 
 let due = new Set(), running = false, askedMeanwhile = false, last = -Infinity;
 
@@ -19,6 +19,12 @@ const SIGNATURES = {
   node: (snapshot, name) => `${snapshot.nodes[name]?.drained} ${snapshot.nodes[name]?.cordoned}`,
   split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
+  alerts: (snapshot) => (snapshot.alerts ?? []).map(standing).join(),
+  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(standing).join()
+    + acted(snapshot).join(),
+  silences: (snapshot) => (snapshot.alerts ?? []).map((alert) => alert.id + String(alert.quiet)).join(),
+  receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
+  standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.alerts(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, run]) => id + run.state).join(),
@@ -30,6 +36,8 @@ const SIGNATURES = {
 
 const acted = (snapshot) => Object.values(snapshot.loops ?? {})
   .filter((loop) => loop.verdict && loop.verdict !== "no action").map((loop) => `${loop.entry}${loop.verdict}`);
+
+const standing = (alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ");
 
 export function start() {
   // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.

@@ -16,11 +16,12 @@ export function start() {
 }
 
 function candidates() {
-  const { nodes = {}, queues = {}, loops = {}, plans = [] } = store.snapshot ?? {};
+  const { nodes = {}, queues = {}, loops = {}, plans = [], alerts = [] } = store.snapshot ?? {};
   return [
     ...Object.keys(nodes).map((name) => ["node", name, `/nodes/${name}/`]),
     ...Object.keys(queues).map((name) => ["queue", name, `/queues/${name}/`]),
     ...Object.entries(loops).map(([name, loop]) => ["loop", words(name), `/loops/${loop.id}/`]),
+    ...alerts.map((alert) => ["alert", alert.title, `/alerts/${alert.id}/`]),
     ...plans.map((plan) => ["plan", plan.title, `/plans/${plan.id}/`]),
     ...[...document.querySelectorAll(".rail li a")].map((link) => ["page", link.title, link.getAttribute("href")]),
   ];

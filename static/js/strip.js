@@ -1,6 +1,7 @@
 // The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
 import { style, write } from "./bind.js";
-import { STATE_WORDS, age, countdown } from "./format.js";
+import { calling } from "./derived.js";
+import { SEVERITY_STATES, STATE_WORDS, age, countdown } from "./format.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "./store.js";
@@ -49,12 +50,14 @@ function overrides(snapshot) {
 }
 
 function alerts(snapshot) {
-  const found = snapshot.alerts ?? [], place = document.getElementById("strip-alerts");
-  if (!place || place.dataset.shown === String(found.length)) return;
-  place.dataset.shown = String(found.length);
+  const found = calling(snapshot), place = document.getElementById("strip-alerts");
+  const signature = `${found.length} ${found[0]?.severity}`;
+  if (!place || place.dataset.shown === signature) return;
+  place.dataset.shown = signature;
+  place.classList.toggle("wide", !found.length);
   place.innerHTML = found.length
-    ? `<span class="state bare" data-state="TOOBUSY"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : '<span class="quiet wide">No alerts</span>';
+    ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
+    : '<span class="quiet">No alerts</span>';
 }
 
 /** The clock sign out of the sprite that the page already names. */
@@ -68,6 +71,9 @@ function countDown() {
   const now = plantNow();
   for (const element of document.querySelectorAll("[data-until]")) {
     write(element, countdown(Number(element.dataset.until) - now));
+  }
+  for (const element of document.querySelectorAll("[data-since]")) {
+    write(element, age(Math.max(0, Math.floor(now - Number(element.dataset.since)))));
   }
   for (const element of document.querySelectorAll("[data-override]")) {
     const from = Date.parse(element.dataset.from) / 1000, to = Date.parse(element.dataset.to) / 1000;

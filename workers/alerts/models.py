@@ -140,6 +140,13 @@ class Alert(models.Model):
     def __str__(self) -> str:
         return f"{self.title} ({self.state})"
 
+    @property
+    def length_seconds(self) -> float | None:
+        """From firing to its end, or None."""
+        if self.fired_at is None or self.resolved_at is None:
+            return None
+        return (self.resolved_at - self.fired_at).total_seconds()
+
 
 class AlertEvent(models.Model):
     """What happened to an alert, and what people wrote to it."""

@@ -33,7 +33,9 @@ def document(alert: Alert) -> dict[str, Any]:
         "quiet": quiet,
         "quiet_until": until.timestamp() if until else None,
         "acknowledged_by": alert.acknowledged_by.get_username() if alert.acknowledged_by else None,
+        "value": alert.value,
         "round": alert.round,
+        "step": alert.next_step,
         "announce": (alert.announcement or None) if quiet is None else None,
     }
 

@@ -1,0 +1,95 @@
+"""What people do to an alert. Each locks it, so that a look of the evaluator comes before or after, never
+between; each raises BadInput where it can't be done, and then nothing has changed.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+
+from queues.errors import BadInput
+from workers.alerts import machine, outbox, rules
+from workers.alerts.evaluator import episode_of, keep
+from workers.alerts.models import Alert, AlertEvent, Receiver
+from workers.alerts.standing import OPEN
+
+Kind = AlertEvent.Kind
+SNOOZE_MINUTES = (15, 60, 240, 480)
+MOST_SNOOZE_MINUTES = 24 * 60
+LONGEST_NOTE = 2_000
+
+
+@transaction.atomic
+def acknowledge(alert_id: int, by: AbstractBaseUser, note: str, now: datetime) -> Alert:
+    """This person has it; until the rule's time-out nobody else is told. Done twice, the later one has it."""
+    alert = _open(alert_id)
+    terms = rules.terms(alert.rule) if alert.rule else machine.Terms()
+    keep(alert, machine.acknowledged(episode_of(alert), terms, now.timestamp()))
+    alert.acknowledged_at, alert.acknowledged_by, alert.snoozed_by = now, by, None
+    alert.save()
+    _noted(alert, Kind.ACKNOWLEDGED, by, _text(note, required=False), now)
+    return alert
+
+
+@transaction.atomic
+def snooze(alert_id: int, by: AbstractBaseUser, minutes: Any, now: datetime) -> Alert:
+    """Nobody is told for so many minutes; an acknowledgement is given back."""
+    alert = _open(alert_id)
+    until = now + timedelta(minutes=_minutes(minutes))
+    keep(alert, machine.snoozed(episode_of(alert), until.timestamp()))
+    alert.snoozed_by, alert.acknowledged_by, alert.acknowledged_at = by, None, None
+    alert.save()
+    _noted(alert, Kind.SNOOZED, by, f"until {until:%H:%M} UTC", now)
+    return alert
+
+
+@transaction.atomic
+def escalate(alert_id: int, by: AbstractBaseUser, note: str, now: datetime) -> Alert:
+    """Tell the next step now, whatever its delay. Raises BadInput when nobody is left."""
+    alert = _open(alert_id)
+    steps = alert.rule.escalation if alert.rule else []
+    if alert.next_step >= len(steps):
+        raise BadInput("step", "nobody is left to tell: the rule's escalation has no further step.")
+    at = alert.next_step
+    alert.next_step = at + 1
+    receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
+    _noted(alert, Kind.ESCALATED, by, _text(note, required=False), now)
+    outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
+    alert.save()
+    return alert
+
+
+@transaction.atomic
+def note(alert_id: int, by: AbstractBaseUser, text: str, now: datetime) -> AlertEvent:
+    """Words for whoever comes next; also on one that is over."""
+    alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
+    if alert is None or alert.fired_at is None:
+        raise BadInput("alert", f"{alert_id} is not known.")
+    return _noted(alert, Kind.NOTE, by, _text(text, required=True), now)
+
+
+def _open(alert_id: int) -> Alert:
+    rows = Alert.objects.select_for_update(of=("self",)).select_related("rule")
+    alert = rows.filter(pk=alert_id).first()
+    if alert is None or alert.state not in OPEN:
+        raise BadInput("alert", "is over already." if alert else f"{alert_id} is not known.")
+    return alert
+
+
+def _noted(alert: Alert, kind: str, by: AbstractBaseUser, text: str, now: datetime) -> AlertEvent:
+    return AlertEvent.objects.create(alert=alert, at=now, kind=kind, by=by, text=text)
+
+
+def _text(text: Any, required: bool) -> str:
+    found = text.strip() if isinstance(text, str) else ""
+    if (required and not found) or len(found) > LONGEST_NOTE:
+        raise BadInput("note", f"takes 1 to {LONGEST_NOTE} characters.")
+    return found
+
+
+def _minutes(minutes: Any) -> float:
+    good = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not good or not 0 < minutes <= MOST_SNOOZE_MINUTES:
+        raise BadInput("minutes", f"takes minutes above 0 up to {MOST_SNOOZE_MINUTES} (a day).")
+    return float(minutes)

@@ -1,0 +1,68 @@
+"""What the controllers tried since an alert began, and whether it helped."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from workers.alerts.models import Alert
+from workers.models import LedgerEntry, Loop
+
+# A controller may have seen it coming before the rule's threshold did.
+BEFORE = timedelta(minutes=5)
+AFTER = timedelta(minutes=2)
+MOST_ACTIONS = 12
+
+
+def loops_of(alert: Alert) -> QuerySet[Loop]:
+    """The loops that steer what the alert is about, and those that steer the whole plant."""
+    labels = alert.labels
+    whole = Q(target={})
+    if "loop" in labels:
+        return Loop.objects.filter(name=labels["loop"])
+    if "queue" in labels:
+        return Loop.objects.filter(whole | Q(target__queue=labels["queue"]))
+    if "node" in labels:
+        return Loop.objects.filter(whole | Q(target__node=labels["node"]))
+    return Loop.objects.all()
+
+
+def span(alert: Alert) -> tuple[Any, Any]:
+    """From when to when its controllers are looked at."""
+    return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
+
+
+def actions(alert: Alert) -> QuerySet[LedgerEntry]:
+    """The ledger entries of these loops that acted in its time, or would have, the newest first."""
+    acted = LedgerEntry.objects.filter(loop__in=loops_of(alert), at__range=span(alert), action__isnull=False)
+    return acted.select_related("loop").order_by("-at", "-pk")
+
+
+def tried(alert: Alert) -> dict[str, Any]:
+    """{"entries": the latest, "actions": how many, "effective", "words"}."""
+    verdicts = Counter(actions(alert).order_by().values_list("verdict", flat=True))
+    count, effective = sum(verdicts.values()), verdicts["effective"]
+    return {
+        "entries": list(actions(alert)[:MOST_ACTIONS]),
+        "actions": count,
+        "effective": effective,
+        "words": _words(count, effective, verdicts),
+    }
+
+
+def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
+    if not count:
+        return "No controller has acted."
+    rest = [
+        f"{verdicts[name]} {said}"
+        for name, said in (
+            ("harmful", "made it worse"),
+            ("ineffective", "had no effect"),
+            ("checking", "checked"),
+        )
+        if verdicts[name]
+    ]
+    head = f"{effective} of {count} action{'s' if count != 1 else ''} helped"
+    return f"{head}; {', '.join(rest)}." if rest else f"{head}."
