@@ -65,6 +65,7 @@ def rules_page(
         request,
         "alert_rules.html",
         "alerts",
+        "frame",
         found=[
             {"rule": each, "condition": CONDITIONS.get(each.condition), "words": in_words(each)}
             for each in found

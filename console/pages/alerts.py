@@ -61,6 +61,7 @@ def alerts_page(
         request,
         "alerts.html",
         "alerts",
+        view_of(shown),
         open_alerts=standing,
         page_obj=page_obj,
         alert=context_of(shown) if shown else None,
@@ -70,6 +71,14 @@ def alerts_page(
         errors=errors or {},
         submitted=submitted or {},
     )
+
+
+def view_of(alert: Alert | None) -> str:
+    """The part of the snapshot that its charts follow."""
+    labels = alert.labels if alert else {}
+    if "loop" in labels:
+        return "loops"
+    return f"node:{labels['node']}" if "node" in labels else "frame"
 
 
 def _done(alert_id: int, message: str) -> Done:

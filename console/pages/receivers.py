@@ -37,14 +37,27 @@ def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = No
         request,
         "receivers.html",
         "alerts",
+        "frame",
         found=rows,
         editing=editing,
+        form=_form(editing, submitted),
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
         mail_host=settings.EMAIL_HOST,
         errors=errors or {},
         submitted=submitted or {},
     )
+
+
+def _form(editing: Receiver | None, submitted: Any) -> dict[str, Any]:
+    """What the form is filled with: what was typed and refused, else the receiver that is changed."""
+    if submitted:
+        return submitted.dict()
+    if editing is None:
+        return {"tells_resolved": True, "enabled": True}
+    lines = "\n".join(editing.settings.get("addresses", ()))
+    flags = {"tells_resolved": editing.tells_resolved, "enabled": editing.enabled}
+    return {"name": editing.name, "channel": editing.channel, **editing.settings, "addresses": lines, **flags}
 
 
 def _row(receiver: Receiver, shows_secrets: bool) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
         request,
         "review.html",
         "alerts",
+        "frame",
         since=since,
         until=until,
         from_text=iso(since),

@@ -46,6 +46,7 @@ def silences_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
         request,
         "silences.html",
         "alerts",
+        "frame",
         standing=standing,
         ended=[{"silence": each, "words": matching.in_words(each.matchers)} for each in ended],
         rows=rows_of(matchers_of(submitted) if submitted else _filled(request)),

@@ -25,6 +25,8 @@ from console.models import ApiToken, Mark
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
 from workers import batch_tasks
+from workers.alerts.models import Alert, Receiver, Silence
+from workers.alerts.rules import define
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +69,25 @@ DOORS = {
     "GET runs/<int:run_id>/": "viewer",
     "POST runs/<int:run_id>/cancel": "operator",
     "POST runs/<int:run_id>/resume": "operator",
+    "GET alerts/": "viewer",
+    "GET alerts/<int:alert_id>/": "viewer",
+    "POST alerts/<int:alert_id>/acknowledge": "operator",
+    "POST alerts/<int:alert_id>/snooze": "operator",
+    "POST alerts/<int:alert_id>/escalate": "operator",
+    "POST alerts/<int:alert_id>/note": "operator",
+    "GET alerts/review/": "viewer",
+    "GET alerts/silences/": "viewer",
+    "POST alerts/silences/add": "operator",
+    "POST alerts/silences/preview": "viewer",
+    "POST alerts/silences/<int:silence_id>/end": "operator",
+    "GET alerts/rules/": "viewer",
+    "POST alerts/rules/preview": "viewer",
+    "POST alerts/rules/change": "operator",
+    "GET alerts/rules/<str:name>/": "viewer",
+    "GET alerts/receivers/": "viewer",
+    "POST alerts/receivers/change": "administrator",
+    "POST alerts/receivers/<int:receiver_id>/delete": "administrator",
+    "POST alerts/receivers/<int:receiver_id>/test": "administrator",
     "GET ledger/": "viewer",
     "GET ledger/<int:entry_id>/": "viewer",
     "GET audit/": "administrator",
@@ -108,6 +129,25 @@ DOORS = {
     "POST api/v1/plans/<plan_id>/approve": "operator",
     "POST api/v1/plans/<plan_id>/reject": "operator",
     "POST api/v1/plans/<plan_id>/stop": "operator",
+    "GET api/v1/alerts": "viewer",
+    "GET api/v1/alerts/review": "viewer",
+    "GET api/v1/alerts/<alert_id>": "viewer",
+    "POST api/v1/alerts/<alert_id>/acknowledge": "operator",
+    "POST api/v1/alerts/<alert_id>/snooze": "operator",
+    "POST api/v1/alerts/<alert_id>/escalate": "operator",
+    "POST api/v1/alerts/<alert_id>/notes": "operator",
+    "GET api/v1/silences": "viewer",
+    "POST api/v1/silences": "operator",
+    "POST api/v1/silences/preview": "viewer",
+    "POST api/v1/silences/<silence_id>/end": "operator",
+    "GET api/v1/alert-rules": "viewer",
+    "GET api/v1/alert-rules/<name>": "viewer",
+    "POST api/v1/alert-rules/<name>": "operator",
+    "POST api/v1/alert-rules/<name>/preview": "viewer",
+    "GET api/v1/receivers": "viewer",
+    "POST api/v1/receivers/<name>": "administrator",
+    "POST api/v1/receivers/<name>/delete": "administrator",
+    "POST api/v1/receivers/<name>/test": "administrator",
     "GET api/v1/tasks": "viewer",
     "POST api/v1/tasks": "administrator",
     "GET api/v1/tasks/<name>": "viewer",
@@ -132,7 +172,18 @@ QUERY = {
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
 }
+NAMES = {"nodes": "n1", "tasks": "retention", "receivers": "desk"}
 API_BODIES = {
+    "POST api/v1/alerts/<alert_id>/acknowledge": {},
+    "POST api/v1/alerts/<alert_id>/snooze": {"minutes": 15},
+    "POST api/v1/alerts/<alert_id>/escalate": {},
+    "POST api/v1/alerts/<alert_id>/notes": {"note": "a test"},
+    "POST api/v1/silences": {"matchers": [], "reason": "a test", "minutes": 1},
+    "POST api/v1/silences/preview": {"matchers": []},
+    "POST api/v1/alert-rules/<name>": {"fields": {}, "reason": "a test"},
+    "POST api/v1/alert-rules/<name>/preview": {"fields": {}},
+    "POST api/v1/receivers/<name>": {"channel": "browser", "reason": "a test"},
+    "POST api/v1/receivers/<name>/delete": {"reason": "a test"},
     "POST api/v1/marks": {"title": "a test"},
     "POST api/v1/marks/<mark_id>/remove": {"reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
@@ -202,6 +253,7 @@ def things(people, control) -> dict[str, Any]:
         "<override_id>": override.pk,
         "<int:token_id>": token.pk,
         "<int:plan_id>": plan.pk,
+        **alert_things(people),
         "<plan_id>": plan.pk,
         "<int:run_id>": run.pk,
         "<run_id>": run.pk,
@@ -215,11 +267,40 @@ def things(people, control) -> dict[str, Any]:
     }
 
 
+def alert_things(people: dict[str, User]) -> dict[str, Any]:
+    """An alert that nobody has, its rule and receiver, and a silence."""
+    now = timezone.now()
+    receiver = Receiver.objects.create(name="desk", channel="browser")
+    rule = define("alert", {"condition": "node_lost", "title": "a test", "threshold": 10}, now)
+    alert = Alert.objects.create(
+        rule=rule,
+        rule_name=rule.name,
+        condition="node_lost",
+        fingerprint="0" * 64,
+        labels={"node": "n1"},
+        severity="warning",
+        title="a test",
+        threshold=10,
+        state="firing",
+        began_at=now,
+        fired_at=now,
+    )
+    end = now + timedelta(hours=1)
+    silence = Silence.objects.create(matchers=[], reason="a test", owner=people["operator"], expires_at=end)
+    return {
+        "<int:alert_id>": alert.pk,
+        "<alert_id>": alert.pk,
+        "<int:silence_id>": silence.pk,
+        "<silence_id>": silence.pk,
+        "<int:receiver_id>": receiver.pk,
+    }
+
+
 def address_of(route: str, things: dict[str, Any]) -> str:
     address = route
     for place, value in things.items():
         address = address.replace(place, str(value))
-    name = {"nodes": "n1", "tasks": "retention"}.get(route.removeprefix("api/v1/").split("/")[0], "alert")
+    name = NAMES.get(route.removeprefix("api/v1/").split("/")[0], "alert")
     return "/" + address.replace("<str:name>", name).replace("<name>", name)
 
 
