@@ -8,6 +8,7 @@ from controllers.law import Law
 from controllers.node_scaling import NodeScaling
 from controllers.parameter import Parameter, read_values
 from controllers.rebalancing import Rebalancing
+from controllers.shedding import Shedding
 from controllers.worker_rate import WorkerRate
 from queues.errors import BadInput
 
@@ -24,7 +25,7 @@ CONTRACT_LAWS = (
     "parallelism_forecast",
     "shedding",
 )
-LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling())}
+LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling(), Shedding())}
 
 
 class NotYet(BadInput):

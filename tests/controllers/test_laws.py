@@ -4,6 +4,7 @@ import copy
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from controllers import catalog, guard
 from controllers.parameter import Parameter, read_values
 from queues.errors import BadInput
+from tests.controllers import applications
 from tests.controllers.plants import observations
 
 LAWS = list(catalog.LAWS.values())
@@ -20,6 +22,10 @@ each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def values_of(declared: Parameter) -> st.SearchStrategy:
     if declared.kind == "choice":
         return st.sampled_from(declared.choices)
+    if declared.kind == "flag":
+        return st.booleans()
+    if declared.kind == "map":
+        return st.dictionaries(st.sampled_from(["t0", "t1"]), values_of(declared.items[0]), max_size=2)
     low, high = max(declared.minimum, -1e6), min(declared.maximum, 1e6)
     if declared.kind == "integer":
         return st.integers(math.ceil(low), math.floor(high))
@@ -48,6 +54,10 @@ def runs_of(law) -> st.SearchStrategy:
     if not any(each.kind == "rows" for each in law.observation):
         seen = st.lists(documents_of(law.observation), min_size=2, max_size=20)
         return st.tuples(parameters_of(law), seen)
+    if law.name == "shedding":
+        seeds = st.integers(0, 10_000).map(np.random.default_rng)
+        seen = seeds.map(lambda chance: catalog.read_observation(law, applications.observation(chance)))
+        return st.tuples(parameters_of(law), st.lists(seen, min_size=2, max_size=2))
     # Nodes and queues that belong together: drawn one by one they would all contradict each other. Small
     # ones, since the law may solve a program for each.
     few = {"minimum_containers": 3, "exact_ways": 15, "branches": 5}

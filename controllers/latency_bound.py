@@ -1,0 +1,37 @@
+"""How much an operator may be used so that an event's time in it keeps a bound.
+
+With arrivals λ [events/s] (events that are shed count, at no service), utilisation u, mean service S = u/λ
+[s] and the squared coefficient of variation c² of the service times (Pollaczek-Khinchine):
+
+    T(u) = S + u S (1 + c²) / (2 (1 - u))
+
+T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer
+λ / (λ + 1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable,
+c² > 1, and the M/M/1 budget breaks its own bound (E25): c² is to be measured, shed events included.
+"""
+
+import math
+
+HIGHEST = 1 - 1e-12
+
+
+def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:
+    """T(u), infinite from u = 1 on; 0 where nothing arrives."""
+    if utilisation >= 1:
+        return math.inf
+    if arrivals_per_second == 0:
+        return 0.0
+    service = utilisation / arrivals_per_second
+    return service * (1 + utilisation * (1 + service_cv2) / (2 * (1 - utilisation)))
+
+
+def utilisation_budget(bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0) -> float:
+    """The greatest utilisation whose mean time in the operator is at most the bound."""
+    low, high = 0.0, HIGHEST
+    # Halving until no number lies between the two: exact to the last bit, and as quick as a tolerance.
+    while low < (middle := (low + high) / 2) < high:
+        if time_in_operator_seconds(middle, arrivals_per_second, service_cv2) <= bound_seconds:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,360 @@
+"""The lab's scenario `shedding`: Röger's running example under 110 to 300 % load, with and without foresight.
+
+Four types come to O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At
+`load_percent` 160 the types come at 40, 30, 20 and 25 events/s; everything scales with it. `balance` says
+whether Q11 and Q12 are plenty (balanced) or one is scarce. Every `interval_seconds` the law sees what was
+measured, smoothed over `SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA E25),
+and each pattern's output over its selectivity (E24). Its table decides the fate of the events of the next
+interval, each by a number of its own, so that all laws drop from the same order.
+
+recall                 what the sinks got, over what they would have got without any shedding
+latency_mean_seconds   time in O2, shed events included, as the bound counts it
+bound_violations       share of 10 s windows whose mean latency is above the bound
+utilisation            work done per second at O2
+realised_share         what the sinks got, over what the program promised (null for rivals without one)
+matches                what the sinks got
+
+With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from controllers.latency_bound import utilisation_budget
+from controllers.parameter import Parameter
+from controllers.rivals.shedders import SHEDDERS, Measured, Table
+from controllers.shedding import ALL_SINKS, PARAMETERS, Shedding
+from controllers.simulation import arrivals
+from controllers.simulation.scenario import Floats, Outcome, Scenario
+from controllers.simulation.shed_stream import (
+    RATES,
+    SECONDS,
+    TAKES,
+    SequenceMatcher,
+    SetMatcher,
+    Stream,
+    departures,
+    generate,
+    joined,
+)
+
+SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
+# Left out of every mean: until the first table everything is let through, and that queue has to drain.
+WARM_UP_SECONDS = 300.0
+# How far a state-aware shedder may run ahead of its share, and how much it may save, in events.
+AHEAD, SAVED = 20.0, 20.0
+SETTINGS = (
+    Parameter("load_percent", "% of one server", "Work offered to O2.", 200.0, 1, 1_000),
+    Parameter(
+        "balance",
+        "choice",
+        "Whether what joins later is plenty, or one of the two is scarce.",
+        "q11-scarce",
+        kind="choice",
+        choices=("balanced", "q11-scarce", "q12-scarce"),
+    ),
+    Parameter("window_seconds", "s", "Events of a match are no further apart.", 10.0, 0.01, 3_600),
+    Parameter("latency_bound_seconds", "s", "Mean time in O2.", 0.12, 0.013, 60),
+    Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
+    Parameter("seconds", "s", "How long it lasts.", 14_400.0, 600, 86_400),
+    Parameter("state_aware", "0 or 1", "1: the shares go to events whose partners wait.", 0, 0, 1, "integer"),
+)
+PATTERNS = (
+    {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21"},
+    {"operator": "O2", "name": "P22", "expression": "AND(1,2,3)", "emits": "Q22"},
+    {"operator": "O3", "name": "P3", "expression": "AND(Q11,Q21)", "emits": "S1"},
+    {"operator": "O4", "name": "P4", "expression": "AND(Q12,Q22)", "emits": "S2"},
+)
+
+
+@dataclass
+class Smoothed:
+    """Exponential means of several numbers over `SMOOTHING_SECONDS`; the first values are plain means."""
+
+    interval_seconds: float
+    values: dict[str, float] = field(default_factory=dict)
+    weight: float = 0.0
+
+    def add(self, seen: Mapping[str, float]) -> None:
+        keep = np.exp(-self.interval_seconds / SMOOTHING_SECONDS)
+        for name, value in seen.items():
+            self.values[name] = keep * self.values.get(name, 0.0) + value
+        self.weight = keep * self.weight + 1.0
+
+    def mean(self, name: str) -> float:
+        return self.values.get(name, 0.0) / self.weight if self.weight else 0.0
+
+    def ratio(self, name: str, of: str, otherwise: float) -> float:
+        """One mean over another; where there is none of the other yet, a given value."""
+        below = self.values.get(of, 0.0)
+        return self.values.get(name, 0.0) / below if below > 0 else otherwise
+
+
+class Controlled:
+    """One law with what it measured: asked for a table at each interval, told then what came of it."""
+
+    def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
+        self.name, self.law, self.settings = law, Shedding(), settings
+        self.parameters = {each.name: each.default for each in PARAMETERS} | {
+            "perspective": law if law in ("global", "local") else "global",
+            "latency_bound_seconds": settings["latency_bound_seconds"],
+            "spare": "admit",
+        }
+        self.state: Any = self.law.initial_state(self.parameters)
+        self.seen = Smoothed(settings["interval_seconds"])
+        self.promised: list[float] = []
+        self.table: Table = SHEDDERS["none"](self._measured())
+
+    def decide(self) -> Table:
+        """Shares to drop in the coming interval."""
+        if not self.seen.weight:
+            return self.table
+        if self.name in SHEDDERS:
+            self.table = SHEDDERS[self.name](self._measured())
+            return self.table
+        self.state, decision = self.law.decide(self.parameters, self.state, self._observation())
+        if decision.action is not None:
+            self.table = {name: dict(shares) for name, shares in decision.action["shed"].items()}
+            self.expected = float(decision.action["expected"][ALL_SINKS])
+        self.promised.append(self.expected)
+        return self.table
+
+    def rate(self, kind: str) -> float:
+        """Smoothed events/s."""
+        return self.seen.mean(f"in {kind}") / float(self.settings["interval_seconds"])
+
+    def seconds(self, pattern: str) -> float:
+        """Smoothed processing time of one event."""
+        return self.seen.ratio(f"work {pattern}", f"processed {pattern}", SECONDS[pattern])
+
+    def service_cv2(self) -> float:
+        """Of all events' service, those at none included."""
+        mean = self.seen.ratio("service", "events", 0.0)
+        square = self.seen.ratio("service²", "events", 0.0)
+        return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
+
+    def _observation(self) -> dict[str, Any]:
+        rows = []
+        for row in PATTERNS:
+            name = row["name"]
+            correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))
+            timed = self.seconds(name) if name in SECONDS else 0.0
+            rows.append({**row, "seconds": timed, "outputs": 1.0, "correction": correction, "limit": None})
+        return {
+            "bottleneck": "O2",
+            "arrivals": {
+                "O2": {str(kind): self.rate(str(kind)) for kind in range(len(RATES))},
+                "O3": {"Q11": self.rate("Q11")},
+                "O4": {"Q12": self.rate("Q12")},
+            },
+            "patterns": rows,
+            "sinks": {"S1": 1.0, "S2": 1.0},
+            "service_cv2": self.service_cv2(),
+        }
+
+    def _measured(self) -> Measured:
+        rates = {str(kind): self.rate(str(kind)) for kind in range(len(RATES))}
+        takes = {name: [str(kind) for kind in kinds] for name, kinds in TAKES.items()}
+        return Measured(
+            rates,
+            takes,
+            {name: self.seconds(name) for name in SECONDS},
+            utilisation_budget(
+                self.settings["latency_bound_seconds"], sum(rates.values()), self.service_cv2()
+            ),
+            {name: {kind: self._utility(name, kind) for kind in kinds} for name, kinds in takes.items()},
+        )
+
+    def _utility(self, pattern: str, kind: str) -> float:
+        """How much of a type's events could end in matches: per event, what the scarcest leaves of it."""
+        needs = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}[pattern]
+        matches = min(self.rate(each) / count for each, count in needs.items())
+        return min(1.0, matches * needs[kind] / self.rate(kind)) if self.rate(kind) > 0 else 0.0
+
+
+class Operator:
+    """O2's two matchers, and which events they are given."""
+
+    def __init__(self, window_seconds: float, state_aware: bool) -> None:
+        self.matchers: dict[str, SequenceMatcher | SetMatcher] = {
+            "P21": SequenceMatcher(window_seconds),
+            "P22": SetMatcher((1, 2, 3), window_seconds),
+        }
+        self.aware = state_aware
+        self.credit = {name: dict.fromkeys(kinds, 0.0) for name, kinds in TAKES.items()}
+
+    def run(
+        self, pattern: str, kinds: Any, times: Floats, dropped: Floats, chance: Floats
+    ) -> tuple[Any, Floats]:
+        """Which events of one interval are let through, and when matches were found."""
+        matcher, found = self.matchers[pattern], []
+        admitted = np.isin(kinds, TAKES[pattern])
+        if not self.aware:
+            admitted &= chance >= dropped[kinds]
+        for at in np.flatnonzero(admitted).tolist():
+            kind, now = int(kinds[at]), float(times[at])
+            if self.aware and not self._worth(pattern, kind, now, 1 - float(dropped[kind])):
+                admitted[at] = False
+            elif matcher.take(kind, now):
+                found.append(now)
+        return admitted, np.asarray(found)
+
+    def _worth(self, pattern: str, kind: int, now: float, share: float) -> bool:
+        """Spends the type's share on events that help; the others get what those leave."""
+        credit = min(self.credit[pattern][kind] + share, SAVED)
+        wanted = 1 - AHEAD if self.matchers[pattern].helps(kind, now) else 1.0
+        worth = credit >= wanted
+        self.credit[pattern][kind] = credit - worth
+        return worth
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What O2 let through over the whole run: service of each event, and when Q21 and Q22 were found."""
+
+    service: Floats
+    found: dict[str, Floats]
+
+
+def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
+    """O2 with a law's shedder, or with none and all the time in the world."""
+    operator = Operator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
+    service, found = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
+    joins = Joins(settings["window_seconds"])
+    every = float(settings["interval_seconds"])
+    edges = np.searchsorted(stream.times, np.arange(0, stream.seconds + every, every))
+    for number, (start, end) in enumerate(pairwise(edges)):
+        table, part = who.decide() if who else None, slice(int(start), int(end))
+        seen = {f"in {kind}": float(count) for kind, count in enumerate(_counts(stream.types[part]))}
+        for name in TAKES:
+            dropped = _dropped(table, name)
+            admitted, matches = operator.run(
+                name, stream.types[part], stream.times[part], dropped, stream.chance[name][part]
+            )
+            spent = np.where(admitted, stream.work[name][part], 0.0)
+            service[part] += spent
+            found[name].append(matches)
+            seen |= {f"work {name}": float(spent.sum()), f"processed {name}": float(admitted.sum())}
+            seen |= {
+                f"out {name}": float(len(matches)),
+                f"could {name}": _could(name, stream.types[part][admitted]),
+            }
+        if who:
+            seen |= joins.measured(stream, number * every, every, {n: f[-1] for n, f in found.items()})
+            seen |= {"events": float(end - start), "service": float(service[part].sum())}
+            who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
+    return Passed(service, {name: np.concatenate(parts) for name, parts in found.items()})
+
+
+class Joins:
+    """O3 and O4 as they are measured while the law runs."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self.matchers = {name: SetMatcher((0, 1), window_seconds) for name in ("P3", "P4")}
+
+    def measured(
+        self, stream: Stream, start: float, every: float, found: Mapping[str, Floats]
+    ) -> dict[str, float]:
+        """Rates of Q11 and Q12, and what the joins made of what they could."""
+        seen: dict[str, float] = {}
+        for name, outside, inside in (("P3", "Q11", "P21"), ("P4", "Q12", "P22")):
+            times = stream.outside[outside]
+            came = times[np.searchsorted(times, start) : np.searchsorted(times, start + every)]
+            both = np.concatenate([came, found[inside]])
+            order = np.argsort(both, kind="stable")
+            taken = [self.matchers[name].take(int(at >= len(came)), float(both[at])) for at in order.tolist()]
+            seen |= {f"in {outside}": float(len(came)), f"out {name}": float(sum(taken))}
+            seen[f"could {name}"] = float(min(len(came), len(found[inside])))
+        return seen
+
+
+def _counts(types: Any) -> Any:
+    return np.bincount(types, minlength=len(RATES))
+
+
+def _dropped(table: Table | None, pattern: str) -> Floats:
+    dropped = np.zeros(len(RATES))
+    for kind, share in (table or {}).get(pattern, {}).items():
+        dropped[int(kind)] = share
+    return dropped
+
+
+def _could(pattern: str, types: Any) -> float:
+    """Matches if nothing of what was let through were lost in windows."""
+    counts = _counts(types)
+    return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
+
+
+def sinks(stream: Stream, found: Mapping[str, Floats], window_seconds: float, after: float) -> int:
+    """Matches of both sinks from an instant on."""
+    s1 = joined(stream.outside["Q11"], found["P21"], window_seconds)
+    s2 = joined(stream.outside["Q12"], found["P22"], window_seconds)
+    return int((s1 >= after).sum() + (s2 >= after).sum())
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """One law on the stream, and the same stream unshed for the recall."""
+    stream, possible = _unshed(tuple(settings.items()), seed, None if trace is None else tuple(trace))
+    who = Controlled(law, settings)
+    passed = pass_through(stream, settings, who)
+    left = departures(stream.times, passed.service)
+    window = float(settings["window_seconds"])
+    got = sinks(stream, _by_the_end(stream, passed, left), window, WARM_UP_SECONDS)
+    latency = left - stream.times
+    counted = stream.times >= WARM_UP_SECONDS
+    by_window = _window_means(stream.times, latency, stream.seconds)
+    seconds = stream.seconds - WARM_UP_SECONDS
+    promised = np.asarray(who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :])
+    metrics = {
+        "recall": round(got / possible, 4) if possible else None,
+        "latency_mean_seconds": round(float(latency[counted].mean()), 5),
+        "bound_violations": round(float((by_window > settings["latency_bound_seconds"]).mean()), 4),
+        "utilisation": round(float(passed.service[counted].sum()) / seconds, 4),
+        "realised_share": round(got / (float(promised.mean()) * seconds), 4) if promised.size else None,
+        "matches": got,
+    }
+    series = {"latency_seconds": by_window}
+    return Outcome(metrics, series, VIOLATION_SECONDS)
+
+
+@lru_cache(maxsize=1)
+def _unshed(
+    settings: tuple[tuple[str, Any], ...], seed: int, trace: tuple[float, ...] | None
+) -> tuple[Stream, int]:
+    """The stream, the same for all laws, and what its sinks get without shedding."""
+    given = dict(settings)
+    profile = None if trace is None else arrivals.resampled(np.asarray(trace), int(given["seconds"]))
+    stream = generate(given, seed, profile)
+    everything = pass_through(stream, given, None)
+    return stream, sinks(stream, everything.found, float(given["window_seconds"]), WARM_UP_SECONDS)
+
+
+def _by_the_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
+    """Only what was processed before the end counts: an overloaded operator never gets to the rest."""
+    late = stream.times[left > stream.seconds]
+    end = late[0] if len(late) else np.inf
+    return {name: found[found < end] for name, found in passed.found.items()}
+
+
+def _window_means(times: Floats, latency: Floats, seconds: float) -> Floats:
+    """Mean latency of each 10 s after the warm-up, of those in which something came."""
+    number = ((times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
+    kept = number >= 0
+    sums = np.bincount(number[kept], weights=latency[kept])
+    counts = np.bincount(number[kept])
+    return np.asarray(sums[counts > 0] / counts[counts > 0])
+
+
+SCENARIO = Scenario(
+    "shedding",
+    "What the sinks still get when an operator is overloaded (Röger's running example).",
+    ("global", "local", "random", "none", "utility"),
+    SETTINGS,
+    ("recall", "latency_mean_seconds", "bound_violations", "utilisation"),
+    run,
+)

@@ -1,0 +1,94 @@
+"""Expressions and their selectivity (Röger's Table I, with ERRATA E22)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.design.expression import parse
+from controllers.design.selectivity import answer, bottleneck_types, output_rate
+from queues.errors import BadInput
+
+RATES = {"A": 9.0, "B": 7.0, "C": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("expression", "rate", "limiting"),
+    [
+        ("A", 9, ["A"]),
+        ("SEQ(A; B; A)", 4.5, ["A"]),
+        ("AND(A, B)", 7, ["B"]),
+        ("OR(A, B)", 16, ["A", "B"]),
+        ("AND(A, SEQ(A;A;B))", 3, ["A"]),
+        ("AND(OR(A, C), B)", 7, ["B"]),
+        ("SEQ(OR(B, C); A)", 9, ["A", "B", "C"]),
+        ("OR(SEQ(A; B), SEQ(A; C))", 9, ["A", "B", "C"]),
+        ("AND(A, OR(A, B))", 8, ["A", "B"]),
+        ("AND(A, D)", 0, ["D"]),
+    ],
+)
+def test_the_output_rate_and_what_limits_it(expression, rate, limiting):
+    needs, rates = parse(expression), {**RATES, "D": 0.0}
+    assert output_rate(needs, rates) == pytest.approx(rate)
+    assert sorted(bottleneck_types(needs, rates)) == limiting
+
+
+expressions = st.recursive(
+    st.sampled_from("ABC"),
+    lambda inner: st.tuples(
+        st.sampled_from(["SEQ", "AND", "OR"]), st.lists(inner, min_size=1, max_size=3)
+    ).map(lambda pair: f"{pair[0]}({('; ' if pair[0] == 'SEQ' else ', ').join(pair[1])})"),
+    max_leaves=6,
+)
+some_rates = st.fixed_dictionaries({name: st.floats(0, 100) for name in "ABC"})
+
+
+@given(expressions, some_rates, st.floats(1, 3))
+def test_more_events_never_mean_fewer_matches_and_all_scaled_scale_the_matches(expression, rates, factor):
+    needs = parse(expression)
+    before = output_rate(needs, rates)
+    assert output_rate(needs, {**rates, "A": rates["A"] * factor}) >= before * (1 - 1e-9) - 1e-9
+    scaled = {name: rate * factor for name, rate in rates.items()}
+    assert output_rate(needs, scaled) == pytest.approx(before * factor, rel=1e-7, abs=1e-7)
+
+
+@given(st.lists(st.sampled_from("ABC"), min_size=1, max_size=8))
+def test_a_sequence_needs_each_type_as_often_as_it_names_it(names):
+    needs = parse(f"SEQ({';'.join(names)})")
+    assert needs.counts == {name: names.count(name) for name in names}
+    assert parse(f"AND({','.join(names)})").counts == needs.counts
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [("", 1), ("SEQ(A; B", 9), ("SEQ(A, B)", 6), ("AND(A; B)", 6), ("SEQ()", 5), ("A B", 3), ("XOR(A,B)", 4)],
+)
+def test_what_is_no_expression_is_refused_with_the_position(text, position):
+    with pytest.raises(BadInput) as refused:
+        parse(text, "patterns[0].expression")
+    assert refused.value.field == "patterns[0].expression"
+    assert f"position {position}:" in refused.value.message
+
+
+def test_nesting_without_end_is_refused_and_not_followed():
+    with pytest.raises(BadInput, match="levels of nesting"):
+        parse("AND(" * 5_000 + "A" + ")" * 5_000)
+
+
+def test_the_design_answers_with_the_rate_and_its_bottleneck():
+    found = answer({"expression": "SEQ(0;0;1)", "rates": {"0": 40, "1": 30}})
+    assert found == {"output_rate": 20.0, "bottleneck_types": ["0"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"expression": "SEQ(A;B)", "rates": {"A": 1}}, "document.rates.B"),
+        ({"expression": "SEQ(A;B", "rates": {"A": 1, "B": 1}}, "document.expression"),
+        ({"expression": "A", "rates": {"A": -1}}, "document.rates.A"),
+        ({"rates": {"A": 1}}, "document.expression"),
+    ],
+)
+def test_a_design_without_sense_is_refused_by_name(document, field):
+    with pytest.raises(BadInput) as refused:
+        answer(document)
+    assert refused.value.field == field
