@@ -20,7 +20,7 @@ from controllers.shedding_problem import Overload
 from controllers.shedding_program import solve
 
 TYPES, PATTERNS, SHARES = (100, 1_000, 10_000), (10, 50, 100), (10, 50, 100)
-FULL_VARIABLES = 50_000
+FULL_VARIABLES = 20_000
 LIMITS_SECONDS = {"10000x100x100": 0.05, "1000x50x100": 0.005}
 PAPER_SECONDS = {"10000x100x100": 16.25, "1000x50x100": 1.0}
 RARELY = 1e-4

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers import guard
+from controllers.ladder import Ladder
 from controllers.law import Law
 from controllers.node_scaling import NodeScaling
 from controllers.parameter import Parameter, read_values
@@ -12,8 +13,8 @@ from controllers.shedding import Shedding
 from controllers.worker_rate import WorkerRate
 from queues.errors import BadInput
 
-# The laws of the contract in its order, and node_scaling beside rebalancing; those without an entry in LAWS
-# are promised, and answer "not yet".
+# The laws of the contract in its order, node_scaling beside rebalancing and the ladder over all; those
+# without an entry in LAWS are promised, and answer "not yet".
 CONTRACT_LAWS = (
     "flow",
     "balance",
@@ -24,8 +25,11 @@ CONTRACT_LAWS = (
     "parallelism_queueing",
     "parallelism_forecast",
     "shedding",
+    "ladder",
 )
-LAWS: Mapping[str, Law] = {law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling(), Shedding())}
+LAWS: Mapping[str, Law] = {
+    law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling(), Shedding(), Ladder())
+}
 
 
 class NotYet(BadInput):

@@ -48,3 +48,19 @@ def observation(chance: np.random.Generator) -> dict:
         "E": {"w0": float(chance.uniform(0, 20))},
     }
     return {"bottleneck": "B", "arrivals": rates, "patterns": rows, "sinks": sinks or {emitted[0]: 1.0}}
+
+
+def running_example(chance: np.random.Generator) -> dict:
+    """The paper's four operators, at random rates."""
+    rows = [
+        {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21", "seconds": 0.010},
+        {"operator": "O2", "name": "P22", "expression": "AND(1,2,3)", "emits": "Q22", "seconds": 0.012},
+        {"operator": "O3", "name": "P3", "expression": "AND(Q11,Q21)", "emits": "S1", "seconds": 0},
+        {"operator": "O4", "name": "P4", "expression": "AND(Q12,Q22)", "emits": "S2", "seconds": 0},
+    ]
+    rates = {
+        "O2": {str(kind): float(chance.uniform(0, 60)) for kind in range(4)},
+        "O3": {"Q11": float(chance.uniform(0, 30))},
+        "O4": {"Q12": float(chance.uniform(0, 30))},
+    }
+    return {"bottleneck": "O2", "arrivals": rates, "patterns": rows, "sinks": {"S1": 1.0, "S2": 1.0}}

@@ -56,8 +56,8 @@ def runs_of(law) -> st.SearchStrategy:
         return st.tuples(parameters_of(law), seen)
     if law.name == "shedding":
         seeds = st.integers(0, 10_000).map(np.random.default_rng)
-        seen = seeds.map(lambda chance: catalog.read_observation(law, applications.observation(chance)))
-        return st.tuples(parameters_of(law), st.lists(seen, min_size=2, max_size=2))
+        seen = seeds.map(lambda chance: catalog.read_observation(law, applications.running_example(chance)))
+        return st.tuples(parameters_of(law), st.lists(seen, min_size=2, max_size=4))
     # Nodes and queues that belong together: drawn one by one they would all contradict each other. Small
     # ones, since the law may solve a program for each.
     few = {"minimum_containers": 3, "exact_ways": 15, "branches": 5}

@@ -1,0 +1,221 @@
+"""The lab's scenario `ladder`: ten minutes of overload, and what is lost and delayed until all is well again.
+
+A plant of 1000 events/s (workers badly placed at first: `MISPLACED` of it) is offered 600 events/s, then
+`overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. What the
+rungs can do: rebalancing brings the whole 1000 after 15 s; workers add 100 events/s each 5 s up to 1400; two
+idle nodes add 300 each, 30 s after they are asked for; throttled producers keep what isn't admitted and
+send it later, as far as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
+
+| law | |
+|---|---|
+| ladder | rungs in order, each when the one below is exhausted; `cap` is the events', throttle the orders' |
+| shed-only | drops whatever exceeds the capacity at once |
+| none | everything waits, for as long as it takes |
+
+rungs              the highest rung that was reached
+lost_events        shed, orders among them (`lost_orders`)
+seconds_to_normal  from the end of the overload until nothing waits longer than a second, nothing is held,
+                   throttled or shed; null when that does not happen within the run
+shed_too_early     events shed while a lower rung could still do more
+shed_after_decisions  decisions after the overload's end until nothing was shed
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from controllers.ladder import RUNGS, Ladder, allows
+from controllers.parameter import Parameter
+from controllers.simulation import arrivals
+from controllers.simulation.scenario import Floats, Outcome, Scenario
+
+DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
+BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85
+REBALANCE_SECONDS, NODE_SECONDS = 15, 30
+WORKERS_STEP, WORKERS_MOST, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
+ORDERS, HELD_EVENTS = 0.2, 60_000.0
+SETTINGS = (
+    Parameter("overload_percent", "% of 1000 events/s", "What is offered.", 300.0, 1, 1_000),
+    Parameter("cap", "choice", "The highest rung for the events.", "shed", kind="choice", choices=RUNGS),
+)
+
+
+@dataclass
+class Plant:
+    """What the rungs have done so far; capacities in units of `BASE`."""
+
+    placed: float = MISPLACED
+    placing: int = 0
+    workers: float = 1.0
+    nodes: int = 0
+    starting: list[int] = field(default_factory=list)
+
+    def capacity(self) -> float:
+        """Events/s."""
+        return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
+
+    def saturated(self, held: float) -> dict[str, bool]:
+        """Which rungs can do no more."""
+        return {
+            "rebalance": self.placed >= 1.0,
+            "workers": self.workers >= WORKERS_MOST - 1e-9,
+            "nodes": self.nodes >= NODES_IDLE,
+            "throttle": held >= HELD_EVENTS - 1e-6,
+        }
+
+    def second(self, rung: int, decides: bool) -> None:
+        """One second of the loops below; those that are not engaged do nothing."""
+        if allows(rung, "rebalance") and self.placed < 1.0:
+            self.placing += 1
+            self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
+        if allows(rung, "workers") and decides:
+            self.workers = min(WORKERS_MOST, self.workers + WORKERS_STEP)
+        if allows(rung, "nodes") and self.nodes + len(self.starting) < NODES_IDLE:
+            self.starting.append(NODE_SECONDS)
+        self.starting = [left - 1 for left in self.starting]
+        self.nodes += sum(left <= 0 for left in self.starting)
+        self.starting = [left for left in self.starting if left > 0]
+
+
+@dataclass
+class Lane:
+    """One queue: what waits, what its producers hold back, and its ladder."""
+
+    cap: str
+    state: Any = None
+    waiting: float = 0.0
+    held: float = 0.0
+    lost: float = 0.0
+    rung: int = 0
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """An hour of one law; the same arrivals for all, and no chance in it."""
+    offered = _offered(settings, trace)
+    lanes = {"events": Lane(str(settings["cap"])), "orders": Lane("throttle")}
+    plant, tally = Plant(), _Tally()
+    for second, demand in enumerate(offered.tolist()):
+        decides = second % DECISION_SECONDS == 0
+        shares = {"events": 1 - ORDERS, "orders": ORDERS}
+        if decides:
+            for name, lane in lanes.items():
+                _decide(law, plant, lane, demand * shares[name], shares[name])
+        plant.second(max(lane.rung for lane in lanes.values()) if law == "ladder" else 0, decides)
+        capacity = plant.capacity()
+        for name, lane in lanes.items():
+            dropped = _pass(lane, demand * shares[name], capacity * shares[name])
+            tally.note(law, plant, lanes, name, dropped)
+        tally.end_second(lanes, capacity)
+    return _outcome(lanes, tally, offered)
+
+
+def _offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+    height = BASE * settings["overload_percent"] / 100
+    if trace is not None:
+        return np.asarray(height * arrivals.resampled(trace, SECONDS))
+    at = np.arange(SECONDS)
+    over = (at >= START_SECONDS) & (at < START_SECONDS + OVERLOAD_SECONDS)
+    return np.where(over, height, BASE * QUIET)
+
+
+def _decide(law: str, plant: Plant, lane: Lane, demand: float, share: float) -> None:
+    capacity = plant.capacity() * share
+    if law == "none":
+        return
+    if law == "shed-only":
+        lane.rung = len(RUNGS) if demand > capacity and lane.cap == "shed" else 0
+        return
+    ladder = Ladder()
+    parameters = {each.name: each.default for each in ladder.parameters} | {"cap": lane.cap}
+    state = ladder.initial_state(parameters) if lane.state is None else lane.state
+    seen = {
+        "demand_per_second": demand,
+        "capacity_per_second": capacity,
+        "backlog_seconds": lane.waiting / capacity,
+        "saturated": plant.saturated(lane.held / share),
+    }
+    lane.state, _ = ladder.decide(parameters, state, seen)
+    lane.rung = lane.state["rung"]
+
+
+def _pass(lane: Lane, demand: float, capacity: float) -> float:
+    """One second of one queue; answers what was shed."""
+    room = max(0.0, capacity - lane.waiting)
+    came = demand + lane.held
+    lane.held = 0.0
+    if allows(lane.rung, "throttle"):
+        lane.held = min(max(0.0, came - room), HELD_EVENTS * capacity / BASE)
+        came -= lane.held
+    dropped = max(0.0, came - room) if allows(lane.rung, "shed") else 0.0
+    lane.lost += dropped
+    lane.waiting = max(0.0, lane.waiting + came - dropped - capacity)
+    return dropped
+
+
+@dataclass
+class _Tally:
+    """What is counted second by second."""
+
+    highest: int = 0
+    early: float = 0.0
+    last_shed_second: int = -1
+    seconds: int = 0
+    waiting: list[float] = field(default_factory=list)
+    settled: list[bool] = field(default_factory=list)
+    rungs: list[float] = field(default_factory=list)
+    shed: list[float] = field(default_factory=list)
+
+    def note(self, law: str, plant: Plant, lanes: Mapping[str, Lane], name: str, dropped: float) -> None:
+        if name == "events":
+            self.shed.append(0.0)
+        self.shed[-1] += dropped
+        if dropped > 0:
+            self.last_shed_second = self.seconds
+            saturated = plant.saturated(HELD_EVENTS if lanes[name].held > 0 else 0.0)
+            lower = [saturated[rung] for rung in RUNGS[:-1] if rung != "throttle"]
+            self.early += dropped if not all(lower) else 0.0
+
+    def end_second(self, lanes: Mapping[str, Lane], capacity: float) -> None:
+        rung, waiting = (
+            max(lane.rung for lane in lanes.values()),
+            sum(lane.waiting for lane in lanes.values()),
+        )
+        held = sum(lane.held for lane in lanes.values())
+        self.highest = max(self.highest, rung)
+        self.rungs.append(float(rung))
+        self.waiting.append(waiting)
+        self.settled.append(waiting <= capacity and held <= 1.0 and rung < RUNGS.index("throttle") + 1)
+        self.seconds += 1
+
+
+def _outcome(lanes: Mapping[str, Lane], tally: _Tally, offered: Floats) -> Outcome:
+    end = START_SECONDS + OVERLOAD_SECONDS
+    unsettled = [at for at in range(end, SECONDS) if not tally.settled[at]]
+    last = unsettled[-1] + 1 if unsettled else end
+    metrics = {
+        "rungs": tally.highest,
+        "lost_events": round(sum(lane.lost for lane in lanes.values()), 3),
+        "seconds_to_normal": last - end if last < SECONDS else None,
+        "lost_orders": round(lanes["orders"].lost, 3),
+        "shed_too_early": round(tally.early, 3),
+        "shed_after_decisions": max(0, tally.last_shed_second - end + DECISION_SECONDS) // DECISION_SECONDS,
+    }
+    series = {
+        "offered_per_second": offered,
+        "waiting_events": np.asarray(tally.waiting),
+        "rung": np.asarray(tally.rungs),
+        "shed_per_second": np.asarray(tally.shed),
+    }
+    return Outcome(metrics, series, 1.0)
+
+
+SCENARIO = Scenario(
+    "ladder",
+    "Ten minutes of overload: what is lost, and how soon all is well again.",
+    ("ladder", "shed-only", "none"),
+    SETTINGS,
+    ("rungs", "lost_events", "seconds_to_normal"),
+    run,
+)

@@ -1,0 +1,126 @@
+"""The remedy ladder: who acts first in an overload, and who lets go first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers import catalog
+from controllers.ladder import RUNGS, Ladder, allows
+from controllers.simulation.ladder import SCENARIO
+from queues.errors import BadInput
+
+LAW = Ladder()
+
+
+def run(observations, **parameters):
+    """The rung after each observation, and the decisions."""
+    given = catalog.read_parameters(LAW, parameters)
+    state, rungs, decisions = LAW.initial_state(given), [], []
+    for seen in observations:
+        observed = catalog.read_observation(LAW, seen)
+        LAW.check_observation(given, observed, "observation")
+        state, decision = LAW.decide(given, state, observed)
+        rungs.append(state["rung"])
+        decisions.append(decision)
+    return rungs, decisions
+
+
+def seen(demand, capacity, backlog=0.0, *saturated):
+    return {
+        "demand_per_second": demand,
+        "capacity_per_second": capacity,
+        "backlog_seconds": backlog,
+        "saturated": dict.fromkeys(saturated, True),
+    }
+
+
+OVER, ALL_BELOW = seen(2000, 1000), ("rebalance", "workers", "nodes", "throttle")
+
+
+def test_rungs_engage_one_after_the_other_as_each_is_exhausted():
+    steps = [seen(2000, 1000, 0.0, *RUNGS[:count]) for count in range(5)]
+    assert run(steps)[0] == [1, 2, 3, 4, 5]
+
+
+def test_rungs_that_can_do_nothing_are_passed_at_once_and_the_reason_names_them():
+    rungs, decisions = run([seen(2000, 1000, 0.0, "rebalance", "workers")])
+    assert rungs == [3]
+    assert "rebalance is saturated and workers is saturated" in decisions[0].reason
+
+
+def test_a_rung_without_effect_is_left_after_its_settling_time_and_one_that_helps_is_not():
+    assert run([OVER] * 4, settling_decisions=3)[0] == [1, 1, 1, 2]
+    helping = [seen(2000, 1000 + 150 * step) for step in range(6)]
+    assert run(helping, settling_decisions=3)[0] == [1] * 6
+
+
+def test_shedding_goes_first_then_throttling_then_the_rest_within_three_decisions():
+    steps = [seen(2000, 1000, 0.0, *ALL_BELOW)] + [seen(600, 1000)] * 3
+    assert run(steps)[0] == [5, 4, 3, 0]
+
+
+def test_demand_that_just_fits_keeps_what_is_engaged():
+    rungs, decisions = run([OVER, seen(950, 1000), seen(950, 1000)])
+    assert rungs == [1, 1, 1]
+    assert decisions[1].action is None and "not by enough" in decisions[1].reason
+
+
+def test_a_backlog_alone_is_an_overload_and_keeps_the_ladder_up():
+    assert run([seen(100, 1000, 60.0), seen(100, 1000, 60.0), seen(100, 1000, 0.0)])[0][:2] == [1, 1]
+
+
+def test_a_capped_queue_goes_no_further_and_says_so():
+    rungs, decisions = run([seen(2000, 1000, 0.0, *ALL_BELOW)] * 2, cap="throttle")
+    assert rungs == [4, 4]
+    assert decisions[1].limited_by == "cap" and "no further" in decisions[1].reason
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(RUNGS))), max_size=40),
+    st.sampled_from(RUNGS),
+)
+def test_no_rung_engages_above_the_cap_or_over_one_that_can_still_do_something(steps, cap):
+    before = 0
+    rungs, _ = run([seen(d, c, 0.0, *s) for d, c, s in steps], cap=cap, settling_decisions=1_000)
+    for rung, (_, _, saturated) in zip(rungs, steps, strict=True):
+        assert rung <= RUNGS.index(cap) + 1
+        if rung > max(before, 1):
+            assert set(RUNGS[max(before, 1) - 1 : rung - 1]) <= saturated
+        before = rung
+
+
+def test_an_unknown_rung_is_refused_by_name():
+    with pytest.raises(BadInput) as refused:
+        run([seen(1, 1, 0.0, "pray")])
+    assert refused.value.field == "observation.saturated.pray"
+
+
+def test_a_rung_allows_all_below_it():
+    assert allows(3, "nodes") and allows(3, "rebalance") and not allows(3, "throttle")
+
+
+def metrics(law="ladder", **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), 1, None).metrics
+
+
+def test_at_three_times_the_load_nothing_is_shed_before_the_lower_rungs_are_exhausted():
+    found = metrics(overload_percent=300)
+    assert found["rungs"] == 5 and found["lost_events"] > 0
+    assert found["shed_too_early"] == 0 and found["lost_orders"] == 0
+    assert found["shed_after_decisions"] <= 3
+    assert found["lost_events"] < 0.5 * metrics("shed-only", overload_percent=300)["lost_events"]
+
+
+def test_a_queue_that_never_sheds_loses_nothing():
+    assert metrics(overload_percent=300, cap="throttle")["lost_events"] == 0
+
+
+@pytest.mark.parametrize(("percent", "rung"), [(80, 0), (120, 2), (160, 4)])
+def test_a_smaller_overload_stops_at_a_lower_rung_and_loses_nothing(percent, rung):
+    found = metrics(overload_percent=percent)
+    assert found["rungs"] == rung and found["lost_events"] == 0
+
+
+def test_without_any_remedy_it_takes_far_longer_until_all_is_well():
+    ours, none = metrics(overload_percent=160), metrics("none", overload_percent=160)
+    assert ours["seconds_to_normal"] < 0.1 * none["seconds_to_normal"]
