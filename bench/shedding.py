@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from controllers.application import Application, Pattern, arrange
-from controllers.design.expression import Conjunction
+from controllers.design.needs import Needs
 from controllers.rivals import full_shedding_program
 from controllers.shedding_problem import Overload
 from controllers.shedding_program import solve
@@ -34,10 +34,8 @@ def instance(chance: np.random.Generator, types: int, patterns: int, share: int)
         used = names if share == 100 else names[chance.random(types) < share / 100]
         counts = dict(zip(used.tolist(), chance.integers(1, 3, len(used)).tolist(), strict=True))
         seconds = float(chance.uniform(0.5, 1.5)) * RARELY
-        rows.append(Pattern(f"b{index}", "B", Conjunction(counts or {"t0": 1}), f"q{index}", seconds))
-        rows.append(
-            Pattern(f"d{index}", "D", Conjunction({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0)
-        )
+        rows.append(Pattern(f"b{index}", "B", Needs(counts or {"t0": 1}), f"q{index}", seconds))
+        rows.append(Pattern(f"d{index}", "D", Needs({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0))
     outside = dict(zip(names.tolist(), chance.uniform(50, 100, types).tolist(), strict=True))
     scarce = {f"u{index}": float(chance.uniform(1, 40)) for index in range(patterns)}
     return rows, {"B": outside, "D": scarce}

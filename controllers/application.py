@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from controllers.design.expression import Conjunction
+from controllers.design.needs import Needs
 from controllers.design.selectivity import output_rate
 from queues.errors import BadInput
 
@@ -29,7 +29,7 @@ class Pattern:
 
     name: str
     operator: str
-    needs: Conjunction
+    needs: Needs
     emits: str
     seconds: float
     outputs: float = 1.0

@@ -25,7 +25,7 @@ import numpy as np
 
 from controllers.application import Application, Floats, Pattern, arrange
 from controllers.decision import Decision, Json
-from controllers.design.expression import parse
+from controllers.design.needs import needs_of
 from controllers.latency_bound import time_in_operator_seconds, utilisation_budget
 from controllers.law import Values
 from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
@@ -278,7 +278,11 @@ def application(observation: Values, where: str) -> Application:
     """The observed patterns, arranged. Raises `BadInput` naming the field."""
     rows = []
     for at, row in enumerate(observation["patterns"]):
-        needs = parse(row["expression"], f"{where}.patterns[{at}].expression")
+        needs = needs_of(row["expression"], f"{where}.patterns[{at}].expression")
+        if not needs.symbols:
+            raise BadInput(
+                f"{where}.patterns[{at}].expression", "needs no event at all; name one it must have"
+            )
         given = {key: value for key, value in row.items() if key != "expression"}
         rows.append(Pattern(needs=needs, **given))
     return arrange(rows, f"{where}.patterns")

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from controllers.application import Application, Floats, Pattern, Rates
-from controllers.design.expression import Conjunction
+from controllers.design.needs import Needs
 
 Perspective = Literal["global", "local"]
 # Pattern → matches/s of each of its conjunctions, in the order of `parts()`.
@@ -76,7 +76,7 @@ class Problem:
         # What is left once the protected types are processed; never below nothing.
         self.budget = max(0.0, overload.budget - spent)
 
-    def cost(self, pattern: Pattern, part: Conjunction) -> float:
+    def cost(self, pattern: Pattern, part: Needs) -> float:
         """Seconds of work a match of this part takes at the bottleneck."""
         if pattern.operator != self.overload.operator:
             return 0.0

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from controllers.decision import Json
-from controllers.design.expression import Conjunction, parse
+from controllers.design.needs import Needs, needs_of
 from controllers.parameter import Parameter, read_values
 from queues.errors import BadInput
 
@@ -30,7 +30,7 @@ INPUT = (
 )
 
 
-def output_rate(expression: Conjunction, rates: Mapping[str, float]) -> float:
+def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
     """Matches per second, in the units of the rates; see the module for the formula."""
     used = Counter(symbol for part in expression.parts() for symbol in part.counts)
     if max(used.values()) > 1:
@@ -38,13 +38,13 @@ def output_rate(expression: Conjunction, rates: Mapping[str, float]) -> float:
     return _closed(expression, rates)
 
 
-def _closed(expression: Conjunction, rates: Mapping[str, float]) -> float:
+def _closed(expression: Needs, rates: Mapping[str, float]) -> float:
     own = (rates.get(symbol, 0.0) / count for symbol, count in expression.counts.items())
     groups = (sum(_closed(each, rates) for each in group) for group in expression.groups)
     return float(min((*own, *groups)))
 
 
-def _by_program(expression: Conjunction, rates: Mapping[str, float]) -> float:
+def _by_program(expression: Needs, rates: Mapping[str, float]) -> float:
     parts, symbols = expression.parts(), expression.symbols
     takes = [[part.counts.get(symbol, 0) for part in parts] for symbol in symbols]
     limits = [rates.get(symbol, 0.0) for symbol in symbols]
@@ -61,7 +61,7 @@ def _by_program(expression: Conjunction, rates: Mapping[str, float]) -> float:
     return float(-found.fun * scale)
 
 
-def group_rows(expression: Conjunction) -> Any:
+def group_rows(expression: Needs) -> Any:
     """A row a group over `parts()`: +1 for each alternative's flow, -1 for that of what holds the group."""
     parts = expression.parts()
     # By identity: equal alternatives are places of their own.
@@ -77,7 +77,7 @@ def group_rows(expression: Conjunction) -> Any:
     return np.asarray(rows)
 
 
-def bottleneck_types(expression: Conjunction, rates: Mapping[str, float]) -> list[str]:
+def bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]:
     """The types whose rate limits the output: with a little less of one, there are fewer matches."""
     whole = output_rate(expression, rates)
     if whole == 0:
@@ -97,7 +97,9 @@ def answer(document: Any) -> dict[str, Json]:
     type would read as one that never comes.
     """
     given = read_values(INPUT, document, "document")
-    expression = parse(given["expression"], "document.expression")
+    expression = needs_of(given["expression"], "document.expression")
+    if not expression.symbols:
+        raise BadInput("document.expression", "needs no event at all; name one it must have")
     for symbol in expression.symbols:
         if symbol not in given["rates"]:
             raise BadInput(f"document.rates.{symbol}", f"is missing; it {RATE.takes()}")
