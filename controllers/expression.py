@@ -139,6 +139,18 @@ def symbols(item: Item) -> Iterator[str]:
             yield from symbols(part)
 
 
+def absences(item: Item) -> Iterator[str]:
+    """The names of the symbols that a NOT forbids."""
+    match item:
+        case Absent(symbol):
+            yield symbol.name
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            for part in items:
+                yield from absences(part)
+        case Repeat(part, _, _, _) | Hidden(part):
+            yield from absences(part)
+
+
 def least_events(item: Item) -> int:
     """How many events a match has at least."""
     match item:

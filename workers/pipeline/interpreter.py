@@ -11,8 +11,9 @@ A greedy end takes what it can get: such a match is complete when the next event
 window is over, or the events are.
 """
 
+import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,6 +83,10 @@ class Rules:
 
     def begin(self, event: Event, mask: int) -> Attempt | None:
         return Attempt.begin(self.automaton, event, mask, self.to_the_last)
+
+    def concerns_all(self, mask: int) -> bool:
+        """Whether an event matters to attempts that don't take it."""
+        return not self.relaxed or self.to_the_last or bool(mask & self.pattern.absent_bits)
 
     def is_over(self, attempt: Attempt, now_us: int) -> bool:
         return now_us - attempt.first_us > self.pattern.within_us
@@ -185,53 +190,103 @@ class RowSearch:
 
 
 class OpenAttempts:
-    """Policy once: the open attempts, oldest first."""
+    """Policy once. order: the numbers of the open attempts, oldest first, with some that are open no more.
+    alike: the numbers of those that have taken as many events and are in the same states, a heap each: all
+    of them can take the same events, so only the oldest is looked at.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._attempts: list[Attempt] = []
+        self._open: dict[int, Attempt] = {}
+        self._order: deque[int] = deque()
+        self._alike: dict[Likeness, list[int]] = {}
+        self._next = 0
         self._begun = False
 
     def take(self, event: Event, mask: int) -> list[Taken]:
         rules, found = self._rules, self.advance(event[0])
-        able = [attempt for attempt in self._attempts if attempt.can_take(rules.automaton, mask)]
-        chosen = max(
-            able, key=lambda attempt: attempt.count, default=None
-        )  # the first of several is the oldest
-        for attempt in self._attempts:
-            if attempt is chosen:
-                attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
-            else:
-                attempt.pass_over(rules.automaton, mask, rules.relaxed)
-        if chosen is None and not (rules.pattern.expression.at_first and self._begun):
-            opened = rules.begin(event, mask)
-            self._attempts += [opened] if opened else []
+        number = self._chosen(mask)
+        attempt = None if number is None else self._taken_out(number)
+        if rules.concerns_all(mask):
+            found += self._passed_over(mask)
+        if attempt:
+            attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
+        elif not (rules.pattern.expression.at_first and self._begun):
+            attempt, number = rules.begin(event, mask), None
         self._begun = True
-        return found + self._taken_out(lambda attempt: attempt.is_decided)
+        return found + (self._put(attempt, number) if attempt else [])
 
-    def _taken_out(self, is_done: Callable[[Attempt], bool], to_the_last: bool = False) -> list[Taken]:
-        done = [attempt for attempt in self._attempts if is_done(attempt)]
-        if done:
-            self._attempts = [attempt for attempt in self._attempts if not is_done(attempt)]
-        ways: list[Way | None] = [attempt.closed(self._rules.automaton, to_the_last) for attempt in done]
-        return [way.taken for way in ways if way and way.taken]
+    def _chosen(self, mask: int) -> int | None:
+        """The most advanced that can take it, the oldest among equals."""
+        able = [
+            (-likeness[0], self._oldest(likeness))
+            for likeness in self._alike
+            if self._open[self._oldest(likeness)].can_take(self._rules.automaton, mask)
+        ]
+        return min(able)[1] if able else None
+
+    def _oldest(self, likeness: "Likeness") -> int:
+        return self._alike[likeness][0]
+
+    def _taken_out(self, number: int) -> Attempt:
+        """No longer open; it is the oldest of those that are like it."""
+        attempt = self._open.pop(number)
+        alike = self._alike[_likeness(attempt)]
+        heapq.heappop(alike)
+        if not alike:
+            del self._alike[_likeness(attempt)]
+        return attempt
+
+    def _put(self, attempt: Attempt, number: int | None = None) -> list[Taken]:
+        """Open again, or (no number) newly; the match when it is decided."""
+        if attempt.is_decided:
+            return self._match(attempt)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+            self._order.append(number)
+        self._open[number] = attempt
+        heapq.heappush(self._alike.setdefault(_likeness(attempt), []), number)
+        return []
+
+    def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
+        way = attempt.closed(self._rules.automaton, to_the_last)
+        return [way.taken] if way and way.taken else []
+
+    def _passed_over(self, mask: int) -> list[Taken]:
+        """All that are open see an event they don't take."""
+        attempts, self._open, self._alike = sorted(self._open.items()), {}, {}
+        found: list[Taken] = []
+        for number, attempt in attempts:
+            attempt.pass_over(self._rules.automaton, mask, self._rules.relaxed)
+            found += self._put(attempt, number)
+        return found
 
     def advance(self, now_us: int) -> list[Taken]:
-        if not self._attempts or not self._rules.is_over(self._attempts[0], now_us):
-            return []
-        return self._taken_out(lambda attempt: self._rules.is_over(attempt, now_us))
+        found: list[Taken] = []
+        while (oldest := self._first()) is not None and self._rules.is_over(self._open[oldest], now_us):
+            # Of those alike it is the oldest, too.
+            found += self._match(self._taken_out(oldest))
+        return found
+
+    def _first(self) -> int | None:
+        while self._order and self._order[0] not in self._open:
+            self._order.popleft()
+        return self._order[0] if self._order else None
 
     def finish(self) -> list[Taken]:
-        return self._taken_out(lambda attempt: True, self._rules.to_the_last)
+        attempts = [attempt for _, attempt in sorted(self._open.items())]
+        self._open, self._alike = {}, {}
+        return [taken for attempt in attempts for taken in self._match(attempt, self._rules.to_the_last)]
 
     def deadline_us(self) -> int | None:
-        return self._attempts[0].first_us + self._rules.pattern.within_us if self._attempts else None
+        oldest = self._first()
+        return None if oldest is None else self._open[oldest].first_us + self._rules.pattern.within_us
 
     def is_empty(self) -> bool:
-        return not self._attempts and not self._rules.pattern.expression.at_first
+        return not self._open and not self._rules.pattern.expression.at_first
 
     def snapshot(self) -> Any:
-        return [[self._kept(attempt) for attempt in self._attempts], self._begun]
+        return [[self._kept(attempt) for _, attempt in sorted(self._open.items())], self._begun]
 
     def _kept(self, attempt: Attempt) -> Any:
         ways = [self._rules.write(way) for way in attempt.ways]
@@ -243,4 +298,11 @@ class OpenAttempts:
         for first_us, ways, ended, seen, count in attempts:
             open_ways = [self._rules.read(way) for way in ways]
             ended_way = self._rules.read(ended) if ended else None
-            self._attempts.append(Attempt(first_us, open_ways, ended_way, seen, count))
+            self._put(Attempt(first_us, open_ways, ended_way, seen, count))
+
+
+Likeness = tuple[int, ...]
+
+
+def _likeness(attempt: Attempt) -> Likeness:
+    return attempt.count, *(way.state for way in attempt.ways)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
 
-from controllers.expression import Conjunction, Expression, Repeat, Sequence, Symbol, parse, symbols
+from controllers.expression import Conjunction, Expression, Repeat, Sequence, Symbol, absences, parse, symbols
 from queues.errors import BadInput
 from workers.pipeline import predicate
 from workers.pipeline.predicate import Predicate
@@ -46,6 +46,11 @@ class Pattern:
     @cached_property
     def bits(self) -> dict[str, int]:
         return {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def absent_bits(self) -> int:
+        """The bits of the symbols that a NOT forbids."""
+        return sum(self.bits[symbol] for symbol in set(absences(self.expression.root)))
 
     @cached_property
     def steps(self) -> tuple[str, ...] | None:
