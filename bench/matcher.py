@@ -47,6 +47,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
             pattern("SEQ(A; B; C)", "skip-past-last"), many, share_seconds
         ),
         "repeated_type_events_per_second": _rate(pattern("SEQ(A; B; A)"), few, 0.0),
+        "and_events_per_second": _rate(pattern("AND(A, B, C)"), few, 0.0),
         "any_pattern_events_per_second": _rate(pattern("SEQ(A; B+; C)"), few[:1], 0.0),
         "matches_share_10000_keys": 3 * _matches(sequence, many) / (BATCHES * BATCH_EVENTS),
         "state_bytes_10000_keys": float(_state_bytes(sequence, many)),

@@ -1,5 +1,7 @@
 """Patterns and events for the matcher's tests, and what the contract's words find when read plainly."""
 
+import itertools
+
 import pyarrow as pa
 
 from workers.pipeline.matches import KEYED, Matches
@@ -66,6 +68,32 @@ def once_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:
             found.append([each["id"] for each in machine])
             open_machines.remove(machine)
     return found
+
+
+def and_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:
+    """AND of single events under `once`: of all unexpired events the oldest that have a place each."""
+    waiting: dict[str, list[dict]] = {}
+    found = []
+    for event in rows.to_pylist():
+        own = [
+            each
+            for each in waiting.get(event["source"], [])
+            if event["time"] - each["time"] <= pattern.within_us
+        ]
+        own.append(event)
+        sets = itertools.combinations(own, len(pattern.needed))  # the oldest first
+        chosen = next((chosen for chosen in sets if _fill(pattern, chosen)), ())
+        if chosen:
+            found.append([each["id"] for each in chosen])
+        waiting[event["source"]] = [each for each in own if each not in chosen]
+    return found
+
+
+def _fill(pattern: Pattern, events: tuple[dict, ...]) -> bool:
+    return any(
+        all(holds(pattern, symbol, event) for symbol, event in zip(order, events, strict=True))
+        for order in set(itertools.permutations(pattern.needed))
+    )
 
 
 def rows_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:

@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.workers.patterns import GROUPS, once_plainly, pattern_of, rows_of, rows_plainly
+from tests.workers.patterns import GROUPS, and_plainly, once_plainly, pattern_of, rows_of, rows_plainly
 from workers.pipeline.finder import Matcher, masks_of, match_all
 from workers.pipeline.interpreted import Interpreted
 from workers.pipeline.matches import joined
 from workers.pipeline.pattern import Pattern
 
-EVENTS = st.lists(
-    st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz")),
-    max_size=60,
-)
+EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
+EVENTS = st.lists(EVENT, max_size=60)
 SEQUENCES = [
     ("SEQ(A; B)", {}, 10),
     ("SEQ(A; B; C)", {}, 15),
@@ -70,6 +68,24 @@ def plainly(pattern: Pattern, rows) -> list[list[str]]:
 def test_a_sequence_is_found_as_a_plain_reading_of_the_contract_finds_it(pattern, events):
     rows = rows_of(events)
     assert match_all(pattern, rows).ids() == plainly(pattern, rows)
+
+
+CONJUNCTIONS = st.sampled_from(
+    [
+        pattern_of("AND(A, B)"),
+        pattern_of("AND(A, B, C)", within_us=20),
+        pattern_of("AND(A{2}, B)", within_us=15),
+        pattern_of("AND(low, A, B)", {"low": "value < 2"}),
+        pattern_of("AND(low, A, low, high)", {"low": "value < 2", "high": "value > 0"}, within_us=30),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(CONJUNCTIONS, st.lists(EVENT, max_size=25))
+def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events):
+    rows = rows_of(events)
+    assert match_all(pattern, rows).ids() == and_plainly(pattern, rows)
 
 
 @settings(deadline=None, max_examples=300)

@@ -2,8 +2,8 @@
 no Redis, no clock.
 
 Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event
-by event (`interpreted`); all are exact, however the events are cut into batches. State belongs to key groups
-and is one value for each, so that groups can be worked at wherever they are.
+by event (`conjunction_once`, `interpreted`); all are exact, however the events are cut into batches. State
+belongs to key groups and is one value for each, so that groups can be worked at wherever they are.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import BadInput
+from workers.pipeline.conjunction_once import ConjunctionOnce
 from workers.pipeline.group_state import GroupStates
 from workers.pipeline.interpreted import Interpreted
 from workers.pipeline.matches import Matches, joined
@@ -45,6 +46,8 @@ def finder_of(pattern: Pattern) -> Finder:
         return SequenceRows(pattern)
     if pattern.steps and pattern.is_relaxed:
         return SequenceOnce(pattern)
+    if pattern.needed and pattern.consume == "once" and pattern.is_relaxed:
+        return ConjunctionOnce(pattern)
     return Interpreted(pattern)
 
 

@@ -21,7 +21,6 @@ from controllers.expression import read, render
 from workers.pipeline.attempt import Attempt, Event, Way
 from workers.pipeline.automaton import Automaton
 from workers.pipeline.pattern import Pattern
-from workers.pipeline.pool import Pool
 
 Taken = tuple[Event, ...]
 
@@ -77,8 +76,6 @@ class Rules:
         """A new machine for one key."""
         if self.pattern.consume == "skip-past-last":
             return RowSearch(self)
-        if self.pattern.needed and self.relaxed:
-            return Pool(self.pattern)
         return OpenAttempts(self)
 
     def begin(self, event: Event, mask: int) -> Attempt | None:

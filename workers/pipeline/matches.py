@@ -76,6 +76,14 @@ def nothing() -> Matches:
     return Matches.of(pa.RecordBatch.from_pylist([], schema=KEYED), np.zeros(0, np.int64))
 
 
+def of_rows(events: pa.RecordBatch, rows: np.ndarray) -> Matches:
+    """Matches of equally many events. rows: int64[matches, events], the places in `events`, which are in the
+    order they came."""
+    rows = rows[np.argsort(rows[:, -1])]
+    ends = np.arange(1, len(rows) + 1) * rows.shape[1]
+    return Matches.of(events.take(pa.array(rows.ravel())), ends)
+
+
 def joined(parts: list[Matches]) -> Matches:
     """The matches of all parts, in their order."""
     parts = [part for part in parts if len(part)]

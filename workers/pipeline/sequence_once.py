@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from workers.pipeline.clamps import clamp_chain
 from workers.pipeline.group_state import GroupStates
 from workers.pipeline.keyed_rows import KeyedRows, appended
-from workers.pipeline.matches import KEYED, Matches, nothing
+from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
 UNUSED, UNDECIDED = -1, -2
@@ -59,7 +59,7 @@ class SequenceOnce:
             self._decide(keyed, step, np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order])
         complete, open_machines = _serve(keyed, step, len(self._bits), self._within_us)
         self._keep(events, keyed, open_machines)
-        return _told(events, keyed, complete)
+        return of_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
     def _steps(self, masks: np.ndarray) -> np.ndarray:
         """Per event the step it is for."""
@@ -219,10 +219,3 @@ def _expired(keyed: KeyedRows, machines: _Machines, events: np.ndarray, within_u
     stamps = keyed.code[machines.entered] * span + (first - origin)
     wanted = keyed.code[events] * span + np.maximum(earliest - origin, 0)
     return np.searchsorted(stamps, wanted)
-
-
-def _told(events: pa.RecordBatch, keyed: KeyedRows, complete: _Machines) -> Matches:
-    completed = np.argsort(keyed.order[complete.entered])
-    rows = np.stack(complete.rows, axis=1)[completed]
-    ends = np.arange(1, len(rows) + 1) * rows.shape[1]
-    return Matches.of(events.take(pa.array(keyed.order[rows.ravel()])), ends)

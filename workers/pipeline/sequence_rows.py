@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from workers.pipeline.group_state import GroupStates
 from workers.pipeline.keyed_rows import KeyedRows, appended
-from workers.pipeline.matches import KEYED, Matches, nothing
+from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
 _KEPT = KEYED.append(pa.field("mask", pa.int64()))
@@ -42,7 +42,7 @@ class SequenceRows:
         found = self._found(keyed, masks[keyed.order])
         chosen, pending = _walk(keyed, found)
         self._keep(events, keyed, masks, pending)
-        return _told(events, keyed, found[chosen])
+        return of_rows(events, keyed.order[found[chosen]])
 
     def _found(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
@@ -119,9 +119,3 @@ def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counted = np.array(chosen, np.int64)
     waiting = waits[counted]
     return counted[~waiting], starts[counted[waiting]]
-
-
-def _told(events: pa.RecordBatch, keyed: KeyedRows, rows: np.ndarray) -> Matches:
-    rows = rows[np.argsort(keyed.order[rows[:, -1]])]
-    ends = np.arange(1, len(rows) + 1) * rows.shape[1]
-    return Matches.of(events.take(pa.array(keyed.order[rows.ravel()])), ends)
