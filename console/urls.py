@@ -20,6 +20,7 @@ from console.pages import (
     review,
     silences,
     tasks,
+    timeline,
 )
 
 handler403 = "console.pages.action.forbidden"
@@ -79,6 +80,11 @@ urlpatterns = [
     path("alerts/receivers/change", receivers.change, name="receiver-change"),
     path("alerts/receivers/<int:receiver_id>/delete", receivers.delete, name="receiver-delete"),
     path("alerts/receivers/<int:receiver_id>/test", receivers.test, name="receiver-test"),
+    path("timeline/", timeline.timeline, name="timeline"),
+    path("timeline/table.csv", timeline.table, name="timeline-table"),
+    path("timeline/document.html", timeline.document, name="timeline-document"),
+    path("timeline/marks", timeline.mark_add, name="mark-add"),
+    path("timeline/marks/remove", timeline.mark_remove, name="mark-remove"),
     path("ledger/", ledger.ledger, name="ledger"),
     path("ledger/<int:entry_id>/", ledger.entry, name="entry"),
     path("audit/", audit.audit, name="audit"),

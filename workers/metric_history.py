@@ -33,12 +33,20 @@ Part = tuple[NDArray[np.float64], NDArray[np.float64]]  # times in seconds, valu
 
 
 def columns(
-    control: redis.Redis, data: Path, since_seconds: float, until_seconds: float, series: Collection[str]
+    control: redis.Redis,
+    data: Path,
+    since_seconds: float,
+    until_seconds: float,
+    series: Collection[str],
+    range_seconds: float | None = None,
 ) -> dict[str, list[float | None]]:
-    """`{"at": [seconds …], series: [number or None …]}`, both ends included."""
+    """`{"at": [seconds …], series: [number or None …]}`, both ends included.
+
+    `range_seconds`: the length of the whole range that this is a part of, which decides on the windows.
+    """
     since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys(series)}
-    step = _step(until - since)
+    step = _step(until - since if range_seconds is None else range_seconds)
     if step is not None:
         since = _add_windows(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)

@@ -23,6 +23,7 @@ RAIL = (
     ("plans", "Plans", "steer"),
     ("tasks", "Tasks", "steer"),
     ("ledger", "Ledger", "steer"),
+    ("timeline", "Timeline", "look"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
 )

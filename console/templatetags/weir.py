@@ -14,6 +14,7 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -39,6 +40,7 @@ VERDICT_WORDS = {
     "no action": "No action",
 }
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
+MOMENTS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -131,6 +133,21 @@ def signed(value: Any) -> str:
 def css_share(value: Any) -> str:
     """A share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
+
+
+@register.filter
+def hundredfold(value: float) -> str:
+    """A share as a coordinate from 0 to 100."""
+    return f"{100 * value:.1f}"
+
+
+@register.filter
+def brief(value: float) -> str:
+    """A round number as an axis writes it: 0.5, 20, 40k, 1.5M."""
+    for size, unit in ((1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
+    return f"{value:,.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 @register.filter
@@ -330,21 +347,20 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 @register.simple_tag
 def moment(value: Any, format: str = "clock") -> SafeString:
-    """A time: UTC as written, the reader's own zone once alive, UTC on hover. Formats: clock, date."""
+    """A time: UTC as written (or the zone of an export), the reader's own zone once alive, UTC on hover."""
     if value is None or value == "":
         return SafeString(UNKNOWN)
     if known(value):
         value = datetime.fromtimestamp(value, UTC)
     elif isinstance(value, str):
         value = datetime.fromisoformat(value)
-    pattern = "%H:%M:%S" if format == "clock" else "%a %-d %b, %H:%M:%S"
     utc = value.astimezone(UTC)
     return format_html(
         '<time datetime="{}" data-time="{}" title="{} UTC">{}</time>',
         utc.isoformat(),
         format,
         f"{utc:%Y-%m-%d %H:%M:%S}",
-        utc.strftime(pattern),
+        value.astimezone(timezone.get_current_timezone()).strftime(MOMENTS[format]),
     )
 
 

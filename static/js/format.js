@@ -15,6 +15,8 @@ const whole = grouped(0), one = grouped(1), two = grouped(2);
 const significant = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4, roundingMode: "halfEven" });
 const fallsBelow = (limit) => (value) => (Math.abs(value) < limit ? one(value) : whole(value));
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minuteFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const dayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const dateFormat = new Intl.DateTimeFormat("en-GB", {
   weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
 });
@@ -59,9 +61,11 @@ export function countdown(value) {
   return `${hours}:${two_digits(minutes)}:${two_digits(seconds % 60)}`;
 }
 
-/** A moment in the reader's own zone: name is clock or date. */
+const MOMENTS = { clock: clockFormat, minute: minuteFormat, day: dayFormat, date: dateFormat };
+
+/** A moment in the reader's own zone: name is clock, minute, day or date. */
 export function moment(date, name = "clock") {
-  return (name === "clock" ? clockFormat : dateFormat).format(date).replace(/,(?=\s\d{2}:)/, ",");
+  return MOMENTS[name].format(date);
 }
 
 /** UTC, for the hover. */

@@ -29,6 +29,8 @@ const SIGNATURES = {
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, run]) => id + run.state).join(),
   run: (snapshot, id) => JSON.stringify(snapshot.runs?.[id] ?? null),
+  every: (snapshot, seconds) => String(Math.floor(snapshot.at / Number(seconds))),
+  never: () => "", // only when a hand asks
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
   worst: (snapshot) => Object.entries(snapshot.nodes).map(([name, node]) => name + node.state + node.stale).join()
     + Object.keys(snapshot.queues) + Math.floor(snapshot.at / WORST_SECONDS),

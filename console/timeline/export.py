@@ -1,0 +1,92 @@
+"""A window as a table: its figures row by row, or what happened in it, in pages however long it is."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from console import marks
+from console.pages.streaming import ROWS
+from console.timeline.happenings import alerts_in, overrides_in
+from console.timeline.strips import PATHS, state_path
+from console.timeline.window import Window
+from queues.errors import BadInput
+from queues.models import Node
+from workers import metric_history, metrics
+from workers.models import LedgerEntry
+
+SLICE_ROWS = 7_200
+EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why")
+Rows = Sequence[Sequence[Any]]
+
+
+def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[list[str], Iterator[Rows]]:
+    """(header, pages of rows). Raises BadInput naming `what`."""
+    if what == "figures":
+        nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
+        series = [*PATHS, *map(state_path, nodes)]
+        return ["time", *series], _figures(window, control, data, series)
+    if what == "events":
+        return list(EVENT_HEADER), _pages(_events(window))
+    raise BadInput("what", f"takes figures or events, not {what[:40]!r}.")
+
+
+def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:
+    """A row a second, or two rows a window of a long range; read slice by slice."""
+    begin, end = window.since.timestamp(), window.until.timestamp()
+    slice_seconds = SLICE_ROWS * metric_history.step_seconds(window.seconds)
+    while begin < end:
+        stop = min(begin + slice_seconds, end)
+        found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
+        columns = [_written(name, found[name]) for name in series]
+        rows = zip(map(_moment, found["at"]), *columns, strict=True)
+        # The end of a slice is the begin of the next.
+        yield [row for row, at in zip(rows, found["at"], strict=True) if at != stop or stop == end]
+        begin = stop
+
+
+def _written(name: str, column: Sequence[float | None]) -> Sequence[Any]:
+    if not name.endswith(".state"):
+        return column
+    return [None if place is None else metrics.STATES[int(place)] for place in column]
+
+
+def _moment(seconds: float | None) -> datetime:
+    return datetime.fromtimestamp(seconds or 0.0, UTC)
+
+
+def _pages(rows: Iterator[Sequence[Any]]) -> Iterator[Rows]:
+    while page := [row for _, row in zip(range(ROWS), rows, strict=False)]:
+        yield page
+
+
+def _events(window: Window) -> Iterator[Sequence[Any]]:
+    """Marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
+    for mark in marks.between(window.since, window.until):
+        yield mark.at, mark.until, mark.kind, "", mark.title, "", mark.author, mark.text
+    yield from _alerts(window)
+    yield from _overrides(window)
+    yield from _decisions(window)
+
+
+def _alerts(window: Window) -> Iterator[Sequence[Any]]:
+    found = alerts_in(window).iterator(ROWS)
+    for each in found:
+        fired, resolved = each.fired_at, each.resolved_at
+        yield fired, resolved, "alert", each.rule_name, each.title, each.severity, "", each.sentence
+
+
+def _overrides(window: Window) -> Iterator[Sequence[Any]]:
+    for each in overrides_in(window).iterator(ROWS):
+        ends = min(each.ended_at or each.expires_at, each.expires_at)
+        what, who = f"{each.name} {each.value}", each.owner.get_username()
+        yield each.created_at, ends, "override", str(each.loop or each.node), what, "", who, each.reason
+
+
+def _decisions(window: Window) -> Iterator[Sequence[Any]]:
+    acted = LedgerEntry.objects.filter(at__gte=window.since, at__lte=window.until, action__isnull=False)
+    fields = ("at", "loop__name", "action", "verdict", "mode", "reason")
+    for at, loop, action, verdict, mode, reason in acted.order_by("at").values_list(*fields).iterator(ROWS):
+        yield at, None, "decision", loop, action, verdict, mode, reason

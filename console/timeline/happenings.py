@@ -1,0 +1,211 @@
+"""What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
+from django.urls import reverse
+
+from console import marks
+from console.models import Mark
+from console.pages.expiry import iso
+from console.templatetags.weir import compact, words
+from console.timeline.window import Window
+from workers.alerts.models import Alert
+from workers.models import LedgerEntry, Override
+
+BUCKETS = 72  # triangles nearer than this to one another are one
+MOST_ROWS = 4  # of bars over one another in a lane
+LABEL_SHARE, CHARACTER_SHARE = 0.035, 0.0095  # room of a sign and of a character, of a plot 700 px wide
+ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
+SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
+MOST_BARS = 200
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A sign with a label, or a stretch: of a mark, an override or an alert."""
+
+    begin: float
+    end: float
+    kind: str
+    label: str
+    title: str
+    at: datetime
+    until: datetime | None
+    url: str = ""
+    state: str = ""
+    row: int = 0
+
+    @property
+    def width(self) -> float:
+        return self.end - self.begin
+
+    @property
+    def room(self) -> float:
+        """What its sign and label take."""
+        return LABEL_SHARE + CHARACTER_SHARE * len(self.label)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the label stands in the bar, not behind it."""
+        return self.width >= self.room
+
+    @property
+    def before(self) -> bool:
+        """Whether it stands before the bar, since the plot ends behind it."""
+        return not self.inside and self.end + self.room > 1.0 and self.begin >= self.room
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """What a law's loops did at one place of the axis: one decision, or several that are too near."""
+
+    share: float
+    verdict: str
+    count: int
+    url: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    law: str
+    triangles: list[Triangle]
+    decisions: int
+
+
+class Epoch(Func):
+    """A moment in the database as whole seconds since 1970, so that the database counts by places."""
+
+    output_field = IntegerField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        # Each pair of signs is halved twice on its way: here, and where Django puts the values in.
+        template = "CAST(strftime('%%%%s', %(expressions)s) AS INTEGER)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "CAST(FLOOR(EXTRACT(EPOCH FROM %(expressions)s)) AS BIGINT)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+def lanes_of(window: Window) -> list[Lane]:
+    """A lane per law that acted, in the order of their names."""
+    width = max(1, round(window.seconds / BUCKETS))
+    counted = (
+        LedgerEntry.objects.filter(verdict__in=ACTED, at__gte=window.since, at__lte=window.until)
+        .annotate(place=Epoch("at") / width, law=F("loop__law"))
+        .values("law", "place", "verdict")
+        .annotate(count=Count("id"), newest=Max("id"), newest_at=Max("at"))
+        .order_by("law", "place")
+    )
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in counted:
+        groups.setdefault((row["law"], row["place"]), []).append(row)
+    single = [rows[0]["newest"] for rows in groups.values() if len(rows) == 1 and rows[0]["count"] == 1]
+    reasons = dict(LedgerEntry.objects.filter(pk__in=single).values_list("pk", "reason"))
+    lanes: dict[str, list[Triangle]] = {}
+    for (law, place), rows in groups.items():
+        lanes.setdefault(law, []).append(_triangle(window, law, place * width, width, rows, reasons))
+    return [Lane(law, found, sum(each.count for each in found)) for law, found in lanes.items()]
+
+
+def _triangle(
+    window: Window, law: str, begin: int, width: int, rows: Sequence[dict[str, Any]], reasons: dict[int, str]
+) -> Triangle:
+    worst = min((row["verdict"] for row in rows), key=ACTED.index)
+    count = sum(row["count"] for row in rows)
+    share = min(max(window.share(max(row["newest_at"] for row in rows)), 0.0), 1.0)
+    if count == 1:
+        number = rows[0]["newest"]
+        return Triangle(share, worst, 1, reverse("entry", args=[number]), reasons.get(number, ""))
+    ends = [datetime.fromtimestamp(each, UTC) for each in (begin, begin + width)]
+    asked = {"law": law, "acted": 1, "from": iso(ends[0]), "to": iso(ends[1])}
+    told = ", ".join(f"{row['count']} {row['verdict']}" for row in rows)
+    return Triangle(
+        share, worst, count, f"{reverse('ledger')}?{urlencode(asked)}", f"{count} decisions: {told}"
+    )
+
+
+def marks_of(window: Window) -> list[Bar]:
+    found = marks.between(window.since, window.until)[:MOST_BARS]
+    return rowed([_mark(window, mark) for mark in found])
+
+
+def _mark(window: Window, mark: Mark) -> Bar:
+    begin, end = window.shown(mark.at, mark.until or mark.at)
+    title = f"{mark.title}, by {mark.author}{'. ' + mark.text if mark.text else ''}"
+    return Bar(begin, end, mark.kind, mark.title, title, mark.at, mark.until)
+
+
+def overrides_of(window: Window) -> list[Bar]:
+    """Overrides that were in force in the window, as long as they were."""
+    return rowed([_override(window, each) for each in overrides_in(window)[:MOST_BARS]])
+
+
+def overrides_in(window: Window) -> QuerySet[Override]:
+    touches = Q(ended_at=None) | Q(ended_at__gte=window.since)
+    found = Override.objects.filter(touches, created_at__lte=window.until, expires_at__gte=window.since)
+    return found.select_related("loop", "node", "owner").order_by("created_at")
+
+
+def _override(window: Window, override: Override) -> Bar:
+    ended = min(override.ended_at or override.expires_at, override.expires_at)
+    begin, end = window.shown(override.created_at, min(ended, window.until))
+    subject = override.loop or override.node
+    name = words(override.loop.name) if override.loop else override.node.name if override.node else ""
+    label = f"{name}: {words(override.name)} {compact(override.value)}"
+    url = ""
+    if override.loop:
+        url = reverse("loop", args=[override.loop.pk])
+    elif subject:
+        url = reverse("node", args=[subject.name])
+    title = f"{label}, {override.owner.get_username()}: {override.reason}"
+    return Bar(begin, end, "override", label, title, override.created_at, ended, url)
+
+
+def alerts_of(window: Window) -> list[Bar]:
+    """Alerts that fired and were open in the window; one that another explains is part of it."""
+    return rowed([_alert(window, each) for each in alerts_in(window).filter(under=None)[:MOST_BARS]])
+
+
+def alerts_in(window: Window) -> QuerySet[Alert]:
+    open_then = Q(resolved_at=None) | Q(resolved_at__gte=window.since)
+    return Alert.objects.filter(open_then, fired_at__lte=window.until).order_by("fired_at")
+
+
+def _alert(window: Window, alert: Alert) -> Bar:
+    begin, end = window.shown(alert.fired_at, min(alert.resolved_at or window.until, window.until))
+    state = SEVERITY_STATES.get(alert.severity, "BUSY")
+    title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])
+    return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)
+
+
+def rowed(bars: Iterable[Bar]) -> list[Bar]:
+    """The bars in rows, none over another or its label; what doesn't fit in MOST_ROWS shares the last."""
+    ends: list[float] = []
+    placed = []
+    for bar in bars:
+        begin = bar.begin - bar.room if bar.before else bar.begin
+        end = bar.end if bar.inside or bar.before else bar.end + bar.room
+        free = next((row for row, taken in enumerate(ends) if taken <= begin), len(ends))
+        row = min(free, MOST_ROWS - 1)
+        if row == len(ends):
+            ends.append(end)
+        ends[row] = max(ends[row], end) if free >= MOST_ROWS else end
+        placed.append(Bar(**{**vars(bar), "row": row}))
+    return placed
+
+
+def rows_of(bars: Sequence[Bar]) -> int:
+    return max((bar.row for bar in bars), default=0) + 1
+
+
+def last_decision(moment: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
+    """What loops did last before a moment."""
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=moment, at__gte=moment - reach)
+    return acted.select_related("loop").order_by("-at").first()

@@ -1,0 +1,20 @@
+"""The style sheets that an exported page carries inside, since it may be opened where no console is."""
+
+from functools import cache
+from pathlib import Path
+
+from django.contrib.staticfiles import finders
+
+SHEETS = ("css/tokens.css", "css/frame.css", "css/components.css", "css/timeline.css")
+
+
+@cache
+def style_sheet() -> str:
+    return "\n".join(_text(name) for name in SHEETS)
+
+
+def _text(name: str) -> str:
+    path = finders.find(name)
+    if path is None:
+        raise FileNotFoundError(f"static/{name} is missing.")
+    return Path(path).read_text()

@@ -1,0 +1,106 @@
+"""All that the timeline shows of a window, put together for the page, its export, and whoever asks next."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+import redis
+
+from console.timeline import happenings
+from console.timeline.axis import Tick, time_ticks
+from console.timeline.happenings import Bar, Lane
+from console.timeline.strips import PATHS, POINTS, Figures, figures_of, state_path, values_at
+from console.timeline.window import Window
+from queues.models import Node
+from workers import metric_history
+from workers.models import LedgerEntry
+from workers.snapshot_archive import snapshot_at
+
+ZONE_COOKIE = "weir-zone"
+UTC_NAME = "UTC"
+REACH_STEPS = 5  # a value this many steps old is no longer that of the moment
+
+
+@dataclass(frozen=True)
+class BarLane:
+    """A lane of bars, in one row or several."""
+
+    name: str
+    title: str
+    bars: list[Bar]
+
+    @property
+    def rows(self) -> int:
+        return happenings.rows_of(self.bars)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The strips of a window."""
+
+    window: Window
+    ticks: list[Tick]
+    figures: Figures
+    bars: list[BarLane]
+    lanes: list[Lane]
+    values: dict[str, Any]
+
+    @property
+    def cursor(self) -> float:
+        """Where the moment looked at lies."""
+        return self.window.share(self.window.moment)
+
+    @property
+    def scrub(self) -> dict[str, Any]:
+        """What the scrubber needs in the browser: times in seconds, and the columns it reads from."""
+        return {
+            "since": self.window.since.timestamp(),
+            "until": self.window.until.timestamp(),
+            "times": [round(at, 1) for at in self.figures.times],
+            "columns": self.figures.columns,
+            "reach": reach_seconds(self.window),
+        }
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The plant at the moment looked at: its snapshot (None: nothing is kept of it), what was done last."""
+
+    window: Window
+    snapshot: dict[str, Any] | None
+    decision: LedgerEntry | None
+
+
+def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo) -> Timeline:
+    """Raises redis.RedisError when the control server is away."""
+    nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
+    series = [*PATHS, *map(state_path, nodes)]
+    since, until = window.since.timestamp(), window.until.timestamp()
+    figures = figures_of(window, metric_history.columns(control, data, since, until, series), nodes)
+    bars = [
+        BarLane("marks", "Deploys and notes", happenings.marks_of(window)),
+        BarLane("alerts", "Alerts", happenings.alerts_of(window)),
+        BarLane("overrides", "Overrides", happenings.overrides_of(window)),
+    ]
+    values = values_at(figures, window.moment.timestamp(), reach_seconds(window))
+    return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window), values)
+
+
+def moment_of(window: Window, data: Path, newest: dict[str, Any] | None) -> Moment:
+    """A live window without a moment of its own looks at now."""
+    if window.live and window.at is None:
+        snapshot = newest
+    else:
+        snapshot = snapshot_at(data, window.moment.timestamp())
+    return Moment(window, snapshot, happenings.last_decision(window.moment))
+
+
+def reach_seconds(window: Window) -> float:
+    return max(REACH_STEPS * metric_history.step_seconds(window.seconds), 4 * window.seconds / POINTS)
+
+
+def zone_of(cookies: Any) -> ZoneInfo:
+    """The reader's zone as the browser told it; UTC until it has."""
+    name = cookies.get(ZONE_COOKIE, UTC_NAME)
+    return ZoneInfo(name if name in available_timezones() else UTC_NAME)

@@ -1,0 +1,120 @@
+"""Which stretch of time is shown, and which moment of it is looked at: read from and written to addresses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from console.pages.expiry import iso, number_of, time_of
+from queues.errors import BadInput
+
+PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words
+FIRST_MINUTES = 60
+MOST_MINUTES = 400 * 1_440
+LEAST = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `since` to `until`. Live (it ends now, and goes on) when `minutes` says how long it is; else it
+    stands still. `at` is the moment looked at, inside the window; None: its end.
+    """
+
+    since: datetime
+    until: datetime
+    minutes: int | None = None
+    at: datetime | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.minutes is not None
+
+    @property
+    def seconds(self) -> float:
+        return (self.until - self.since).total_seconds()
+
+    @property
+    def moment(self) -> datetime:
+        return self.at or self.until
+
+    @property
+    def query(self) -> str:
+        """The window as an address: a live one stays live, whenever it is opened."""
+        return urlencode({"minutes": self.minutes}) if self.live else self.fixed_query
+
+    @property
+    def fixed_query(self) -> str:
+        """The window as it is now, for links that must show the same tomorrow."""
+        asked = {"from": iso(self.since), "to": iso(self.until)}
+        return urlencode(asked if self.at is None else {**asked, "at": iso(self.at)})
+
+    def share(self, moment: datetime) -> float:
+        """Where a moment lies: 0 at the begin, 1 at the end."""
+        return (moment - self.since).total_seconds() / self.seconds
+
+    def shown(self, begin: datetime, end: datetime) -> tuple[float, float]:
+        """Where the part of a range lies that is inside the window."""
+        return max(0.0, self.share(begin)), min(1.0, self.share(end))
+
+    def moved(self, shares: float, now: datetime) -> "Window":
+        """The same length, earlier or later by so many lengths, but never beyond now."""
+        until = min(self.until + shares * (self.until - self.since), now)
+        return Window(until - (self.until - self.since), until)
+
+    def zoomed(self, factor: float, now: datetime) -> "Window":
+        """Around the moment looked at (without one, the middle), `factor` times as long."""
+        middle = self.at or self.since + (self.until - self.since) / 2
+        length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MOST_MINUTES))
+        until = min(middle + length / 2, now)
+        return Window(until - length, until, at=self.at)
+
+
+def window_of(query: Mapping[str, str], now: datetime) -> Window:
+    """`minutes` (live), or `from` and `to`, or `at` alone; or all of them. Raises BadInput naming one."""
+    at = _moment(query, "at", now)
+    since, until = _moment(query, "from", now), _moment(query, "to", None)
+    if since is None and until is None:
+        minutes = _minutes(query)
+        return (
+            Window(now - timedelta(minutes=minutes), now, minutes)
+            if at is None
+            else _around(at, minutes, now)
+        )
+    if since is None or until is None:
+        missing = "from" if since is None else "to"
+        raise BadInput(missing, "is missing; a range has a begin and an end.")
+    return _fixed(since, min(until, now), at)
+
+
+def _fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
+    if until <= since:
+        raise BadInput("to", "is not after from; a range ends after it begins.")
+    if until - since > timedelta(minutes=MOST_MINUTES):
+        raise BadInput(
+            "from", f"lies more than {MOST_MINUTES // 1_440} days before to; choose a shorter range."
+        )
+    if at is not None and not since <= at <= until:
+        raise BadInput("at", "lies outside from and to.")
+    return Window(since, max(until, since + LEAST), at=at)
+
+
+def _around(at: datetime, minutes: int, now: datetime) -> Window:
+    until = min(at + timedelta(minutes=minutes) / 2, now)
+    return Window(until - timedelta(minutes=minutes), until, at=at)
+
+
+def _minutes(query: Mapping[str, str]) -> int:
+    text = query.get("minutes", "").strip()
+    minutes = number_of(text, "minutes") if text else FIRST_MINUTES
+    if not 1 <= minutes <= MOST_MINUTES:
+        raise BadInput("minutes", f"takes 1 to {MOST_MINUTES:,}.")
+    return round(minutes)
+
+
+def _moment(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
+    """A moment of the address, which must not lie after `now`."""
+    text = query.get(name, "").strip()
+    moment = time_of(text, name) if text else None
+    if moment is not None and now is not None and moment > now:
+        raise BadInput(name, "lies ahead; the timeline shows what was.")
+    return moment

@@ -1,0 +1,380 @@
+"""The timeline: one window, read from the address; what happened in it, at its place; exported whole."""
+
+import csv
+import io
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+import pytest
+import redis
+from django.test import Client
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console import marks
+from console.access import Actor
+from console.models import Mark
+from console.timeline import happenings
+from console.timeline.axis import MOST_TIMES, time_ticks, value_ticks
+from console.timeline.strips import PATHS, figures_of, state_path
+from console.timeline.window import PRESETS, Window, window_of
+from queues.errors import BadInput
+from queues.models import Node
+from workers import metrics
+from workers.alerts.models import Alert
+from workers.models import LedgerEntry, Loop, Override
+from workers.snapshot_archive import Recorder
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 3, 40, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = Window(NOW - 60 * MINUTE, NOW)
+FIXED = {"from": "2026-11-20T02:50:00Z", "to": "2026-11-20T03:40:00Z"}
+
+
+# The window
+
+
+def test_a_window_is_live_until_its_address_says_when():
+    assert window_of({}, NOW) == Window(NOW - 60 * MINUTE, NOW, 60)
+    assert window_of({"minutes": "15"}, NOW).live
+    window = window_of({**FIXED, "at": "2026-11-20T03:12:00Z"}, NOW)
+    assert not window.live and window.seconds == 3_000
+    assert window.share(window.at) == pytest.approx(22 / 50)
+
+
+def test_a_moment_alone_stands_in_the_middle_of_its_window_but_never_beyond_now():
+    assert window_of({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
+    assert window_of({"at": "2026-11-20T03:39:00Z"}, NOW).until == NOW
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"minutes": "0"}, "minutes"),
+        ({"minutes": "soon"}, "minutes"),
+        ({"from": FIXED["from"]}, "to"),
+        ({"to": FIXED["to"]}, "from"),
+        ({"from": FIXED["to"], "to": FIXED["from"]}, "to"),
+        ({"from": "yesterday", "to": FIXED["to"]}, "from"),
+        ({"from": "2020-01-01T00:00:00Z", "to": FIXED["to"]}, "from"),
+        ({"from": "2026-11-20T04:00:00Z", "to": "2026-11-20T05:00:00Z"}, "from"),
+        ({**FIXED, "at": "2026-11-20T01:00:00Z"}, "at"),
+        ({"at": "2026-11-21T00:00:00Z"}, "at"),
+    ],
+)
+def test_a_window_that_can_not_be_is_refused_by_its_field(query, field):
+    with pytest.raises(BadInput) as error:
+        window_of(query, NOW)
+    assert error.value.field == field
+
+
+moments = st.integers(0, 323 * 86_400).map(
+    lambda second: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+)
+
+
+@given(moments, st.integers(10, 400 * 86_400), st.floats(0, 1))
+def test_an_address_leads_back_to_its_window(since, seconds, share):
+    until = min(since + timedelta(seconds=seconds), NOW)
+    if until - since < timedelta(seconds=10):
+        return
+    at = (since + share * (until - since)).replace(microsecond=0)
+    window = Window(since, until, at=max(at, since))
+    query = dict(pair.split("=") for pair in window.fixed_query.replace("%3A", ":").split("&"))
+    assert window_of(query, NOW) == window
+
+
+@given(st.integers(10, 100 * 86_400), st.sampled_from([-1.0, -0.5, 0.5, 1.0, 3.0]))
+def test_moving_keeps_the_length_and_never_leads_beyond_now(seconds, shares):
+    window = Window(NOW - timedelta(seconds=seconds), NOW)
+    moved = window.moved(shares, NOW)
+    assert moved.seconds == pytest.approx(seconds)
+    assert moved.until <= NOW
+
+
+# The axis
+
+
+@given(
+    moments,
+    st.integers(10, 400 * 86_400),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]),
+)
+def test_ticks_are_few_and_round_in_the_readers_zone(since, seconds, name):
+    zone = ZoneInfo(name)
+    window = Window(since, since + timedelta(seconds=seconds))
+    ticks = time_ticks(window, zone)
+    assert 1 <= len(ticks) <= MOST_TIMES + 1 or seconds < 60
+    assert all(0 <= tick.share <= 1 for tick in ticks)
+    for tick in ticks:
+        local = tick.at.astimezone(zone)
+        assert local.second == 0 or tick.format == "clock"
+        assert (local.hour, local.minute) == (0, 0) or tick.format != "day"
+
+
+def test_days_begin_at_midnight_also_when_the_clocks_change():
+    window = Window(datetime(2026, 10, 22, 12, tzinfo=UTC), datetime(2026, 10, 27, 12, tzinfo=UTC))
+    hours = [tick.at.astimezone(UTC).hour for tick in time_ticks(window, ZoneInfo("Europe/Berlin"))]
+    assert hours == [22, 22, 22, 23, 23]  # the clocks go back in the night to the 25th
+
+
+@given(st.floats(1e-6, 1e12))
+def test_values_have_few_round_ticks_from_nothing_to_above_the_highest(highest):
+    ticks = value_ticks(highest)
+    assert ticks[0] == 0 and ticks[-1] >= highest * (1 - 1e-6)
+    assert 2 <= len(ticks) <= 5
+    assert value_ticks(0) == [0, 1]
+
+
+# Figures
+
+
+def columns_of(rows: dict[float, dict[str, float]], nodes: tuple[str, ...] = ()) -> dict[str, list[Any]]:
+    """Rows by their second before NOW, as `metric_history` gives them."""
+    names = [*PATHS, *map(state_path, nodes)]
+    at = sorted(NOW.timestamp() + second for second in rows)
+    by_time = {NOW.timestamp() + second: row for second, row in rows.items()}
+    return {"at": at, **{name: [by_time[each].get(name) for each in at] for name in names}}
+
+
+def test_a_line_is_lifted_where_nothing_was_measured():
+    seconds = [*range(-600, -300), *range(-200, 0)]
+    found = columns_of({second: {"totals.in_per_second": 10.0} for second in seconds})
+    (rate, *_) = figures_of(Window(NOW - 10 * MINUTE, NOW), found, []).strips
+    assert rate.lines[0].path.count("M") == 2
+    assert rate.lines[1].path == ""
+
+
+def test_nodes_are_bands_of_their_states_and_unknown_where_nothing_was_heard():
+    state = state_path("n1")
+    rows = {second: {state: 1.0 if second < -300 else 3.0} for second in range(-600, -60)}
+    window = Window(NOW - 10 * MINUTE, NOW)
+    (node,) = figures_of(window, columns_of(rows, ("n1",)), ["n1"]).nodes
+    assert [band.state for band in node.bands] == ["NORMAL", "TOOBUSY"]
+    assert node.bands[0].end == pytest.approx(0.5) == node.bands[1].begin
+    assert node.bands[1].end == pytest.approx(0.9, abs=0.01)
+    assert node.now is None
+
+
+def test_of_many_nodes_the_worst_are_shown_in_their_order_and_the_rest_counted():
+    names = [f"n{number:03}" for number in range(200)]
+    states = {state_path(name): 3.0 if name in ("n007", "n150") else 1.0 for name in names}
+    rows = dict.fromkeys(range(-60, 0, 10), states)
+    figures = figures_of(Window(NOW - MINUTE, NOW), columns_of(rows, tuple(names)), names)
+    shown = [node.name for node in figures.nodes]
+    assert {"n007", "n150"} <= set(shown) and shown == sorted(shown)
+    assert len(shown) + figures.calm_nodes == 200
+
+
+# What happened
+
+
+@pytest.fixture
+def loop() -> Loop:
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+def act(loop: Loop, before: timedelta, verdict: str = "effective", **fields: Any) -> LedgerEntry:
+    values = {"mode": "auto", "parameters": {}, "reason": "9,000 events wait.", "action": {"start": 3}}
+    return LedgerEntry.objects.create(loop=loop, at=NOW - before, verdict=verdict, **{**values, **fields})
+
+
+def test_a_decision_alone_leads_to_its_entry_and_says_its_reason(loop):
+    entry = act(loop, 30 * MINUTE)
+    act(loop, 20 * MINUTE, "no action", action=None)
+    act(loop, 90 * MINUTE)
+    ((lane, (sign,)),) = [(lane.law, lane.triangles) for lane in happenings.lanes_of(HOUR)]
+    assert lane == "worker_rate"
+    assert (sign.url, sign.title, sign.verdict) == (f"/ledger/{entry.pk}/", entry.reason, "effective")
+    assert sign.share == pytest.approx(0.5)
+
+
+def test_decisions_too_near_to_one_another_are_one_sign_as_grave_as_the_worst(loop):
+    place = timedelta(seconds=NOW.timestamp() % (3_600 // happenings.BUCKETS)) + 11 * MINUTE
+    for second in range(5):
+        act(loop, place - timedelta(seconds=20 + second), "harmful" if second == 2 else "effective")
+    (lane,) = happenings.lanes_of(HOUR)
+    (sign,) = lane.triangles
+    assert (sign.count, sign.verdict, lane.decisions) == (5, "harmful", 5)
+    assert sign.url.startswith("/ledger/?law=worker_rate&acted=1&from=2026-11-20T03%3A2")
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=12))
+def test_bars_of_a_row_never_stand_over_one_another(wanted):
+    bars = [
+        happenings.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
+        for begin, width, label in sorted(wanted)
+    ]
+    placed = happenings.rowed(bars)
+    assert all(bar.row < happenings.MOST_ROWS for bar in placed)
+    for row in range(happenings.MOST_ROWS - 1):
+        mine = [bar for bar in placed if bar.row == row]
+        for one, other in pairwise(mine):
+            assert other.begin >= one.end
+
+
+def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
+    Override.objects.create(
+        loop=loop,
+        name="upper_limit",
+        value=500,
+        owner=people["operator"],
+        reason="a burst",
+        created_at=NOW - 30 * MINUTE,
+        expires_at=NOW + 30 * MINUTE,
+        ended_at=NOW - 15 * MINUTE,
+    )
+    fields = {"rule_name": "r", "condition": "c", "labels": {}, "threshold": 1.0}
+    fired = {"began_at": NOW - 90 * MINUTE, "fired_at": NOW - 90 * MINUTE}
+    whole = Alert.objects.create(fingerprint="a", severity="critical", title="n2 lost", **fields, **fired)
+    Alert.objects.create(
+        fingerprint="b", severity="warning", title="its queue", under=whole, **fields, **fired
+    )
+    Alert.objects.create(fingerprint="c", severity="warning", title="pending", began_at=NOW, **fields)
+    (override,) = happenings.overrides_of(HOUR)
+    (alert,) = happenings.alerts_of(HOUR)
+    assert (override.begin, override.end) == (0.5, 0.75)
+    assert "upper limit 500" in override.label and "a burst" in override.title
+    assert (alert.label, alert.begin, alert.end, alert.state) == ("n2 lost", 0.0, 1.0, "TOOBUSY")
+
+
+# The page
+
+
+@pytest.fixture
+def viewer(browsers) -> Client:
+    return browsers["viewer"]
+
+
+@pytest.fixture
+def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
+    """Ten measured minutes before NOW, the snapshots of the last of them, and a deploy."""
+    settings.WEIR_DATA = tmp_path
+    Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
+    recorder = Recorder(tmp_path)
+    for second in range(-600, 0):
+        at = NOW.timestamp() + second
+        values = {"totals.in_per_second": 100 + second / 100, state_path("n1"): 1}
+        control.xadd(metrics.KEY, values, id=f"{round(at * 1000)}-0")
+        recorder.add(at, orjson.dumps({**snapshot, "at": at}))
+    marks.add(
+        Actor("desk-2", "operator"), title="=agent <b>0.9.3</b>", kind="deploy", at=NOW - 5 * MINUTE, now=NOW
+    )
+
+
+RANGE = {"from": "2026-11-20T03:30:00Z", "to": "2026-11-20T03:40:00Z", "at": "2026-11-20T03:35:00Z"}
+
+
+def test_the_page_shows_the_strips_and_the_plant_at_the_moment(viewer, past):
+    context = viewer.get("/timeline/", RANGE).context
+    assert context["shown"].values["totals.in_per_second"] == pytest.approx(97, abs=0.1)
+    assert context["moment"].snapshot["at"] == NOW.timestamp() - 300
+    assert [bar.label for bar in context["shown"].bars[0].bars] == ["=agent <b>0.9.3</b>"]
+    assert context["shown"].figures.nodes[0].now == "NORMAL"
+
+
+def test_what_people_wrote_is_text_and_never_markup(viewer, past):
+    for path in ("/timeline/", "/timeline/document.html"):
+        text = viewer.get(path, RANGE).content.decode()
+        assert "<b>0.9.3" not in text and "&lt;b&gt;0.9.3" in text
+
+
+def test_a_range_without_data_says_so_in_a_sentence(viewer, past):
+    answer = viewer.get("/timeline/", {"from": "2026-11-19T03:00:00Z", "to": "2026-11-19T04:00:00Z"})
+    assert "Nothing was measured in this range" in answer.content.decode()
+    assert "Nothing was kept of that moment" in answer.content.decode()
+
+
+def test_an_address_that_can_not_be_is_answered_with_the_last_hour_and_why(viewer, past):
+    answer = viewer.get("/timeline/", {"from": RANGE["to"], "to": RANGE["from"]})
+    assert answer.context["window"].minutes == 60
+    assert "range ends after it begins" in answer.content.decode()
+
+
+def test_the_page_is_there_while_the_control_server_is_away(viewer, past, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    answer = viewer.get("/timeline/", RANGE)
+    assert answer.status_code == 200 and answer.context["shown"] is None
+
+
+def test_every_preset_leads_to_a_live_window(viewer, past):
+    for minutes in PRESETS:
+        assert viewer.get("/timeline/", {"minutes": minutes}).context["window"].live
+
+
+def test_ticks_stand_in_the_zone_that_the_browser_told(viewer, past):
+    viewer.cookies["weir-zone"] = "Asia/Kathmandu"
+    day = {"from": "2026-11-18T00:00:00Z", "to": "2026-11-20T03:00:00Z"}
+    ticks = viewer.get("/timeline/", day).context["shown"].ticks
+    assert {(tick.at.astimezone(UTC).minute) for tick in ticks} == {15}
+    viewer.cookies["weir-zone"] = "../../etc/passwd"
+    assert viewer.get("/timeline/", day).status_code == 200
+
+
+def rows_of(answer: Any) -> list[list[str]]:
+    assert answer.streaming
+    return list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
+
+
+def test_figures_are_exported_row_by_row_across_slices(viewer, past, monkeypatch):
+    monkeypatch.setattr("console.timeline.export.SLICE_ROWS", 100)
+    header, *rows = rows_of(viewer.get("/timeline/table.csv", {**RANGE, "what": "figures"}))
+    assert header == ["time", *PATHS, "nodes.n1.state"]
+    assert len(rows) == len({row[0] for row in rows}) == 600
+    assert rows[0] == ["2026-11-20T03:30:00+00:00", "94.0", "", "", "", "NORMAL"]
+
+
+def test_events_are_exported_and_no_cell_is_a_formula(viewer, past, loop):
+    act(loop, 3 * MINUTE, reason="+1 worker")
+    header, *rows = rows_of(viewer.get("/timeline/table.csv", {**RANGE, "what": "events"}))
+    found = {row[2]: dict(zip(header, row, strict=True)) for row in rows}
+    assert found["deploy"]["what"] == "'=agent <b>0.9.3</b>"
+    assert (found["decision"]["subject"], found["decision"]["why"]) == ("worker_rate/alert/n1", "'+1 worker")
+
+
+def test_an_export_of_what_is_not_known_says_what_is(viewer, past):
+    answer = viewer.get("/timeline/table.csv", {**RANGE, "what": "everything"})
+    assert "takes figures or events" in answer.content.decode()
+
+
+def test_the_exported_page_needs_nothing_but_itself(viewer, past, loop):
+    act(loop, 3 * MINUTE)
+    answer = viewer.get("/timeline/document.html", RANGE)
+    text = answer.content.decode()
+    assert "attachment" in answer["Content-Disposition"]
+    assert not re.findall(r"<script|<link |src=|url\((?!\"#)|@import", text)
+    assert {"http://testserver"} == {
+        address.rsplit("/timeline", 1)[0] for address in re.findall(r'href="(http[^"]*)"', text)
+    }
+    assert "9,000 events wait." in text and "<svg" in text
+
+
+# Marks from the page
+
+
+def test_a_mark_is_made_and_removed_from_the_page(browsers, past):
+    operator = browsers["operator"]
+    posted = {"title": "load test", "kind": "note", "at": RANGE["from"], "until": RANGE["to"]}
+    answer = operator.post("/timeline/marks", posted, headers={"accept": "application/json"})
+    number = answer.json()["mark"]
+    assert Mark.objects.get(pk=number).until == NOW
+    refused = operator.post(
+        "/timeline/marks/remove", {"mark": number}, headers={"accept": "application/json"}
+    )
+    assert "reason" in refused.json()["errors"]
+    operator.post("/timeline/marks/remove", {"mark": number, "reason": "it was called off"})
+    assert Mark.objects.get(pk=number).removed_at is not None
+
+
+def test_a_plain_form_that_is_refused_comes_back_with_what_was_typed(browsers, past):
+    answer = browsers["operator"].post("/timeline/marks", {"title": "load test", "at": "at noon"})
+    assert answer.status_code == 422
+    assert (
+        'value="load test"' in answer.content.decode() and "takes a time such as" in answer.content.decode()
+    )
