@@ -139,6 +139,18 @@ def symbols(item: Item) -> Iterator[str]:
             yield from symbols(part)
 
 
+def shown(item: Item) -> Iterator[str]:
+    """The names of the symbols whose events are part of a match."""
+    match item:
+        case Symbol(name):
+            yield name
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            for part in items:
+                yield from shown(part)
+        case Repeat(part, _, _, _):
+            yield from shown(part)
+
+
 def absences(item: Item) -> Iterator[str]:
     """The names of the symbols that a NOT forbids."""
     match item:

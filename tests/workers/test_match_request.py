@@ -181,6 +181,9 @@ def test_a_value_that_is_missing_satisfies_no_comparison():
     [
         ({"pattern": "SEQ(A; B"}, "pattern"),
         ({"pattern": None}, "pattern"),
+        ({"pattern": "A*?"}, "pattern"),
+        ({"pattern": "{- A -}"}, "pattern"),
+        ({"pattern": f"OR({', '.join(f'T{number}' for number in range(61))})"}, "pattern"),
         ({"define": {"Z": "true"}}, "define.Z"),
         ({"define": {"B": "value >"}}, "define.B"),
         ({"define": {"B": "speed > 1"}}, "define.B"),

@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
 
-from controllers.expression import Conjunction, Expression, Repeat, Sequence, Symbol, absences, parse, symbols
+from controllers.expression import (
+    Conjunction,
+    Expression,
+    Repeat,
+    Sequence,
+    Symbol,
+    absences,
+    parse,
+    shown,
+    symbols,
+)
 from queues.errors import BadInput
 from workers.pipeline import predicate
+from workers.pipeline.automaton import Ending, options
 from workers.pipeline.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
@@ -113,6 +124,13 @@ class Pattern:
 def expression_of(text: object, field: str) -> Expression:
     """A pattern's expression. Raises BadInput naming `field`."""
     expression = parse(text, field)
+    first = options(expression.root)[0].what
+    if isinstance(first, Ending):
+        raise BadInput(
+            field, "can never match: it prefers no event at all; leave out the ? of its quantifier"
+        )
+    if not any(shown(expression.root)):
+        raise BadInput(field, "can never match: all its events are left out by {- -}")
     used = len(set(symbols(expression.root)))
     if used > MOST_SYMBOLS:
         raise BadInput(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import BadInput
+from workers.pipeline.contradiction import can_hold
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: pc.equal,
@@ -84,7 +85,7 @@ def parse(text: str, field: str) -> Predicate:
     if not _is_condition(tree):
         raise BadInput(field, f"must be true or false of an event, such as value > 80; {text!r} is neither")
     parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
-    if not columns and not previous and not _is_true(parsed, field):
+    if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
         raise BadInput(field, f"{text!r} is never true: no event could match")
     return parsed
 
