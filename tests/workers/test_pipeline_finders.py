@@ -11,6 +11,7 @@ from workers.pipeline.finder import Matcher, masks_of, match_all
 from workers.pipeline.interpreted import Interpreted
 from workers.pipeline.matches import joined
 from workers.pipeline.pattern import Pattern
+from workers.pipeline.previous import KEPT_US
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
 EVENTS = st.lists(EVENT, max_size=60)
@@ -120,12 +121,27 @@ def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(p
 
 @pytest.mark.parametrize("consume", ["once", "skip-past-last"])
 @pytest.mark.parametrize("text", ["SEQ(A; B; C)", "SEQ(A; B+; C)", "AND(A, B)"])
-def test_what_time_has_closed_leaves_no_state(text, consume):
+def test_what_time_has_closed_leaves_no_state_and_it_says_when_that_is(text, consume):
     matcher = Matcher(pattern_of(text, consume=consume))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 0, "y")]))
+    x, y = ord("x") % GROUPS, ord("y") % GROUPS
+    assert matcher.wakes() == {x: 11, y: 12}
+    matcher.advance(10)
+    assert set(matcher.save()) == {x, y}
     matcher.advance(11)
-    assert set(matcher.save()) == {ord("y") % GROUPS}
+    assert set(matcher.save()) == set(matcher.wakes()) == {y}
     matcher.advance(12)
+    assert matcher.save() == matcher.wakes() == {}
+
+
+def test_the_quiet_time_and_the_event_before_are_let_go_in_time():
+    matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, quiet_us=5))
+    matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 1, "x")]))
+    x = ord("x") % GROUPS
+    assert matcher.wakes() == {x: 6}
+    matcher.advance(6)
+    assert matcher.wakes() == {x: KEPT_US + 2}
+    matcher.advance(KEPT_US + 2)
     assert matcher.save() == {}
 
 

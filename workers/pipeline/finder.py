@@ -35,6 +35,8 @@ class Finder(Protocol):
 
     def finish(self) -> Matches: ...
 
+    def wakes(self) -> dict[int, int]: ...
+
     def save(self, states: GroupStates) -> None: ...
 
     def load(self, states: GroupStates) -> None: ...
@@ -78,6 +80,17 @@ class Matcher:
         if self._previous:
             self._previous.save(states)
         return states.packed()
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the event time (µs) from which on `advance` has something to do, also without
+        events.
+        """
+        found: dict[int, int] = {}
+        parts = (self._finder, self._quiet, *([self._previous] if self._previous else []))
+        for part in parts:
+            for group, time_us in part.wakes().items():
+                found[group] = min(found.get(group, time_us), time_us)
+        return found
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
         """Rows (columns of KEYED, the key never null) in event-time order, also with those taken before.

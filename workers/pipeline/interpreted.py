@@ -91,6 +91,15 @@ class Interpreted:
         ends = np.cumsum([len(each.taken) for each in found])
         return Matches.of(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` closes something."""
+        found: dict[int, int] = {}
+        for machine, group in self._machines.values():
+            deadline_us = machine.deadline_us()
+            if deadline_us is not None:
+                found[group] = min(found.get(group, deadline_us + 1), deadline_us + 1)
+        return found
+
     def save(self, states: GroupStates) -> None:
         found: dict[int, dict[str, Any]] = {}
         for key, (machine, group) in self._machines.items():

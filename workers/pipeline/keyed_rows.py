@@ -65,3 +65,11 @@ def by_group(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
         int(groups[begin]): rows.slice(begin, end - begin)
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
     }
+
+
+def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:
+    """The least value of a column for each `group`."""
+    groups, values = rows.column("group").to_numpy(), rows.column(column).to_numpy()
+    order = np.argsort(values, kind="stable")
+    found, first = np.unique(groups[order], return_index=True)
+    return dict(zip(found.tolist(), values[order][first].tolist(), strict=True))

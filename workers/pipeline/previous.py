@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.group_state import GroupStates
-from workers.pipeline.keyed_rows import KeyedRows
+from workers.pipeline.keyed_rows import KeyedRows, least_by_group
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.predicate import previous_of
 
@@ -43,6 +43,11 @@ class Previous:
     def advance(self, now_us: int) -> None:
         if self.last is not None:
             self.last = self.last.filter(pc.greater_equal(self.last.column("time"), now_us - self._kept_us))
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` forgets something."""
+        least = {} if self.last is None else least_by_group(self.last, "time")
+        return {group: time_us + self._kept_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
         states.put_rows("previous", self.last)

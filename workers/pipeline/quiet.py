@@ -33,6 +33,13 @@ class Quiet:
     def advance(self, now_us: int) -> None:
         self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._quiet_us}
 
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` forgets something."""
+        found: dict[int, int] = {}
+        for group, last_us in self.last.values():
+            found[group] = min(found.get(group, last_us + self._quiet_us), last_us + self._quiet_us)
+        return found
+
     def save(self, states: GroupStates) -> None:
         by_group: dict[int, dict[str, int]] = {}
         for key, (group, last_us) in self.last.items():

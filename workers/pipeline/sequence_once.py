@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from workers.pipeline.clamps import clamp_chain
 from workers.pipeline.group_state import GroupStates
-from workers.pipeline.keyed_rows import KeyedRows, appended
+from workers.pipeline.keyed_rows import KeyedRows, appended, least_by_group
 from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
@@ -109,6 +109,11 @@ class SequenceOnce:
     def finish(self) -> Matches:
         self.kept = self.kept.slice(0, 0)
         return nothing()
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` discards something."""
+        least = least_by_group(self.kept, "first")
+        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
         states.put_rows("open", self.kept)

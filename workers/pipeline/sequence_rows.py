@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.group_state import GroupStates
-from workers.pipeline.keyed_rows import KeyedRows, appended
+from workers.pipeline.keyed_rows import KeyedRows, appended, least_by_group
 from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
@@ -95,6 +95,11 @@ class SequenceRows:
     def finish(self) -> Matches:
         self.kept = self.kept.slice(0, 0)
         return nothing()
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` discards something."""
+        least = least_by_group(self.kept, "time")
+        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
         states.put_rows("open", self.kept)
