@@ -34,6 +34,7 @@ ACTIONS = {
     "override.set": "operator",
     "override.extend": "operator",
     "override.end": "operator",
+    "override.endless": "administrator",
     "loop.mode": "operator",
     "node.thresholds": "operator",
     "node.use": "operator",

@@ -4,6 +4,7 @@ Each function asks whether the actor may, changes, and writes the audit in the s
 happens or nothing. All raise PermissionDenied, and BadInput naming the field.
 """
 
+import functools
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,33 +18,30 @@ from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
-from workers import overrides
+from workers import overrides, plant_settings
+from workers.expiry import Expiry, in_minutes
+from workers.loops import HANDED_OVER
 from workers.models import Loop, Override
+from workers.scope import Scope, is_threshold
 
-HANDED_OVER = (Loop.Mode.HOLD, Loop.Mode.MANUAL)  # modes in which nobody steers but a person: these expire
+NEVER_SAID = Expiry()
 THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
 
 
 @transaction.atomic
-def override_loop(
-    actor: Actor,
-    loop: Loop,
-    values: Mapping[str, Any],
-    *,
-    reason: str,
-    now: datetime,
-    minutes: Any = None,
-    expires_at: datetime | None = None,
+def override(
+    actor: Actor, scope: Scope, values: Mapping[str, Any], *, reason: str, now: datetime, expiry: Expiry
 ) -> list[Override]:
-    """Put values in force for parameters, guard settings or the actuator of a loop, all or none."""
-    demand(actor, "override.set")
-    if "mode" in values:
+    """Put values in force on one loop or on all of a scope, all or none: parameters, guard settings, the
+    actuator; of a wide scope the mode too.
+    """
+    demand(actor, "loop.mode" if "mode" in values else "override.set")
+    if "mode" in values and not scope.is_wide:
         raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
     if not values:
         raise BadInput("value", "is the one in force already; change at least one.")
-    end = {"minutes": minutes, "expires_at": expires_at}
     return [
-        _put(actor, "override.set", name, value, reason=reason, now=now, loop=loop, **end)
+        _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now)
         for name, value in values.items()
     ]
 
@@ -57,8 +55,7 @@ def override_thresholds(
     reason: str,
     now: datetime,
     control: redis.Redis,
-    minutes: Any = None,
-    expires_at: datetime | None = None,
+    expiry: Expiry,
 ) -> list[Override]:
     """Put `busy`, `toobusy` or both in force for a node; errors name the one that is wrong."""
     demand(actor, "node.thresholds")
@@ -68,22 +65,11 @@ def override_thresholds(
         raise BadInput("busy", "is the one in force already; change busy or toobusy.")
     # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
-    end = {"minutes": minutes, "expires_at": expires_at}
+    put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
     made = []
     for key in order:
         try:
-            made.append(
-                _put(
-                    actor,
-                    "node.thresholds",
-                    THRESHOLDS[key],
-                    changed[key],
-                    reason=reason,
-                    now=now,
-                    node=node,
-                    **end,
-                )
-            )
+            made.append(put(THRESHOLDS[key], changed[key], Scope(node=node), expiry))
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
     _tell_agents(control, now)
@@ -95,17 +81,32 @@ def _tell_agents(control: redis.Redis, now: datetime) -> None:
     projection.project(control, overrides.node_thresholds(now))
 
 
-def _put(actor: Actor, action: str, name: str, value: Any, *, reason: str, **more: Any) -> Override:
-    made = overrides.set_override(name=name, value=value, owner=actor.user, reason=reason, **more)
-    audit.record(
-        actor,
-        action,
-        target_of(made),
-        reason=made.reason,
-        before={name: made.instead_of},
-        after={name: made.value, "expires_at": made.expires_at.isoformat()},
+def _put(
+    actor: Actor,
+    action: str,
+    name: str,
+    value: Any,
+    scope: Scope,
+    expiry: Expiry,
+    *,
+    reason: str,
+    now: datetime,
+) -> Override:
+    if expiry.endless:
+        demand(actor, "override.endless")
+    made = overrides.set_override(
+        name=name, value=value, owner=actor.user, reason=reason, now=now, **scope.fields(), **vars(expiry)
     )
+    before = {name: made.instead_of}
+    if made.replaces:
+        before["replaces"] = made.replaces
+    after = {name: made.value, "expires_at": _iso(made.expires_at)}
+    audit.record(actor, action, str(scope), reason=made.reason, before=before, after=after)
     return made
+
+
+def _iso(end: datetime | None) -> str | None:
+    return end.isoformat() if end else None
 
 
 @transaction.atomic
@@ -117,16 +118,17 @@ def extend_override(
     minutes: Any = None,
     expires_at: datetime | None = None,
 ) -> Override:
-    """Let an override run `minutes` longer, or until a time; never more than 7 days from now."""
+    """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
     demand(actor, "override.extend")
     before = override.expires_at
     if expires_at is None:
-        expires_at = before + timedelta(minutes=_some_minutes(minutes))
+        most = timedelta(days=plant_settings.value("override.maximum_days"))
+        expires_at = (before or now) + in_minutes(minutes, most)
     elif minutes is not None:
         raise BadInput("expires_at", "takes minutes or a time, one of the two.")
     overrides.extend(override, now=now, expires_at=expires_at)
-    span = {"expires_at": before.isoformat()}, {"expires_at": override.expires_at.isoformat()}
-    audit.record(actor, "override.extend", target_of(override), before=span[0], after=span[1])
+    span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
+    audit.record(actor, "override.extend", str(Scope.of(override)), before=span[0], after=span[1])
     return override
 
 
@@ -140,11 +142,11 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
     audit.record(
         actor,
         "override.end",
-        target_of(override),
-        before={override.name: override.value, "expires_at": override.expires_at.isoformat()},
+        str(Scope.of(override)),
+        before={override.name: override.value, "expires_at": _iso(override.expires_at)},
         after={override.name: override.instead_of},
     )
-    if override.node_id:
+    if is_threshold(override):
         _tell_agents(control, now)
     return True
 
@@ -157,30 +159,33 @@ def set_mode(
     *,
     reason: str,
     now: datetime,
-    minutes: Any = None,
+    expiry: Expiry = NEVER_SAID,
     value: Any = None,
 ) -> Override | None:
-    """Change how a loop works: hold and manual take `minutes` and revert by themselves; auto and advise
-    without minutes become the loop's own mode and end a hold. `value` is what manual applies.
+    """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
+    without one become the loop's own mode and end a hold. `value` is what manual applies.
     """
     demand(actor, "loop.mode")
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
-    if mode in HANDED_OVER and minutes is None:
-        raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
-    if minutes is None:
+    if expiry == NEVER_SAID:
+        if mode in HANDED_OVER:
+            raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
         return _own_mode(actor, loop, mode, reason, now)
-    made = _put(actor, "loop.mode", "mode", mode, reason=reason, now=now, loop=loop, minutes=minutes)
+    put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
+    made = put("loop.mode", "mode", mode)
     if mode == Loop.Mode.MANUAL and value is not None:
-        actuator = actuator_of(loop)
-        _put(actor, "override.set", actuator, value, reason=reason, now=now, loop=loop, minutes=minutes)
+        put("override.set", actuator_of(loop), value)
     return made
 
 
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; say in a sentence why.")
-    held = list(overrides.in_force(now).filter(loop=loop, name="mode"))
+    held = [each for each in overrides.on(loop, now) if each.name == "mode"]
+    if wide := [each for each in held if each.loop_id is None]:
+        where = f"{Scope.of(wide[-1])} by {wide[-1].owner}"
+        raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")
     for override in held:
         overrides.end(override, by=actor.user, now=now)
     before = held[-1].value if held else loop.mode
@@ -196,15 +201,3 @@ def actuator_of(loop: Loop) -> str:
     if actuator is None:
         raise BadInput("value", f"{loop.law} has no single value to set by hand.")
     return actuator
-
-
-def target_of(override: Override) -> str:
-    """The name of the loop or node it is on."""
-    return override.loop.name if override.loop_id else override.node.name
-
-
-def _some_minutes(minutes: Any) -> float:
-    good = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if not good or not 0 < minutes <= overrides.MAXIMUM_MINUTES:
-        raise BadInput("minutes", f"takes minutes above 0 up to {overrides.MAXIMUM_MINUTES} (7 days).")
-    return float(minutes)

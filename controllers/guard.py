@@ -6,10 +6,11 @@ A guard decorates a law, and like a law it is pure: time comes in, its state is 
 2. oscillation: when among the last `oscillation_window` values the law turned round `oscillation_turns`
    times, by `oscillation_swing` or more each time, the mean of those values is used instead;
 3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
-4. range: minimum ≤ value ≤ maximum;
-5. cool-down: no action until `cooldown_seconds` after the last one.
+4. direction: of "up only" no value below the one before, of "down only" none above it;
+5. range: minimum ≤ value ≤ maximum;
+6. cool-down: no action until `cooldown_seconds` after the last one.
 
-2 to 4 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
+2 to 5 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
 guard never makes an action out of none: where a law does nothing, nothing is done.
 """
 
@@ -55,6 +56,14 @@ PARAMETERS = (
         "integer",
     ),
     Parameter("oscillation_swing", "actuator's unit", "Smaller swings than this don't count.", 5.0, 0.0, 1e9),
+    Parameter(
+        "direction",
+        "choice",
+        "Which way the value may go from the one before it.",
+        "both",
+        kind="choice",
+        choices=("both", "up only", "down only"),
+    ),
 )
 # What `limited_by` says when the guard did it.
 LIMITS = (
@@ -195,6 +204,7 @@ def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) ->
         return decision, recent
     value, limited_by = _calm(settings, recent, decision.raw)
     value, limited_by = _slew(settings, guard_state["value"], value, limited_by)
+    value, limited_by = _one_way(settings, guard_state["value"], value, limited_by)
     # The range is last, since it is the one that must hold whatever came before.
     value, limited_by = _range(settings, value, limited_by)
     # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
@@ -218,6 +228,16 @@ def _slew(
         return value, limited_by
     slowed = min(max(value, before - settings["slew_down"]), before + settings["slew_up"])
     return (value, limited_by) if slowed == value else (slowed, "guard slew")
+
+
+def _one_way(
+    settings: Values, before: float | None, value: float, limited_by: str | None
+) -> tuple[float, str | None]:
+    wanted = settings["direction"]
+    if before is None or wanted == "both":
+        return value, limited_by
+    kept = max(value, before) if wanted == "up only" else min(value, before)
+    return (value, limited_by) if kept == value else (kept, "guard direction")
 
 
 def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[float, str | None]:

@@ -1,7 +1,7 @@
 """The law proposes: a pure function of declared parameters, its own state and one observation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from controllers.decision import Decision, Json
 from controllers.parameter import Parameter
@@ -61,3 +61,17 @@ class Law(Protocol):
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next state and the decision. All arguments have been checked against the declarations."""
         ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A law that forgets part of its memory after a pause: what it last saw is not of the tick before."""
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """The state from which it decides again after a hold."""
+        ...
+
+
+def resumed(law: Law, parameters: Values, state: Json) -> Json:
+    """The state after a hold; most laws decide on the observation of now, and need forget nothing."""
+    return law.resumed(parameters, state) if isinstance(law, Resuming) else state

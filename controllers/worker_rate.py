@@ -280,6 +280,10 @@ class WorkerRate:
         rate = None if arrivals is None else ArrivalRate.read(arrivals, "state.arrivals")
         return Manager(**numbers, history=_history(given), arrivals=rate).to_json()
 
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """Without the queue lengths seen: the growth of a whole hold is no arrival of one interval."""
+        return {**state, "history": []}
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """One evaluation by the method that is chosen."""
         manager, start = METHODS[parameters["method"]](parameters, _manager(state), observation)

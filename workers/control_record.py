@@ -11,10 +11,10 @@ from django.db.models import OuterRef, Q, Subquery
 
 from workers import plans
 from workers.alerts.standing import open_alerts
-from workers.loops import active_loops
 from workers.models import LedgerEntry, Run
-from workers.overrides import document, in_force
+from workers.overrides import by_loop, document, in_force, soonest_first
 from workers.runs import OPEN
+from workers.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
@@ -53,15 +53,15 @@ class ControlRecord:
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: six queries, however many there are of each."""
-    rows = list(in_force(now).select_related("loop", "node", "owner").order_by("expires_at", "id"))
+    """What is recorded at this moment: seven queries, however many there are of each."""
+    rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
-    by_loop: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        by_loop.setdefault(row.loop_id, {})[row.name] = row.value
-    documents = {loop.name: _loop(loop, entries.get(loop.newest), by_loop.get(loop.pk, {})) for loop in loops}
+    overridden = {
+        number: {row.name: row.value for row in held} for number, held in by_loop(loops, now).items()
+    }
+    documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = [document(row) for row in rows]
     return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts())

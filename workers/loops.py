@@ -16,24 +16,24 @@ Then:
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import redis
 from django.db import transaction
-from django.db.models import QuerySet
 
 from controllers import catalog, guard
 from controllers.guard import Guarded, Measured
-from controllers.law import Law
+from controllers.law import Law, resumed
+from queues.errors import BadInput
 from queues.topology import Topology
 from workers import actuators, ledger, overrides, sensors
 from workers.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant, Snapshot
 from workers.schedule import TICK_SECONDS
+from workers.scope import active_loops
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
@@ -48,6 +48,7 @@ PLANT_LOOPS: dict[str, dict[str, Any]] = {
         "mode": Loop.Mode.ADVISE,
     },
 }
+HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
 LEASE_SECONDS = 4.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
@@ -64,16 +65,12 @@ class _Setting:
     parameters: dict[str, Any]
     guard: dict[str, Any]
     manual: dict[str, Any] | None
+    misfit: str = ""  # why the overrides of parameters and guard are left out
 
     def recorded(self) -> dict[str, Any]:
         """As the ledger keeps it."""
         manual = {} if self.manual is None else {"manual": self.manual}
         return {**self.parameters, "guard": self.guard, **manual}
-
-
-def active_loops() -> QuerySet[Loop]:
-    """The loops whose target is there; retired ones keep their ledger and their name."""
-    return Loop.objects.exclude(target__has_key="retired_at")
 
 
 def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> list[LedgerEntry]:
@@ -87,12 +84,13 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     overrides.expire_due(now, control)
     if not _too_old(snapshot, now):
         ledger.judge_due(now, snapshot)
-    loops = [loop for loop in active_loops().filter(law=law).order_by("name") if _due(loop, now)]
-    in_force = _by_loop(overrides.in_force(now).filter(loop__in=loops))
+    loops = list(active_loops().filter(law=law).order_by("name"))
+    in_force = overrides.by_loop(loops, now)
+    loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], now)]
     entries = []
     for loop in loops:
         try:
-            entry = _tick(loop, plant, snapshot, now, control, in_force.get(loop.pk, []))
+            entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
         except Exception:
             logger.exception("The tick of %s failed; it is tried again at its next interval.", loop.name)
             continue
@@ -103,7 +101,7 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
 
 def tick(loop: Loop, plant: Plant, now: datetime, control: redis.Redis) -> LedgerEntry | None:
     """One tick of one loop on a snapshot of its own; None when another has the lease or was there since."""
-    in_force = list(overrides.in_force(now).filter(loop=loop))
+    in_force = overrides.on(loop, now)
     return _tick(loop, plant, plant.observe(), now, control, in_force)
 
 
@@ -157,16 +155,18 @@ def _due(loop: Loop, now: datetime) -> bool:
     return abs((now - loop.ticked_at).total_seconds()) >= DUE_SHARE * loop.interval_seconds
 
 
+def _resumes(loop: Loop, in_force: list[Override], now: datetime) -> bool:
+    """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
+    return bool((loop.state or {}).get("held")) and _mode(loop, in_force, now) not in HANDED_OVER
+
+
+def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
+    return str(overrides.value_of("mode", in_force, now) or loop.mode)
+
+
 def _too_old(snapshot: Snapshot, now: datetime) -> bool:
     at_seconds = snapshot.get("at")
     return at_seconds is None or abs(now.timestamp() - at_seconds) > guard.STALE_SECONDS
-
-
-def _by_loop(rows: Iterable[Override]) -> dict[int, list[Override]]:
-    grouped: dict[int, list[Override]] = {}
-    for override in rows:
-        grouped.setdefault(override.loop_id, []).append(override)
-    return grouped
 
 
 def _tick(
@@ -205,7 +205,7 @@ def _record(
     """Decide and write the entry and the state, together and only if no later tick was there."""
     law = catalog.law(loop.law)
     setting = effective(loop, law, in_force, now)
-    before = _state(loop, law, setting.parameters)
+    before = _state(loop, law, setting)
     sensed = sensors.SENSORS[loop.law](loop.target, snapshot, before["sensor"], now.timestamp())
     guarded = _decide(law, setting, before, sensed, now)
     with transaction.atomic():
@@ -225,31 +225,44 @@ def _record(
             state_before=before,
             observation={**sensed.observation, **_quality(sensed.measured)},
             guarded=guarded,
-            reason=_reason(setting.mode, guarded, in_force, now),
+            reason=_reason(setting, guarded, in_force, now),
             baseline=sensors.READINGS[loop.law](loop.target, snapshot),
         )
 
 
 def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> _Setting:
-    """The loop's mode, parameters and guard with the overrides in force in their place."""
-    mode = overrides.value_of("mode", in_force, now) or loop.mode
-    manual = None
+    """The loop's mode, parameters and guard with the overrides in force in their place.
+
+    Overrides that fitted together may not once one of them has ended: then the loop's own values hold, and
+    `misfit` says why, rather than that the loop steers with what its law refuses.
+    """
+    mode, manual = _mode(loop, in_force, now), None
     if mode == Mode.MANUAL:
         value = overrides.value_of(str(law.actuator), in_force, now)
         manual = {} if value is None else {str(law.actuator): value}
+    held, misfit = in_force, ""
+    try:
+        law.check(overrides.effective_parameters(law, loop.parameters, held, now))
+        guard.read_settings(law, overrides.effective_guard(law, loop.guard, held, now))
+    except BadInput as error:
+        held, misfit = [], str(error)
     return _Setting(
-        mode=str(mode),
-        parameters=overrides.effective_parameters(law, loop.parameters, in_force, now),
-        guard=overrides.effective_guard(law, loop.guard, in_force, now),
+        mode=mode,
+        parameters=overrides.effective_parameters(law, loop.parameters, held, now),
+        guard=overrides.effective_guard(law, loop.guard, held, now),
         manual=manual,
+        misfit=misfit,
     )
 
 
-def _state(loop: Loop, law: Law, parameters: dict[str, Any]) -> dict[str, Any]:
-    """{"law", "guard", "sensor"} as stored, or the first."""
+def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
+    """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
     stored = loop.state or {}
+    state = law.read_state(setting.parameters, stored.get("law"))
+    if stored.get("held") and setting.mode not in HANDED_OVER:
+        state = resumed(law, setting.parameters, state)
     return {
-        "law": law.read_state(parameters, stored.get("law")),
+        "law": state,
         "guard": guard.read_state(stored.get("guard")),
         "sensor": stored.get("sensor"),
     }
@@ -274,26 +287,38 @@ def _decide(
 def _next_state(
     mode: str, before: dict[str, Any], guarded: Guarded, sensed: sensors.Sensed
 ) -> dict[str, Any]:
-    """The sensor's counters go on in every mode; law and guard only while the law is at work."""
+    """The sensor's counters go on in every mode; law and guard only while the law is at work.
+
+    What a law that stood still remembers is of another time: `held` says so to the tick that resumes.
+    """
     counters = sensed.counters or None
     if mode == Mode.HOLD:
-        return {**before, "sensor": counters}
-    return {"law": guarded.state, "guard": guarded.guard_state, "sensor": counters}
+        return {**before, "sensor": counters, "held": True}
+    after = {"law": guarded.state, "guard": guarded.guard_state, "sensor": counters}
+    return {**after, "held": True} if mode == Mode.MANUAL else after
 
 
 def _quality(measured: Measured) -> dict[str, Any]:
     return {"age_seconds": measured.age_seconds, "unfit": measured.unfit}
 
 
-def _reason(mode: str, guarded: Guarded, in_force: list[Override], now: datetime) -> str:
+def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:
     reason = guarded.decision.reason
-    if mode == Mode.ADVISE:
+    if setting.misfit:
+        reason = f"{reason} The overrides don't fit together any more ({setting.misfit}): left out."
+    if setting.mode == Mode.ADVISE:
         return f"Advice only, nothing is applied. {reason}"
-    if mode == Mode.HOLD:
-        until = [each.expires_at for each in in_force if each.name == "mode" and overrides.holds(each, now)]
-        limit = f" until {max(until):%Y-%m-%d %H:%M:%S} UTC" if until else ""
-        return f"On hold{limit}, nothing is applied. Otherwise: {reason}"
+    if setting.mode == Mode.HOLD:
+        return f"On hold{_until(in_force, now)}, nothing is applied. Otherwise: {reason}"
     return reason
+
+
+def _until(in_force: list[Override], now: datetime) -> str:
+    """When the mode reverts, in words; nothing where it does not."""
+    holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
+    if not holding or holding[-1].expires_at is None:
+        return ""
+    return f" until {holding[-1].expires_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

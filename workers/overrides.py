@@ -4,43 +4,67 @@ Every override has an owner, a reason and an expiry. It reverts by itself: in fo
 ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and tells the
 agents.
 
-| target | names | values |
+| scope | names | values |
 |---|---|---|
-| loop | a parameter of its law | the parameter's range (`controllers.catalog`) |
-| loop | `guard.NAME` | the setting's range |
-| loop | the actuator, e.g. `start` | the guard's range; applied while the loop is in manual |
-| loop | `mode` | auto, advise, hold, manual |
-| node | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
+| one loop, or all of a law, queue, node, or several | a parameter of the law | its range (see the catalog) |
+| | `guard.NAME`; `guard.direction`: up only, down only | the setting's range |
+| | the actuator, e.g. `start` | the guard's range; applied while the loop is in manual |
+| | `mode` | auto, advise, hold, manual |
+| a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
+
+Of two that are on the same loop under the same name the newer holds, and says what it stands before; when it
+ends first, the older holds again. Checked are each value's range and, with all that is in force beside it,
+`Law.check` for every loop in the scope, where a law also refuses what would make it unstable.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import redis
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from controllers import catalog, guard
 from controllers.law import Law
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
+from workers.expiry import Expiry, notice_at
 from workers.models import Loop, Override
+from workers.scope import THRESHOLDS, Scope, active_loops, is_threshold
 
-PRESET_MINUTES = (2, 10, 30, 60, 240, 1_440, 10_080)
-MAXIMUM_MINUTES = 7 * 24 * 60
 MAXIMUM_REASON_LENGTH = 2_000
-THRESHOLDS = ("busy_threshold", "toobusy_threshold")
 
 
 def in_force(now: datetime) -> QuerySet[Override]:
     """The overrides that hold at this instant."""
-    return Override.objects.filter(expires_at__gt=now, created_at__lte=now).filter(
+    return Override.objects.filter(_unexpired(now), created_at__lte=now).filter(
         Q(ended_at__isnull=True) | Q(ended_at__gt=now)
     )
+
+
+def soonest_first(rows: QuerySet[Override]) -> QuerySet[Override]:
+    """In the order in which they revert; those without an end last."""
+    return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
+
+
+def _unexpired(now: datetime) -> Q:
+    return Q(expires_at__gt=now) | Q(expires_at__isnull=True)
+
+
+def by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
+    """{loop's id: the overrides in force on it, the oldest first}, wide ones included; one query."""
+    rows = in_force(now).select_related("loop", "node", "owner").order_by("created_at", "pk")
+    held = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    return {loop.pk: [row for scope, row in held if scope.covers(loop)] for loop in loops}
+
+
+def on(loop: Loop, now: datetime) -> list[Override]:
+    """The overrides in force on a loop, the oldest first, wide ones included."""
+    return by_loop([loop], now)[loop.pk]
 
 
 def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
@@ -55,7 +79,7 @@ def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now:
 def holds(override: Override, now: datetime) -> bool:
     """Whether it is in force: at `expires_at` it is not any more."""
     ended = override.ended_at is not None and override.ended_at <= now
-    return not ended and now < override.expires_at
+    return not ended and (override.expires_at is None or now < override.expires_at)
 
 
 def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:
@@ -80,38 +104,66 @@ def set_override(
     reason: str,
     now: datetime,
     loop: Loop | None = None,
+    law: str = "",
+    queue: str = "",
     node: Node | None = None,
     minutes: Any = None,
     expires_at: datetime | None = None,
+    endless: bool = False,
     control: redis.Redis | None = None,
 ) -> Override:
-    """Put a value in force until it expires; one under the same name on the same target ends.
+    """Put a value in force until it expires; one under the same name on the same scope ends.
 
-    Give `minutes` or `expires_at`. With `control`, a node's thresholds are projected, so that its agent
-    follows within a second. Raises `BadInput` naming the field (name, value, reason, minutes, expires_at);
-    nothing is changed then.
+    Give `minutes`, `expires_at` or `endless`. With `control`, a node's thresholds are projected, so that its
+    agent follows within a second. Raises `BadInput` naming the field (scope, name, value, reason, minutes,
+    expires_at); nothing is changed then.
     """
-    if (loop is None) == (node is None):
-        raise BadInput("target", "takes a loop or a node, one of the two")
+    scope = Scope(loop, law, queue, node)
+    if not scope.is_sound:
+        raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
     reason = read_reason(reason)
-    until = _expiry(now, minutes, expires_at)
+    until = Expiry(minutes, expires_at, endless).at(now)
     with transaction.atomic():
-        value, before = _checked(loop, node, name, value, now)
-        in_force(now).filter(loop=loop, node=node, name=name).update(ended_at=now, ended_by=owner)
+        itself = node is not None and name in THRESHOLDS and not (law or queue)
+        checked = _checked_threshold(node, name, value, now) if itself else _checked(scope, name, value, now)
+        same = in_force(now).filter(name=name, **scope.fields())
+        replaced = [{**row, "ended": True} for row in map(_replaced, same)]
+        replaced += [] if itself else [_replaced(row) for row in _met(scope, name, now)]
+        same.update(ended_at=now, ended_by=owner)
         override = Override.objects.create(
-            loop=loop,
-            node=node,
+            **scope.fields(),
             name=name,
-            value=value,
-            instead_of=before,
+            value=checked[0],
+            instead_of=checked[1],
+            replaces=replaced,
             owner=owner,
             reason=reason,
             created_at=now,
             expires_at=until,
         )
         # Inside the transaction: when the agents can't be told, nothing has changed.
-        _tell_agents(node, now, control)
+        _tell_agents(node if itself else None, now, control)
     return override
+
+
+def _met(scope: Scope, name: str, now: datetime) -> list[Override]:
+    """The overrides of the same name on other scopes that share a loop with this one."""
+    loops = list(Loop.objects.all())
+    rows = in_force(now).filter(name=name).select_related("loop", "node", "owner")
+    found = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    return [row for other, row in found if other != scope and scope.meets(other, loops)]
+
+
+def _replaced(row: Override) -> dict[str, Any]:
+    """An older override, as the newer one names it."""
+    return {
+        "id": row.pk,
+        "scope": str(Scope.of(row)),
+        "value": row.value,
+        "owner": row.owner.get_username(),
+        "reason": row.reason,
+        "ended": False,
+    }
 
 
 def extend(
@@ -122,7 +174,9 @@ def extend(
     expires_at: datetime | None = None,
 ) -> Override:
     """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
-    until = _expiry(now, minutes, expires_at)
+    until = Expiry(minutes, expires_at).at(now)
+    if override.expires_at is None:
+        raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
     # One conditional write: an override that somebody ended a moment ago does not come back to life.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     if not still.update(expires_at=until):
@@ -136,9 +190,9 @@ def end(
 ) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
-        still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
+        still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)
         if still.update(ended_at=now, ended_by=by):
-            _tell_agents(override.node, now, control)
+            _tell_agents(override.node if is_threshold(override) else None, now, control)
     override.refresh_from_db()
     return override
 
@@ -150,7 +204,7 @@ def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Overri
         return []
     with transaction.atomic():
         noted = [each for each in due if _note_expiry(each)]
-        if any(each.node_id for each in noted):
+        if any(is_threshold(each) for each in noted):
             _project(control, now)
     return noted
 
@@ -161,19 +215,28 @@ def _note_expiry(override: Override) -> bool:
     return bool(untouched.update(ended_at=override.expires_at))
 
 
-def _checked(loop: Loop | None, node: Node | None, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
-    """The value, and the one it takes the place of; `BadInput` when it can't."""
-    if node is not None:
-        return _checked_threshold(node, name, value, now)
-    assert loop is not None
+def _checked(scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+    """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
+    loops = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
+    if not loops:
+        raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
     if name == "mode":
         if value not in Loop.Mode.values:
             raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
-        return value, loop.mode
-    return _checked_parameter(loop, name, value, now)
+        return value, _common(loop.mode for loop in loops)
+    if len({loop.law for loop in loops}) > 1 and not name.startswith("guard."):
+        raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
+    checked = [_checked_parameter(loop, scope, name, value, now) for loop in loops]
+    return checked[0][0], _common(before for _, before in checked)
 
 
-def _checked_parameter(loop: Loop, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+def _common(values: Iterable[Any]) -> Any:
+    """The value all have, None where they differ."""
+    first, *others = values
+    return first if all(each == first for each in others) else None
+
+
+def _checked_parameter(loop: Loop, scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
     law = catalog.law(loop.law)
     try:
         value = catalog.parameter(law, name).check(value, "value")
@@ -181,7 +244,7 @@ def _checked_parameter(loop: Loop, name: str, value: Any, now: datetime) -> tupl
         raise BadInput("name" if error.field == "name" else "value", error.message) from None
     if name == law.actuator:
         return value, None
-    others = list(in_force(now).filter(loop=loop).exclude(name=name))
+    others = [each for each in on(loop, now) if each.name != name or Scope.of(each) != scope]
     try:
         # Each in its range, they may still contradict each other.
         return value, _instead_of(law, loop, others, name, value, now)
@@ -253,31 +316,6 @@ def read_reason(reason: Any) -> str:
     return text
 
 
-def _expiry(now: datetime, minutes: Any, expires_at: datetime | None) -> datetime:
-    if (minutes is None) == (expires_at is None):
-        raise BadInput(
-            "expires_at", "takes an expiry: give minutes or a time, one of the two; none lasts for ever"
-        )
-    field, until = (
-        ("minutes", _in_minutes(now, minutes)) if expires_at is None else ("expires_at", expires_at)
-    )
-    assert until is not None
-    if until.tzinfo is None:
-        raise BadInput(field, "takes a time with its time zone")
-    if not now < until <= now + timedelta(minutes=MAXIMUM_MINUTES):
-        raise BadInput(field, "takes a time from now on, at most 7 days ahead")
-    return until
-
-
-def _in_minutes(now: datetime, minutes: Any) -> datetime:
-    good = (
-        isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MAXIMUM_MINUTES
-    )
-    if not good:
-        raise BadInput("minutes", f"takes minutes above 0 up to {MAXIMUM_MINUTES} (7 days), not {minutes!r}")
-    return now + timedelta(minutes=minutes)
-
-
 def _tell_agents(node: Node | None, now: datetime, control: redis.Redis | None) -> None:
     if node is not None:
         _project(control, now)
@@ -290,15 +328,22 @@ def _project(control: redis.Redis | None, now: datetime) -> None:
 
 
 def document(override: Override) -> dict[str, Any]:
-    """An override as the snapshot has it; its end in seconds since 1970."""
+    """An override as the snapshot has it; times in seconds since 1970, `expires_at` null: it has no end."""
+    notice = notice_at(override.created_at, override.expires_at)
     return {
         "id": override.pk,
+        "scope": str(Scope.of(override)),
         "loop": override.loop.name if override.loop else None,
+        "law": override.law or None,
+        "queue": override.queue or None,
         "node": override.node.name if override.node else None,
         "name": override.name,
         "value": override.value,
         "instead_of": override.instead_of,
         "owner": override.owner.get_username(),
         "reason": override.reason,
-        "expires_at": override.expires_at.timestamp(),
+        "replaces": override.replaces,
+        "created_at": override.created_at.timestamp(),
+        "expires_at": override.expires_at and override.expires_at.timestamp(),
+        "notice_at": notice and notice.timestamp(),
     }

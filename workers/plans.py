@@ -339,7 +339,7 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
 
 
 def _in_force(loop: Loop | None, now: datetime) -> list[Any]:
-    return list(overrides.in_force(now).filter(loop=loop)) if loop else []
+    return overrides.on(loop, now) if loop else []
 
 
 def _emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:

@@ -1,5 +1,6 @@
 """Steering: loops and overrides."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +14,10 @@ from console.api.authentication import actor_for
 from console.api.plant import node_named
 from console.control_server import control
 from console.pages.loops import describe, described, parameter_rows
+from console.pages.overrides import scope_of
 from controllers import catalog
-from queues.errors import BadInput
 from workers import overrides
+from workers.expiry import Expiry
 from workers.models import Loop, Override
 
 router = Router(tags=["control"])
@@ -28,15 +30,24 @@ class Given(Schema):
 
 
 class NewOverride(Given):
-    """A value on a loop (`loop`: id or name) or a node; it ends after `minutes` or at `expires_at`."""
+    """A value on one loop (`loop`: id or name), on a node's `busy` or `toobusy`, or on all loops of a law, a
+    queue, a node or several of these. It ends after `minutes`, at `expires_at`, or (`endless`, for
+    administrators) when somebody ends it.
+    """
 
     name: str
     value: int | float | str
     reason: str
     loop: int | str | None = None
+    law: str = ""
+    queue: str = ""
     node: str | None = None
     minutes: float | None = None
     expires_at: datetime | None = None
+    endless: bool = False
+
+    def expiry(self) -> Expiry:
+        return Expiry(self.minutes, self.expires_at, self.endless)
 
 
 class Longer(Given):
@@ -47,11 +58,13 @@ class Longer(Given):
 
 
 class NewMode(Given):
-    """hold and manual take `minutes`; `value` is what manual applies."""
+    """hold and manual take an expiry; `value` is what manual applies."""
 
     mode: str
     reason: str
     minutes: float | None = None
+    expires_at: datetime | None = None
+    endless: bool = False
     value: float | None = None
 
 
@@ -67,7 +80,7 @@ def get_loop(request: HttpRequest, loop_id: int) -> dict[str, Any]:
     now = timezone.now()
     found = loop_named(loop_id)
     law = catalog.law(found.law)
-    held = list(overrides.in_force(now).filter(loop=found).select_related("owner", "loop", "node"))
+    held = overrides.on(found, now)
     rows = parameter_rows(law, found.parameters, held, now)
     return {
         **_loop(describe(found, held, now)),
@@ -80,35 +93,42 @@ def get_loop(request: HttpRequest, loop_id: int) -> dict[str, Any]:
 def change_mode(request: HttpRequest, loop_id: int, body: NewMode) -> dict[str, Any]:
     actor = actor_for(request, "loop.mode")
     found = loop_named(loop_id)
-    made = steering.set_mode(actor, found, now=timezone.now(), **body.dict())
+    expiry = Expiry(body.minutes, body.expires_at, body.endless)
+    made = steering.set_mode(
+        actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
+    )
     return {"mode": body.mode, "override": None if made is None else _override(made)}
 
 
 @router.get("/overrides", summary="Overrides in force")
 def list_overrides(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    found = overrides.in_force(timezone.now()).select_related("loop", "node", "owner").order_by("expires_at")
+    rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
+    found = overrides.soonest_first(rows)
     return {"overrides": [_override(each) for each in found]}
 
 
 @router.post("/overrides", response={201: dict[str, Any]}, summary="Put a value in force until it expires")
 def create_override(request: HttpRequest, body: NewOverride) -> Status:
-    if (body.loop is None) == (body.node is None):
-        raise BadInput("loop", "takes a loop or a node, one of the two.")
-    end = {"minutes": body.minutes, "expires_at": body.expires_at}
     now = timezone.now()
-    if body.node is not None:
+    if body.node is not None and body.name in (*steering.THRESHOLDS, *steering.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")
-        wanted = {_threshold(body.name): body.value}
+        wanted = {body.name.removesuffix("_threshold"): body.value}
         made = steering.override_thresholds(
-            actor, node_named(body.node), wanted, reason=body.reason, now=now, control=control(), **end
+            actor,
+            node_named(body.node),
+            wanted,
+            reason=body.reason,
+            now=now,
+            control=control(),
+            expiry=body.expiry(),
         )
     else:
         actor = actor_for(request, "override.set")
+        wide = scope_of(body.law, body.queue, body.node or "")
+        scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
         values = {body.name: body.value}
-        made = steering.override_loop(
-            actor, loop_named(body.loop), values, reason=body.reason, now=now, **end
-        )
+        made = steering.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
     return Status(201, _override(made[0]))
 
 
@@ -141,13 +161,6 @@ def override_numbered(override_id: int) -> Override:
     if found is None:
         raise Http404(f"override {override_id} is not there.")
     return found
-
-
-def _threshold(name: str) -> str:
-    for key, stored in steering.THRESHOLDS.items():
-        if name in (key, stored):
-            return key
-    raise BadInput("name", f"takes {' or '.join(steering.THRESHOLDS)} for a node, not {name!r}.")
 
 
 def _loop(loop: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
 from queues.errors import BadInput
+from workers.expiry import Expiry
+
+ENDLESS, CUSTOM = "endless", "until"
 
 
 def number_of(text: str, field: str) -> int | float:
@@ -21,16 +23,15 @@ def number_of(text: str, field: str) -> int | float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def minutes_of(posted: Mapping[str, str]) -> int | float | None:
-    """`minutes`, or None when it is not there."""
-    text = posted.get("minutes", "").strip()
-    return number_of(text, "minutes") if text else None
-
-
-def expiry_of(posted: Mapping[str, str]) -> dict[str, Any]:
-    """`minutes` and `expires_at` (ISO 8601; UTC when it names no zone), each None when it is not there."""
-    text = posted.get("expires_at", "").strip()
-    return {"minutes": minutes_of(posted), "expires_at": time_of(text, "expires_at") if text else None}
+def expiry_of(posted: Mapping[str, str]) -> Expiry:
+    """`minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC when it names no zone)."""
+    minutes, text = posted.get("minutes", "").strip(), posted.get("expires_at", "").strip()
+    if minutes == ENDLESS:
+        return Expiry(endless=True)
+    return Expiry(
+        minutes=number_of(minutes, "minutes") if minutes and minutes != CUSTOM else None,
+        expires_at=time_of(text, "expires_at") if text else None,
+    )
 
 
 def time_of(text: str, field: str) -> datetime:

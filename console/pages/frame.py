@@ -20,6 +20,7 @@ RAIL = (
     ("pipeline", "Pipeline", "watch"),
     ("alerts", "Alerts", "watch"),
     ("loops", "Loops", "steer"),
+    ("overrides", "Overrides", "steer"),
     ("plans", "Plans", "steer"),
     ("tasks", "Tasks", "steer"),
     ("ledger", "Ledger", "steer"),

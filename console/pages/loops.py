@@ -13,19 +13,18 @@ from django.views.decorators.http import require_safe
 
 from console import steering
 from console.access import actor_of, requires
-from console.control_server import control
 from console.pages.action import Done, action
-from console.pages.expiry import expiry_of, minutes_of, number_of
+from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show
 from console.pages.lanes import lanes_of
-from console.pages.plant import node_page
+from console.pages.override_words import ending_of, instead_words, short
 from controllers import catalog
 from controllers.law import Law
 from controllers.parameter import Parameter
 from queues.errors import BadInput
 from workers import overrides
-from workers.loops import active_loops
 from workers.models import Loop, Override
+from workers.scope import Scope, active_loops
 
 LATEST_ENTRIES = 50
 WOULD = "would-"  # the loop page's fields: one for each parameter
@@ -48,7 +47,7 @@ def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
 def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
-    held = list(overrides.in_force(now).filter(loop=found).select_related("owner"))
+    held = overrides.on(found, now)
     law = catalog.law(found.law)
     return show(
         request,
@@ -67,11 +66,9 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
 
 def described(now: datetime) -> list[dict[str, Any]]:
     """Every loop that has a target, by name."""
-    by_loop: dict[int, list[Override]] = {}
-    for override in overrides.in_force(now).filter(loop__isnull=False).select_related("owner"):
-        by_loop.setdefault(override.loop_id, []).append(override)
-    found = active_loops().order_by("name")
-    return [describe(loop, by_loop.get(loop.pk, []), now) for loop in found]
+    found = list(active_loops().order_by("name"))
+    held = overrides.by_loop(found, now)
+    return [describe(loop, held[loop.pk], now) for loop in found]
 
 
 def describe(loop: Loop, held: list[Override], now: datetime) -> dict[str, Any]:
@@ -126,18 +123,18 @@ def override(request: HttpRequest, loop_id: int) -> Done:
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     try:
-        made = steering.override_loop(
+        made = steering.override(
             actor_of(request),
-            found,
+            Scope(found),
             _wanted_values(request, found, now),
             reason=request.POST.get("reason", ""),
             now=now,
-            **expiry_of(request.POST),
+            expiry=expiry_of(request.POST),
         )
     except BadInput as error:
         raise _named_as_posted(request, error) from None
-    what = ", ".join(f"{each.name.replace('_', ' ')} is {_short(each.value)}" for each in made)
-    message = f"{what[:1].upper()}{what[1:]} until {made[0].expires_at:%H:%M:%S} UTC."
+    what = ", ".join(f"{each.name.replace('_', ' ')} is {short(each.value)}" for each in made)
+    message = f"{what[:1].upper()}{what[1:]} {ending_of(made[0])}.{instead_words(made)}"
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
 
 
@@ -146,7 +143,7 @@ def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str,
     if "name" in request.POST:
         name = request.POST["name"]
         return {name: _typed(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
-    held = list(overrides.in_force(now).filter(loop=loop))
+    held = overrides.on(loop, now)
     in_force = overrides.effective_parameters(law, loop.parameters, held, now)
     wanted = {}
     for each in law.parameters:
@@ -185,46 +182,11 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
         request.POST.get("mode", ""),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        minutes=minutes_of(request.POST),
+        expiry=expiry_of(request.POST),
         value=number_of(value, "value") if value else None,
     )
     url = reverse("loop", args=[loop_id])
     if made is None:
         return Done(f"{found.name} is on {request.POST['mode']}.", url)
-    until = f"{made.expires_at:%H:%M:%S}"
-    return Done(f"{found.name} is on {made.value} until {until} UTC.", url, {"overrides": [made.pk]})
-
-
-def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
-    """Where an override is shown: the page of its loop or node."""
-    found = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
-    if found.loop_id:
-        return loop_page(request, found.loop_id, **refusal)
-    return node_page(request, found.node.name, **refusal)
-
-
-def url_of(found: Override) -> str:
-    return reverse("loop", args=[found.loop_id]) if found.loop_id else reverse("node", args=[found.node.name])
-
-
-@action("override.end", override_page)
-def end_override(request: HttpRequest, override_id: int) -> Done:
-    """Nothing need be posted; ending twice is no error."""
-    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
-    ended = steering.end_override(actor_of(request), found, now=timezone.now(), control=control())
-    back = "" if found.instead_of is None else f": back to {_short(found.instead_of)}"
-    said = f"ended{back}" if ended else "was over already"
-    return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))
-
-
-@action("override.extend", override_page)
-def extend_override(request: HttpRequest, override_id: int) -> Done:
-    """Posted: minutes (added to its expiry) or expires_at."""
-    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
-    steering.extend_override(actor_of(request), found, now=timezone.now(), **expiry_of(request.POST))
-    message = f"{found.name.replace('_', ' ').capitalize()} runs until {found.expires_at:%H:%M:%S} UTC."
-    return Done(message, url_of(found))
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)
+    said = f"{found.name} is on {made.value} {ending_of(made)}.{instead_words([made])}"
+    return Done(said, url, {"overrides": [made.pk]})

@@ -13,6 +13,7 @@ from console.control_server import control
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
+from console.pages.override_words import ending_of
 from console.pages.past import moment_of
 from console.pages.standing import worst_first
 from console.steering import THRESHOLDS, override_thresholds
@@ -91,10 +92,10 @@ def thresholds(request: HttpRequest, name: str) -> Done:
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
         control=control(),
-        **expiry_of(request.POST),
+        expiry=expiry_of(request.POST),
     )
     what = " and ".join(f"{each.name.removesuffix('_threshold')} at {each.value:g}" for each in made)
-    message = f"{name} is {what} of capacity until {made[0].expires_at:%H:%M:%S} UTC."
+    message = f"{name} is {what} of capacity {ending_of(made[0])}."
     return Done(message, reverse("node", args=[name]), {"overrides": [each.pk for each in made]})
 
 

@@ -19,6 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.pages.expiry import iso
+from workers.scope import Scope
 
 register = template.Library()
 register.filter("iso", iso)
@@ -158,6 +159,12 @@ def deed(action: Any) -> str:
     moves = action["moves"]
     nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
     return f"{sum(move['points'] for move in moves):,} points: {nodes[0]} → {nodes[1]}"
+
+
+@register.filter
+def scope(override: Any) -> str:
+    """What an override is on, in words."""
+    return str(Scope.of(override))
 
 
 @register.filter

@@ -422,8 +422,8 @@ BAD_OVERRIDES = {
     "an unknown parameter": (GOOD | {"name": "lower_limit"}, "name"),
     "the mode": (GOOD | {"name": "mode", "value": "hold"}, "name"),
     "an unknown key": (GOOD | {"forever": True}, "forever"),
-    "a loop and a node": (GOOD | {"node": "n1"}, "loop"),
-    "neither": ({key: GOOD[key] for key in GOOD if key != "loop"}, "loop"),
+    "a loop and a node": (GOOD | {"node": "n1"}, "scope"),
+    "neither": ({key: GOOD[key] for key in GOOD if key != "loop"}, "scope"),
     "a node's unknown threshold": (
         {"node": "n1", "name": "idle", "value": 0.1, "reason": "a test", "minutes": 1},
         "name",

@@ -97,6 +97,14 @@ def test_a_value_rises_and_falls_by_at_most_the_slew():
     assert applied(pass_through(9, 1, 1, slew_down=3)) == [9, 6, 3]
 
 
+def test_a_value_goes_one_way_only_when_it_is_told_to_and_the_range_still_holds():
+    assert applied(pass_through(3, 5, 4, 6, direction="up only")) == [3, 5, 5, 6]
+    assert applied(pass_through(5, 7, 3, 4, direction="down only")) == [5, 5, 3, 3]
+    assert applied(pass_through(5, 4, direction="up only", maximum=4)) == [4, 4]
+    second = pass_through(5, 4, direction="up only")[1]
+    assert second.decision.limited_by == "guard direction"
+
+
 def test_none_is_never_turned_into_an_action():
     results = pass_through(9, 0, slew_down=3, minimum=2)
     assert results[1].decision.action is None

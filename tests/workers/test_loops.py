@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queues.topology import NodeSpec, QueueSpec, Topology
-from workers import ledger, loops
+from workers import ledger, loops, overrides
 from workers.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
@@ -179,6 +179,39 @@ def test_a_hold_for_30_minutes_records_what_it_would_have_done_and_ends_by_itsel
     resumed = tick(loop, plant, clock, control)
     assert (resumed.mode, resumed.applied) == ("auto", True)
     assert submitted(plant) == 2
+
+
+def test_after_a_hold_the_loop_decides_at_once_on_what_is_there_now(loop, plant, clock, control, owner):
+    """10 minutes of arrivals that nobody handled are a backlog, not the arrivals of one interval."""
+    Loop.objects.update(parameters={"events_per_worker": 100}, interval_seconds=60.0)
+    loop.refresh_from_db()
+    tick(loop, plant, clock, control)
+    held = override(loop, owner, clock, "mode", "hold", minutes=30)
+    for _ in range(10):
+        plant.put("alert", "n1", 600)
+        tick(fresh(loop), plant, clock, control, seconds=60)
+    assert submitted(plant) == 0
+    overrides.end(held, by=owner, now=clock.now)
+    (resumed,) = loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control)
+    assert (resumed.mode, resumed.applied) == ("auto", True)
+    assert resumed.observation["queue_length"] == 6_000
+    assert resumed.state_before["law"]["history"] == []
+    assert ledger.replay(LedgerEntry.objects.get(pk=resumed.pk)).same
+    assert loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
+
+
+def test_overrides_that_no_longer_fit_together_are_left_out_and_the_reason_says_so(
+    loop, plant, clock, control, owner
+):
+    Loop.objects.update(parameters={**loop.parameters, "maximum_rate": 10, "minimum_rate": 1})
+    loop.refresh_from_db()
+    override(loop, owner, clock, "maximum_rate", 60, minutes=1)
+    override(loop, owner, clock, "minimum_rate", 30, minutes=5)
+    assert tick(loop, plant, clock, control).parameters["minimum_rate"] == 30
+    clock.pass_seconds(60)
+    entry = tick(loop, plant, clock, control)
+    assert (entry.parameters["minimum_rate"], entry.parameters["maximum_rate"]) == (1, 10)
+    assert "don't fit together any more" in entry.reason and "minimum_rate" in entry.reason
 
 
 def test_in_manual_a_person_says_how_many_workers_start(loop, plant, clock, control, owner):

@@ -8,7 +8,7 @@ import redis
 
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
-from workers import overrides
+from workers import overrides, plant_settings
 from workers.models import Loop, Override
 
 pytestmark = pytest.mark.django_db
@@ -138,7 +138,7 @@ def test_an_expiry_is_noted_once_at_the_time_it_was_due(put):
         ("value", {"name": "start", "value": 101}),
         ("value", {"name": "guard.maximum", "value": -1}),
         ("value", {"name": "minimum_rate", "value": 5_000}),
-        ("target", {"loop": None}),
+        ("scope", {"loop": None}),
     ],
 )
 def test_what_is_no_good_override_is_refused_by_field_and_changes_nothing(put, field, given):
@@ -150,9 +150,12 @@ def test_what_is_no_good_override_is_refused_by_field_and_changes_nothing(put, f
     assert Override.objects.get().ended_at is None
 
 
-def test_seven_days_are_the_most_and_presets_lie_within(put):
-    assert put(minutes=overrides.MAXIMUM_MINUTES).expires_at == after(days=7)
-    assert max(overrides.PRESET_MINUTES) <= overrides.MAXIMUM_MINUTES
+def test_seven_days_are_the_most_until_the_setting_says_otherwise(put, owner):
+    assert put(minutes=7 * 24 * 60).expires_at == after(days=7)
+    plant_settings.change("override.maximum_days", 1, owner, START)
+    with pytest.raises(BadInput, match="1 days"):
+        put(minutes=24 * 60 + 1)
+    assert put(minutes=24 * 60).expires_at == after(days=1)
 
 
 def test_a_mode_a_guard_and_an_actuator_can_be_overridden(put):
@@ -186,7 +189,7 @@ def test_thresholds_of_a_node_are_overridden_in_order_and_revert(put, node):
         ("value", "busy_threshold", 0.0),
         ("value", "busy_threshold", float("nan")),
         ("value", "busy_threshold", "half"),
-        ("name", "upper_limit", 0.5),
+        ("scope", "upper_limit", 0.5),  # no loop is on n1
     ],
 )
 def test_thresholds_out_of_order_or_range_are_refused(put, node, field, name, value):
@@ -224,3 +227,103 @@ def test_thresholds_do_not_change_when_the_agents_cannot_be_told(put, node):
         put("busy_threshold", 0.5, loop=None, node=node, control=nobody)
     nobody.close()
     assert not Override.objects.exists()
+
+
+@pytest.fixture
+def loops(node, db):
+    """worker_rate loops of two queues on two nodes, and the loop that steers the plant."""
+    loop_of = Loop.objects.create
+    Node.objects.create(name="n2", url="redis://127.0.0.1:2/0")
+    made = {
+        f"{queue}/{name}": loop_of(
+            name=f"{queue} on {name}", law="worker_rate", target={"queue": queue, "node": name}
+        )
+        for queue in ("alert", "process")
+        for name in ("n1", "n2")
+    }
+    return {**made, "rebalancing": loop_of(name="rebalancing", law="rebalancing")}
+
+
+def held_on(loops, name, now=START):
+    found = overrides.by_loop(loops.values(), now)
+    return {place: overrides.value_of(name, found[loop.pk], now) for place, loop in loops.items()}
+
+
+SCOPES = {
+    "a law": ({"law": "worker_rate"}, {"alert/n1", "alert/n2", "process/n1", "process/n2"}),
+    "a queue": ({"queue": "alert"}, {"alert/n1", "alert/n2"}),
+    "a node": ({"node": "n2"}, {"alert/n2", "process/n2"}),
+    "a queue on a node": ({"queue": "alert", "node": "n2"}, {"alert/n2"}),
+    "a law of the plant": ({"law": "rebalancing"}, {"rebalancing"}),
+}
+
+
+@pytest.mark.parametrize("case", SCOPES)
+def test_an_override_on_a_scope_holds_on_each_of_its_loops_and_on_no_other(case, loops, put):
+    scope, expected = SCOPES[case]
+    if "node" in scope:
+        scope = {**scope, "node": Node.objects.get(name=scope["node"])}
+    put("mode", "hold", loop=None, **scope)
+    modes = held_on(loops, "mode")
+    assert {place for place, mode in modes.items() if mode == "hold"} == expected
+    assert set(held_on(loops, "mode", after(minutes=2)).values()) == {None}
+
+
+def test_a_value_on_a_scope_is_checked_for_each_of_its_loops(loops, put):
+    Loop.objects.filter(pk=loops["alert/n2"].pk).update(parameters={"maximum_rate": 2})
+    with pytest.raises(BadInput, match="maximum_rate"):
+        put("minimum_rate", 3, loop=None, law="worker_rate")
+    assert not Override.objects.exists()
+    assert put("upper_limit", 900, loop=None, queue="alert").instead_of == 1000
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("scope", {"law": "flow"}),
+        ("scope", {"queue": "nothing"}),
+        ("scope", {"queue": "alert", "law": "rebalancing"}),
+        ("name", {"queue": "alert", "name": "goal"}),
+        ("value", {"queue": "alert", "name": "guard.direction", "value": "sideways"}),
+        ("value", {"law": "worker_rate", "name": "upper_limit", "value": -1}),
+    ],
+)
+def test_a_scope_without_loops_or_with_a_foreign_name_is_refused(field, given, loops, put):
+    with pytest.raises(BadInput) as refused:
+        put(given.pop("name", "mode"), given.pop("value", "hold"), loop=None, **given)
+    assert refused.value.field == field
+    assert not Override.objects.exists()
+
+
+def test_of_two_that_collide_the_newer_holds_says_what_it_replaces_and_gives_back(loops, put, owner):
+    wide = put("upper_limit", 900, loop=None, queue="alert", minutes=60)
+    narrow = put("upper_limit", 300, loop=loops["alert/n1"], minutes=10, now=after(seconds=5))
+    (replaced,) = narrow.replaces
+    assert (replaced["id"], replaced["scope"], replaced["value"]) == (wide.pk, "queue alert", 900)
+    assert (replaced["owner"], replaced["ended"], narrow.instead_of) == ("desk-2", False, 900)
+    at = after(seconds=6)
+    assert held_on(loops, "upper_limit", at)["alert/n1"] == 300
+    assert held_on(loops, "upper_limit", at)["alert/n2"] == 900
+    overrides.end(narrow, by=owner, now=at)
+    assert held_on(loops, "upper_limit", after(seconds=7))["alert/n1"] == 900
+    newest = put("upper_limit", 800, loop=None, queue="alert", now=after(seconds=8))
+    assert [(row["id"], row["ended"]) for row in newest.replaces] == [(wide.pk, True)]
+
+
+def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
+    override = put(minutes=None, endless=True)
+    assert limit_at(loop, after(days=400)) == 2_000
+    assert overrides.expire_due(after(days=400)) == []
+    assert overrides.document(override)["expires_at"] is overrides.document(override)["notice_at"] is None
+    with pytest.raises(BadInput, match="no end"):
+        overrides.extend(override, now=START, minutes=5)
+    overrides.end(override, by=owner, now=after(days=401))
+    assert limit_at(loop, after(days=401)) == 500
+
+
+def test_before_it_reverts_notice_is_given(put, owner):
+    long, short = put(minutes=60), put("raise_factor", 1.5, minutes=2)
+    assert overrides.document(long)["notice_at"] == after(minutes=58).timestamp()
+    assert overrides.document(short)["notice_at"] == after(minutes=1).timestamp()
+    plant_settings.change("override.notice_seconds", 600, owner, START)
+    assert overrides.document(long)["notice_at"] == after(minutes=50).timestamp()

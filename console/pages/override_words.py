@@ -1,0 +1,26 @@
+"""Overrides in words: until when, and in place of what."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from workers.models import Override
+
+
+def ending_of(override: Override) -> str:
+    """When an override reverts, as a sentence ends."""
+    end = override.expires_at
+    return f"until {end:%H:%M:%S} UTC" if end else "until somebody ends it"
+
+
+def instead_words(made: Iterable[Override]) -> str:
+    """What newer overrides stand before, in words."""
+    rows = [row for each in made for row in each.replaces]
+    words = [
+        f"{row['owner']}'s {short(row['value'])} on {row['scope']}{' (ended)' if row['ended'] else ''}"
+        for row in rows
+    ]
+    return f" In place of {', '.join(words)}." if words else ""
+
+
+def short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

@@ -1,0 +1,63 @@
+// What somebody has typed is not lost when the session ends under it: kept in this tab until the login, then put back.
+
+const DRAFTS = "weir:drafts", LOGGED_IN = "weir:through-login";
+const SECRET = "input[type=password], input[type=file], input[type=hidden]";
+
+/** Called by the login page: whoever comes back from it finds the forms as they were. */
+export function passLogin() {
+  sessionStorage.setItem(LOGGED_IN, "1");
+}
+
+/** Remembers every form of this page that was changed. */
+export function keep() {
+  const forms = [...document.querySelectorAll("form[method=post]")].map((form) => ({ action: form.getAttribute("action"), nth: nth(form), fields: changed(form) }));
+  const touched = forms.filter(({ fields }) => fields.length);
+  if (touched.length) sessionStorage.setItem(DRAFTS, JSON.stringify({ path: location.pathname, forms: touched }));
+}
+
+export function start() {
+  // A form without fetch leaves the page itself: should the answer be a login, this is what is put back.
+  document.addEventListener("submit", ({ target }) => { if (target.matches("form[method=post]:not([data-steer])")) keep(); });
+  const text = sessionStorage.getItem(DRAFTS), through = sessionStorage.getItem(LOGGED_IN);
+  sessionStorage.removeItem(LOGGED_IN);
+  if (!text) return;
+  const draft = JSON.parse(text);
+  if (draft.path !== location.pathname) return;
+  sessionStorage.removeItem(DRAFTS);
+  if (through) restore(draft.forms);
+}
+
+function restore(forms) {
+  let count = 0;
+  for (const { action, nth: place, fields } of forms) {
+    const form = [...document.querySelectorAll("form[method=post]")].filter((each) => each.getAttribute("action") === action)[place];
+    if (!form) continue;
+    form.closest("[hidden]")?.removeAttribute("hidden");
+    for (const [name, index, value] of fields) put([...form.elements].filter((each) => each.name === name)[index], value);
+    form.dispatchEvent(new Event("input", { bubbles: true }));
+    count += 1;
+  }
+  if (count) document.dispatchEvent(new CustomEvent("weir:restored", { detail: count }));
+}
+
+function put(field, value) {
+  if (!field) return;
+  if (field.matches("input[type=checkbox], input[type=radio]")) field.checked = value;
+  else field.value = value;
+  field.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+/** [name, which of that name, value] of each field that is not as the server wrote it; secrets are never kept. */
+function changed(form) {
+  const seen = {};
+  return [...form.elements].flatMap((field) => {
+    if (!field.name) return [];
+    const index = seen[field.name] = (seen[field.name] ?? -1) + 1;
+    if (field.matches(`button, ${SECRET}`)) return [];
+    if (field.matches("input[type=checkbox], input[type=radio]")) return field.checked === field.defaultChecked ? [] : [[field.name, index, field.checked]];
+    const was = field.matches("select") ? [...field.options].find((option) => option.defaultSelected)?.value ?? field.options[0]?.value : field.defaultValue;
+    return field.value === was ? [] : [[field.name, index, field.value]];
+  });
+}
+
+const nth = (form) => [...document.querySelectorAll("form[method=post]")].filter((each) => each.getAttribute("action") === form.getAttribute("action")).indexOf(form);

@@ -1,0 +1,30 @@
+// A change goes to the server once: under a key, so that what is sent twice is done once; what was typed is never lost.
+import { keep } from "./drafts.js";
+
+/** Posts a form's values; gives {ok, …} or {ok: false, errors}. The key names one submission, however often it is sent. */
+export async function send(url, body, key = crypto.randomUUID()) {
+  try {
+    const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
+    const response = await fetch(url, { method: "POST", body, headers });
+    if (response.redirected && response.url.includes("/login/")) return logIn();
+    if (!(response.headers.get("Content-Type") ?? "").includes("json")) {
+      return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
+    }
+    const answer = await response.json();
+    return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
+  } catch {
+    return { ok: false, unknown: true, errors: { form: ["The console does not answer. Whether it was done is not known: send it again, it is done once only."] } };
+  }
+}
+
+/** The session has ended: what is typed is kept, and stands in its form again after the login. */
+export function logIn() {
+  keep();
+  location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+  return { ok: false, errors: { form: ["Your session has ended. Log in again: what you typed is kept."] } };
+}
+
+function csrfToken() {
+  const cookie = document.cookie.split("; ").find((each) => each.startsWith("csrftoken="));
+  return cookie ? decodeURIComponent(cookie.slice("csrftoken=".length)) : "";
+}

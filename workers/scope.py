@@ -1,0 +1,76 @@
+"""What an override is on: one loop, or every loop of a law, a queue, a node, or of a combination of these."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from queues.models import Node
+from workers.models import Loop, Override
+
+THRESHOLDS = ("busy_threshold", "toobusy_threshold")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """`loop` alone, or one or more of law, queue and node: the loops for which all of them hold.
+
+    A `node` alone may be the node itself, too: then the override's name is one of its thresholds.
+    """
+
+    loop: Loop | None = None
+    law: str = ""
+    queue: str = ""
+    node: Node | None = None
+
+    @classmethod
+    def of(cls, override: Override) -> "Scope":
+        return cls(override.loop, override.law, override.queue, override.node)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is on something, and on one loop or on many, not both."""
+        wide = bool(self.law or self.queue or self.node)
+        return wide != (self.loop is not None)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it may be on many loops."""
+        return self.loop is None
+
+    def fields(self) -> dict[str, Any]:
+        """As the columns of an override hold it."""
+        return {"loop": self.loop, "law": self.law, "queue": self.queue, "node": self.node}
+
+    def covers(self, loop: Loop) -> bool:
+        """Whether the loop is within it."""
+        if self.loop is not None:
+            return self.loop.pk == loop.pk
+        node = self.node.name if self.node else ""
+        wanted = (
+            (self.law, loop.law),
+            (self.queue, loop.target.get("queue")),
+            (node, loop.target.get("node")),
+        )
+        return all(not name or name == of_loop for name, of_loop in wanted)
+
+    def meets(self, other: "Scope", loops: Iterable[Loop]) -> bool:
+        """Whether some loop is within both."""
+        return any(self.covers(loop) and other.covers(loop) for loop in loops)
+
+    def __str__(self) -> str:
+        if self.loop is not None:
+            return self.loop.name
+        named = (("law", self.law), ("queue", self.queue), ("node", self.node.name if self.node else ""))
+        return ", ".join(f"{kind} {name}" for kind, name in named if name)
+
+
+def active_loops() -> QuerySet[Loop]:
+    """The loops whose target is there; retired ones keep their ledger and their name."""
+    return Loop.objects.exclude(target__has_key="retired_at")
+
+
+def is_threshold(override: Override) -> bool:
+    """Whether it is on a node itself, not on loops."""
+    return override.node_id is not None and override.name in THRESHOLDS
