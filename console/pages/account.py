@@ -81,7 +81,9 @@ def token_create(request: HttpRequest) -> HttpResponse:
         after = {"role": token.role, "expires_at": expires_at.isoformat()}
         audit.record(actor, "token.create", token.name, after=after)
     fresh = {"name": token.name, "secret": secret}
-    return _settings_page(request, PasswordChangeForm(request.user), TokenForm(actor=actor), new_token=fresh)
+    page = _settings_page(request, PasswordChangeForm(request.user), TokenForm(actor=actor), new_token=fresh)
+    page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
+    return page
 
 
 @require_POST

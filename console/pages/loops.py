@@ -18,7 +18,7 @@ from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show
 from console.pages.lanes import lanes_of
 from console.pages.override_words import ending_of, instead_words, short
-from controllers import catalog
+from controllers import catalog, guard
 from controllers.law import Law
 from controllers.parameter import Parameter
 from queues.errors import BadInput
@@ -57,7 +57,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         loop=describe(found, held, now),
         lanes=lanes_of(found.law),
         parameters=parameter_rows(law, found.parameters, held, now),
-        guard=overrides.effective_guard(law, found.guard, held, now),
+        guard=guard_rows(law, found.guard, held, now),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
         errors=errors or {},
         submitted=submitted or {},
@@ -98,23 +98,40 @@ def parameter_rows(
     """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
     values = catalog.read_parameters(law, given)
     in_force = overrides.effective_parameters(law, given, held, now)
+    return [_row(each, each.name, values, in_force, held) for each in law.parameters]
+
+
+def guard_rows(
+    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+) -> list[dict[str, Any]]:
+    """Each setting of the guard likewise; an override of it is named `guard.NAME`."""
+    values = guard.read_settings(law, given)
+    in_force = overrides.effective_guard(law, given, held, now)
+    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.PARAMETERS]
+
+
+def _row(
+    declared: Parameter,
+    name: str,
+    values: Mapping[str, Any],
+    in_force: Mapping[str, Any],
+    held: Iterable[Override],
+) -> dict[str, Any]:
     by_name = {override.name: override for override in held}
-    return [
-        {
-            "name": each.name,
-            "value": values[each.name],
-            "effective": in_force[each.name],
-            "default": each.default,
-            "minimum": each.minimum,
-            "maximum": each.maximum,
-            "unit": each.unit,
-            "help": each.help,
-            "kind": each.kind,
-            "choices": each.choices,
-            "override": by_name.get(each.name),
-        }
-        for each in law.parameters
-    ]
+    return {
+        "name": name,
+        "label": declared.name,
+        "value": values[declared.name],
+        "effective": in_force[declared.name],
+        "default": declared.default,
+        "minimum": declared.minimum,
+        "maximum": declared.maximum,
+        "unit": declared.unit,
+        "help": declared.help,
+        "kind": declared.kind,
+        "choices": declared.choices,
+        "override": by_name.get(name),
+    }
 
 
 @action("override.set", loop_page)
@@ -144,13 +161,14 @@ def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str,
         name = request.POST["name"]
         return {name: _typed(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
     held = overrides.on(loop, now)
-    in_force = overrides.effective_parameters(law, loop.parameters, held, now)
+    rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
-    for each in law.parameters:
-        if (text := request.POST.get(WOULD + each.name)) is not None:
-            value = _typed(each, text, WOULD + each.name)
-            if value != in_force[each.name]:
-                wanted[each.name] = value
+    for row in rows:
+        name = row["name"]
+        if (text := request.POST.get(WOULD + name)) is not None:
+            value = _typed(catalog.parameter(law, name), text, WOULD + name)
+            if value != row["effective"]:
+                wanted[name] = value
     return wanted
 
 

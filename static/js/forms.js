@@ -1,15 +1,15 @@
 // Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
 import { formatted, words } from "./format.js";
 import { refreshAll } from "./refresh.js";
-
-const TOAST_SECONDS = 12;
+import { newKey, send, valuesOf } from "./sending.js";
+import { toast } from "./toast.js";
 
 export function start() {
   document.querySelectorAll("form.steer").forEach(differ);
   document.addEventListener("submit", submit);
-  document.addEventListener("input", ({ target }) => { const form = target.closest("form.steer"); if (form) differ(form); });
+  document.addEventListener("input", ({ target }) => { if (target.form) target.form.submission = null; const form = target.closest("form.steer"); if (form) differ(form); });
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
-  document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); });
+  document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
   document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
@@ -42,15 +42,30 @@ function differ(form) {
   button.disabled = !different.length || wrong.length > 0;
 }
 
-const timeOf = (select) => select.selectedOptions[0].textContent.trim().replace(/^in /, "");
+/** The end of an override as a button says it: for 30 min, until 14:30, until it is ended. */
+function ending(form) {
+  const { minutes, expires_at: at } = form.elements;
+  if (minutes.value === "endless") return "until it is ended";
+  if (minutes.value === "until") return at.value ? `until ${at.value.slice(11, 16)}` : "until…";
+  return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
+}
+
+/** "at a time…" asks for the time. */
+function expire(select) {
+  const label = select.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
+  label.hidden = field.disabled = select.value !== "until";
+  field.required = !field.disabled;
+  if (!field.disabled && !field.value) field.value = localTime(new Date(Date.now() + 3600e3));
+}
+
+const localTime = (moment) => new Date(moment - moment.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
 const labelOf = (field) => words(field.dataset.name);
 
 function effect(form, different, verb) {
   if (!different.length) return verb;
-  const time = timeOf(form.elements.minutes);
   const [first] = different;
   const what = different.length === 1 ? `${labelOf(first)} to ${plain(first.value)}` : `${different.length} values`;
-  return `Override ${what} for ${time}`;
+  return `Override ${what} ${ending(form)}`;
 }
 
 /** A value as it was typed, only grouped when it is a plain number. */
@@ -108,25 +123,18 @@ async function submit(event) {
   if (form.matches("form[data-mode-form]")) return askWhy(event);
   if (!form.matches("form[data-steer]")) return;
   event.preventDefault();
+  if (form.dataset.sending) return; // the second of a double click
   clearErrors(form);
   // The attribute, not the property: a button named "action" would stand in its place.
   const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
-  const answer = await send(url, new FormData(form, event.submitter));
+  form.dataset.sending = "true";
+  form.submission ??= newKey();
+  const answer = await send(url, valuesOf(form, event.submitter), form.submission);
+  delete form.dataset.sending;
+  // What became of it is not known: sent again under its key, it is done once only.
+  if (!answer.unknown) form.submission = null;
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors);
-}
-
-async function send(url, body) {
-  try {
-    const response = await fetch(url, { method: "POST", body, headers: { Accept: "application/json" } });
-    const type = response.headers.get("Content-Type") ?? "";
-    if (response.redirected && response.url.includes("/login/")) location.assign(response.url);
-    if (!type.includes("json")) return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
-    const answer = await response.json();
-    return response.ok ? { ok: true, ...answer } : { ok: false, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
-  } catch {
-    return { ok: false, errors: { form: ["The console does not answer. Whether it was done is not known: look at the overrides once it is connected again."] } };
-  }
 }
 
 function refuse(form, errors) {
@@ -159,8 +167,8 @@ function clearErrors(form) {
 
 function done(form, answer) {
   if (answer.go) return location.assign(answer.go);
-  const ids = answer.overrides ?? [], token = form.elements.csrfmiddlewaretoken.value;
-  toast(answer.message, ids.length ? () => undo(ids, token) : null);
+  const ids = answer.overrides ?? [];
+  toast(answer.message, ids.length ? () => undo(ids) : null);
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
   // The values in force have changed: the server writes the form again with them, once no hand is on it.
@@ -168,27 +176,12 @@ function done(form, answer) {
   refreshAll();
 }
 
-async function undo(ids, token) {
+async function undo(ids) {
   for (const id of ids) {
-    const body = new FormData();
-    body.set("csrfmiddlewaretoken", token);
-    const answer = await send(`/overrides/${id}/end`, body);
+    const answer = await send(`/overrides/${id}/end`, new FormData());
     toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
   }
   refreshAll();
-}
-
-/** A short word at the edge, with undo while it can be undone. */
-export function toast(text, back = null) {
-  const note = Object.assign(document.createElement("div"), { className: "toast" });
-  note.append(Object.assign(document.createElement("span"), { textContent: text }));
-  if (back) {
-    const button = Object.assign(document.createElement("button"), { textContent: "Undo", type: "button" });
-    button.addEventListener("click", () => { note.remove(); back(); });
-    note.append(button);
-  }
-  document.getElementById("toasts").append(note);
-  setTimeout(() => note.remove(), TOAST_SECONDS * 1000);
 }
 
 // --- modes: what it will do, why, and until when, in one line under the title -----------------------------
@@ -217,9 +210,9 @@ function askWhy(event) {
 }
 
 function nameMode(form) {
-  const { mode, minutes } = form.elements;
+  const { mode } = form.elements;
   const verb = mode.value === "hold" ? "Hold loop" : `Set to ${mode.value}`;
-  form.querySelector("[data-do]").textContent = minutes.value ? `${verb} for ${timeOf(minutes)}` : verb;
+  form.querySelector("[data-do]").textContent = `${verb} ${ending(form)}`.trim();
 }
 
 // --- selections: what can be done, and to how many ---------------------------------------------------------

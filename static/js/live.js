@@ -1,4 +1,5 @@
 // The way of the snapshot into the page: websocket first, and a visible fallback to polling. Honest about age.
+import { logIn } from "./sending.js";
 import { connect, merged, replace, store } from "./store.js";
 
 const POLL_SECONDS = 2;
@@ -49,7 +50,7 @@ async function unpacked(data) {
 }
 
 function closed(code) {
-  if (code === NOT_LOGGED_IN) return location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+  if (code === NOT_LOGGED_IN) return logIn();
   if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
   failures += 1;
   if (!polling) connect("down");
@@ -115,7 +116,7 @@ async function poll() {
 async function fetchOnce() {
   try {
     const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers: { Accept: "application/json" } });
-    if (response.status === 401) return location.reload();
+    if (response.status === 401) return logIn();
     if (!response.ok) throw new Error(String(response.status));
     const message = await response.json();
     if (!polling) return;

@@ -1,8 +1,8 @@
 // Before an override reverts by itself it is said once, with a way to give it more time.
 import { countdown, words } from "./format.js";
-import { toast } from "./forms.js";
 import { send } from "./sending.js";
 import { store, subscribe } from "./store.js";
+import { toast } from "./toast.js";
 
 const MORE_MINUTES = 30;
 const said = new Set();

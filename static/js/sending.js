@@ -2,7 +2,7 @@
 import { keep } from "./drafts.js";
 
 /** Posts a form's values; gives {ok, …} or {ok: false, errors}. The key names one submission, however often it is sent. */
-export async function send(url, body, key = crypto.randomUUID()) {
+export async function send(url, body, key = newKey()) {
   try {
     const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
     const response = await fetch(url, { method: "POST", body, headers });
@@ -15,6 +15,20 @@ export async function send(url, body, key = crypto.randomUUID()) {
   } catch {
     return { ok: false, unknown: true, errors: { form: ["The console does not answer. Whether it was done is not known: send it again, it is done once only."] } };
   }
+}
+
+/** A name for one submission. (randomUUID is there on https and this host only, and consoles stand in plain networks.) */
+export function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** A form's values; times are typed in the reader's zone and sent with it. */
+export function valuesOf(form, submitter = null) {
+  const values = new FormData(form, submitter);
+  for (const field of form.querySelectorAll("input[type=datetime-local]:not(:disabled)")) {
+    if (field.name && field.value) values.set(field.name, new Date(field.value).toISOString());
+  }
+  return values;
 }
 
 /** The session has ended: what is typed is kept, and stands in its form again after the login. */

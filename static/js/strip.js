@@ -1,7 +1,7 @@
 // The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
 import { style, write } from "./bind.js";
 import { calling } from "./derived.js";
-import { SEVERITY_STATES, STATE_WORDS, age, countdown } from "./format.js";
+import { SEVERITY_STATES, STATE_WORDS, age, countdown, words } from "./format.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "./store.js";
@@ -38,16 +38,19 @@ function sentence(state, seconds, since) {
 
 function overrides(snapshot) {
   const found = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
-  const nearest = Math.min(...found.map((override) => override.expires_at));
-  const signature = `${found.length} ${nearest}`;
+  const nearest = Math.min(...found.map((override) => override.expires_at ?? Infinity));
+  const soon = found.find((override) => override.expires_at === nearest && override.notice_at <= snapshot.at);
+  const signature = `${found.length} ${nearest} ${Boolean(soon)}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
   place.classList.toggle("wide", !found.length);
-  place.innerHTML = found.length
-    ? `${clockIcon()}<span><b>${found.length}</b> <span class="wide">override${found.length === 1 ? "" : "s"} ·</span> <span class="n" data-until="${nearest}"></span></span>`
-    : '<span class="quiet">No overrides</span>';
+  place.innerHTML = found.length ? `${clockIcon()}${soon ? reverting(nearest) : counted(found.length, nearest)}` : '<span class="quiet">No overrides</span>';
+  if (soon) place.querySelector("b").textContent = words(soon.name);
   countDown();
 }
+
+const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n" data-until="${nearest}"></span>` : ""}</span>`;
+const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><b></b> <span class="wide">reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
 
 function alerts(snapshot) {
   const found = calling(snapshot), place = document.getElementById("strip-alerts");
@@ -77,7 +80,8 @@ function countDown() {
   }
   for (const element of document.querySelectorAll("[data-override]")) {
     const from = Date.parse(element.dataset.from) / 1000, to = Date.parse(element.dataset.to) / 1000;
-    style(element.querySelector(".remaining i"), "--share", Math.max(0, Math.min(1, (to - now) / (to - from))).toFixed(3));
+    const bar = element.querySelector(".remaining i");
+    if (bar) style(bar, "--share", Math.max(0, Math.min(1, (to - now) / (to - from))).toFixed(3));
   }
   const clock = document.getElementById("now");
   if (clock) write(clock, new Date(now * 1000).toLocaleString("en-GB", CLOCK));

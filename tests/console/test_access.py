@@ -52,6 +52,8 @@ DOORS = {
     "GET loops/<int:loop_id>/": "viewer",
     "POST loops/<int:loop_id>/override": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
+    "GET overrides/": "viewer",
+    "POST overrides/create": "operator",
     "POST overrides/<int:override_id>/end": "operator",
     "POST overrides/<int:override_id>/extend": "operator",
     "GET plans/": "viewer",

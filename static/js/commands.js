@@ -1,0 +1,42 @@
+// "Copy as command": what a form would do, as a line for a terminal. A form names its command; its fields are the options.
+import { toast } from "./toast.js";
+import { valuesOf } from "./sending.js";
+
+const NOT_OPTIONS = ["csrfmiddlewaretoken", "submission"], WOULD = "would-";
+
+export function start() {
+  document.querySelectorAll("form[data-command]").forEach(offer);
+  document.addEventListener("weir:part", ({ detail }) => detail.querySelectorAll("form[data-command]").forEach(offer));
+  document.addEventListener("click", ({ target }) => { if (target.matches("[data-copy-command]")) copy(target.form); });
+}
+
+/** The button stands where there is a line of them; forms of one button have no room for a second. */
+function offer(form) {
+  const line = form.querySelector(".line-form, .buttons");
+  if (!line || form.querySelector("[data-copy-command]")) return;
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "link plain", textContent: "Copy as command" });
+  button.dataset.copyCommand = "";
+  line.append(button);
+}
+
+async function copy(form) {
+  const text = commandOf(form);
+  await navigator.clipboard.writeText(text);
+  toast(`Copied: ${text}`);
+}
+
+/** One line; of a form that changes several values, one for each that is changed. */
+export function commandOf(form) {
+  const values = [...valuesOf(form)].filter(([name, value]) => !NOT_OPTIONS.includes(name) && value !== "" && !(name === "minutes" && value === "until"));
+  const shared = values.filter(([name]) => !name.startsWith(WOULD)).map(option);
+  const wouldBe = [...form.querySelectorAll(".would:not(:disabled)")].filter((field) => field.value !== field.dataset.is && field.name.startsWith(WOULD));
+  const each = wouldBe.length ? wouldBe.map((field) => `--name ${quoted(field.name.slice(WOULD.length))} --value ${quoted(field.value)}`) : [""];
+  return each.map((more) => ["manage.py weir", form.dataset.command, more, ...shared].filter(Boolean).join(" ")).join("\n");
+}
+
+function option([name, value]) {
+  if (name === "minutes" && value === "endless") return "--endless true";
+  return `--${name} ${quoted(value)}`;
+}
+
+const quoted = (text) => (/^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

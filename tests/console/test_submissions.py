@@ -1,0 +1,140 @@
+"""A form sent twice changes once: double clicks, replayed posts, a script that tries again."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console import steering
+from console.models import ApiToken, AuditEntry, Submission
+from workers import overrides
+from workers.models import Loop, Override
+
+pytestmark = pytest.mark.django_db
+KEY = {"Idempotency-Key": "0123456789abcdef"}
+BODY = {"name": "upper_limit", "value": 500, "reason": "a burst", "minutes": 2}
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+
+
+@pytest.fixture
+def operator(browsers, control) -> Client:
+    return browsers["operator"]
+
+
+def send(browser: Client, address: str, posted: dict, key: dict | None = None):
+    return browser.post(
+        address, posted, headers={"accept": "application/json", **(KEY if key is None else key)}
+    )
+
+
+def test_a_form_sent_twice_changes_once_and_gets_the_same_answer(operator, loop):
+    first, second = (send(operator, f"/loops/{loop.pk}/override", BODY) for _ in range(2))
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    assert "Idempotent-Replay" not in first and second["Idempotent-Replay"] == "true"
+    assert (Override.objects.count(), AuditEntry.objects.count()) == (1, 1)
+
+
+def test_an_extension_replayed_adds_its_minutes_once(operator, loop, people):
+    held = overrides.set_override(
+        name="upper_limit",
+        value=5,
+        owner=people["operator"],
+        reason="x",
+        now=timezone.now(),
+        loop=loop,
+        minutes=10,
+    )
+    for _ in range(3):
+        assert send(operator, f"/overrides/{held.pk}/extend", {"minutes": 30}).status_code == 200
+    end = held.expires_at
+    held.refresh_from_db()
+    assert held.expires_at == end + timedelta(minutes=30)
+
+
+def test_without_a_key_each_form_counts(operator, loop):
+    for _ in range(2):
+        send(operator, f"/loops/{loop.pk}/override", BODY, key={})
+    assert (Override.objects.count(), Submission.objects.count()) == (2, 0)
+
+
+def test_a_refusal_frees_the_key(operator, loop):
+    assert send(operator, f"/loops/{loop.pk}/override", {**BODY, "reason": ""}).status_code == 422
+    assert send(operator, f"/loops/{loop.pk}/override", BODY).status_code == 200
+    assert Override.objects.count() == 1
+
+
+def test_the_api_takes_keys_too_and_they_belong_to_the_token(client, secrets, loop):
+    def post(role: str):
+        headers = {"Authorization": f"Bearer {secrets[role]}", **KEY}
+        body = {**BODY, "loop": loop.pk}
+        return client.post("/api/v1/overrides", body, content_type="application/json", headers=headers)
+
+    first, second = post("operator"), post("operator")
+    assert first.status_code == second.status_code == 201
+    assert first.json() == second.json()
+    assert post("administrator").json()["id"] != first.json()["id"]
+    assert Override.objects.count() == 2
+
+
+def test_a_key_is_of_one_change(operator, loop):
+    send(operator, f"/loops/{loop.pk}/override", BODY)
+    answer = send(operator, f"/loops/{loop.pk}/mode", {"mode": "advise", "reason": "x"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["Idempotency-Key"])
+    loop.refresh_from_db()
+    assert loop.mode == "auto"
+
+
+@pytest.mark.parametrize("key", ["short", "x" * 65, "with space", "a;b;c;d;e;f"])
+def test_an_odd_key_is_refused_and_nothing_is_changed(key, operator, loop):
+    answer = send(operator, f"/loops/{loop.pk}/override", BODY, key={"Idempotency-Key": key})
+    assert (answer.status_code, Override.objects.count()) == (422, 0)
+
+
+def test_a_change_whose_process_died_is_not_begun_again(operator, loop):
+    path = f"/loops/{loop.pk}/override"
+    Submission.objects.create(actor="user:operator", key=KEY["Idempotency-Key"], path=path)
+    assert send(operator, path, BODY).status_code == 409
+    assert Override.objects.count() == 0
+
+
+def test_a_secret_shown_once_is_not_written_down_and_not_made_twice(operator):
+    posted = {"name": "mine", "role": "viewer", "days": 5, "submission": "form-0123456789"}
+    first, second = (operator.post("/settings/tokens", posted) for _ in range(2))
+    secret = first.context["new_token"]["secret"]
+    assert second.status_code == 409 and secret not in second.content.decode()
+    assert (ApiToken.objects.count(), Submission.objects.get().body) == (1, "")
+
+
+def test_a_plain_form_sent_twice_leads_on_twice_and_changes_once(operator, loop):
+    posted = {**BODY, "submission": "form-0123456789"}
+    answers = [operator.post(f"/loops/{loop.pk}/override", posted) for _ in range(2)]
+    assert [(answer.status_code, answer["Location"]) for answer in answers] == [
+        (302, f"/loops/{loop.pk}/")
+    ] * 2
+    assert Override.objects.count() == 1
+
+
+def test_keys_are_kept_a_day(operator, loop):
+    send(operator, f"/loops/{loop.pk}/override", BODY)
+    Submission.objects.update(at=timezone.now() - timedelta(days=1, seconds=1))
+    send(operator, f"/loops/{loop.pk}/override", BODY, key={"Idempotency-Key": "another-key"})
+    assert [each.key for each in Submission.objects.all()] == ["another-key"]
+
+
+def test_while_the_first_is_at_work_the_second_is_told_so(operator, loop, monkeypatch):
+    """The first is stopped in the middle; the second comes before it goes on."""
+    real, seen = steering.override, []
+
+    def slow(*args, **named):
+        seen.append(send(operator, f"/loops/{loop.pk}/override", BODY).status_code)
+        return real(*args, **named)
+
+    monkeypatch.setattr(steering, "override", slow)
+    assert send(operator, f"/loops/{loop.pk}/override", BODY).status_code == 200
+    assert seen == [409]
+    assert Override.objects.count() == 1
