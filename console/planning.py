@@ -15,7 +15,7 @@ from console import audit
 from console.access import Actor, demand
 from queues.errors import BadInput
 from queues.models import Node
-from workers import overrides, plans
+from workers import overrides, plans, plant_settings
 from workers.models import Plan
 
 Snapshot = Mapping[str, Any]
@@ -77,10 +77,23 @@ def propose_points(
 def approve(
     actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime
 ) -> Plan:
-    """Approve what was seen: the hash names it."""
+    """Approve what was seen: the hash names it. A setting per role says whether somebody else must, too."""
     demand(actor, "plan.approve")
-    made = plans.approve(plan, hash, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+    made = plans.approve(
+        plan,
+        hash,
+        actor.user,
+        reason,
+        snapshot=fresh(snapshot, now),
+        now=now,
+        needed=approvals_needed(actor),
+    )
     return _changed(actor, "plan.approve", plan.state, made, reason)
+
+
+def approvals_needed(actor: Actor) -> int:
+    """How many have to approve a plan when this actor does."""
+    return int(plant_settings.value(f"approvals.{actor.role}"))
 
 
 @transaction.atomic
@@ -143,7 +156,7 @@ def _changed(actor: Actor, action: str, before: str, plan: Plan, reason: str) ->
         f"plan {plan.pk}",
         reason=reason.strip(),
         before={"state": before},
-        after={"state": plan.state, "hash": plan.hash[:8]},
+        after={"state": plan.state, "hash": plan.hash[:8], "approvals": len(plan.approvals)},
     )
     return plan
 

@@ -166,7 +166,7 @@ class Plan(models.Model):
     )  # null: a loop
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     expires_at = models.DateTimeField()
-    # Who has approved, in order: {"by", "reason", "at"}; one is enough, a rule of two would count them.
+    # Who has approved, in order: {"by", "reason", "at"}; how many it takes is a setting of each role.
     approvals = models.JSONField(default=list)
     started_at = models.DateTimeField(null=True, default=None)
     ended_at = models.DateTimeField(null=True, default=None)

@@ -25,11 +25,10 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
 from queues.topology import Topology
-from workers import forecast, moves, overrides, sensors
+from workers import forecast, moves, overrides, plant_settings, sensors
 from workers.models import LedgerEntry, Loop, Plan
 from workers.moves import Move
 
-EXPIRES_SECONDS = 300.0
 REBALANCING = "rebalancing"
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 ENDED_WITH_MOVES = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED)
@@ -100,10 +99,18 @@ def propose_hand(
 
 
 def approve(
-    plan: Plan | int, hash: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime
+    plan: Plan | int,
+    hash: str,
+    user: User,
+    reason: str,
+    *,
+    snapshot: Snapshot,
+    now: datetime,
+    needed: int = 1,
 ) -> Plan:
-    """Approve a plan as shown: it runs within about a second.
+    """Approve a plan as shown: it runs within about a second, once `needed` persons have.
 
+    Of two the second is neither the first nor who proposed it. The first begins the plan's time anew.
     Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
     expired, the points of its queues changed, or a node was drained, cordoned or lost meanwhile.
     """
@@ -111,8 +118,15 @@ def approve(
     with transaction.atomic():
         row = _locked(plan)
         _check_approval(row, hash, now)
+        _check_another(row, user)
         _check_drift(row, snapshot)
-        return _approved(row, _name(user), why, now)
+        if len(row.approvals) + 1 >= needed:
+            return _approved(row, _name(user), why, now)
+        row.approvals = [*row.approvals, _approval(_name(user), why, now)]
+        row.expires_at = now + _patience()
+        row.note = f"{_name(user)} has approved it; somebody else has to agree."
+        row.save(update_fields=["approvals", "expires_at", "note"])
+        return row
 
 
 def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
@@ -398,7 +412,7 @@ def _propose(
         undoes=undoes,
         owner=user,
         created_at=now,
-        expires_at=now + timedelta(seconds=EXPIRES_SECONDS),
+        expires_at=now + _patience(),
         progress=[dict(forecast.NOTHING_YET) for _ in found],
     )
 
@@ -481,6 +495,28 @@ def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
         raise BadInput("plan", f"has expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 
 
+def _check_another(plan: Plan, user: User) -> None:
+    if refusal := another_refusal(plan, user):
+        raise BadInput("plan", refusal)
+
+
+def another_refusal(plan: Plan, user: User) -> str:
+    """Why an approval of this person can't be the next one, else "": two approvals are two persons', and the
+    second is not who wanted the plan.
+    """
+    name = _name(user)
+    if any(each["by"] == name for each in plan.approvals):
+        return "is approved by you already; somebody else has to agree."
+    if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
+        return "was proposed by you; the second approval has to be somebody else's."
+    return ""
+
+
+def _patience() -> timedelta:
+    """How long a proposal waits for an approval."""
+    return timedelta(seconds=plant_settings.value("plan.expires_seconds"))
+
+
 def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
     why = drift(plan)
     if why is None:
@@ -491,10 +527,14 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
 
 
 def _approved(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
-    plan.approvals = [*plan.approvals, {"by": by, "reason": reason, "at": now.timestamp()}]
-    plan.state = Plan.State.APPROVED
-    plan.save(update_fields=["approvals", "state"])
+    plan.approvals = [*plan.approvals, _approval(by, reason, now)]
+    plan.state, plan.note = Plan.State.APPROVED, ""
+    plan.save(update_fields=["approvals", "state", "note"])
     return plan
+
+
+def _approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
+    return {"by": by, "reason": reason, "at": now.timestamp()}
 
 
 def _end(plan: Plan, state: str, note: str, now: datetime) -> Plan:

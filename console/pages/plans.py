@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import planning
-from console.access import actor_of, requires
+from console.access import Actor, actor_of, requires
 from console.control_server import control
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import number_of
@@ -21,7 +21,7 @@ from console.pages.queues import queue_page
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.models import Plan
-from workers.plans import OPEN, plan_document
+from workers.plans import OPEN, another_refusal, plan_document
 
 PER_PAGE = 25
 POINTS = "points-"  # the fields of a division by hand: one for each node
@@ -62,10 +62,22 @@ def plans_page(
         ended=[shown(plan_document(each), snapshot) for each in page_obj.object_list],
         page_obj=page_obj,
         plan=shown(plan_document(opened), snapshot) if opened else None,
+        approval=_approval(actor_of(request), opened) if opened else None,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
         errors=errors or {},
         submitted=submitted or {},
     )
+
+
+def _approval(actor: Actor, plan: Plan) -> dict[str, Any]:
+    """What an approval of this visitor would do: {needed, given, refusal ("" where it is welcome)}."""
+    if not actor.may("plan.approve"):
+        return {"needed": 1, "given": len(plan.approvals), "refusal": ""}
+    return {
+        "needed": planning.approvals_needed(actor),
+        "given": len(plan.approvals),
+        "refusal": another_refusal(plan, actor.user),
+    }
 
 
 def _opened(made: Plan, message: str) -> Done:
@@ -146,7 +158,7 @@ def _found(plan_id: int) -> Plan:
 def approve(request: HttpRequest, plan_id: int) -> Done:
     """Posted: hash (of the plan as shown), reason."""
     posted = request.POST
-    planning.approve(
+    made = planning.approve(
         actor_of(request),
         _found(plan_id),
         posted.get("hash", ""),
@@ -154,7 +166,12 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
         snapshot_of(request),
         timezone.now(),
     )
-    return Done(f"Plan {plan_id} is approved; it runs within a second.", reverse("plan", args=[plan_id]))
+    said = (
+        f"Plan {plan_id} has your approval; it runs once somebody else agrees."
+        if made.state == Plan.State.PROPOSED
+        else f"Plan {plan_id} is approved; it runs within a second."
+    )
+    return Done(said, reverse("plan", args=[plan_id]))
 
 
 @action("plan.approve", plan_page)

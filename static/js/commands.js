@@ -28,9 +28,11 @@ async function copy(form) {
 /** One line; of a form that changes several values, one for each that is changed. */
 export function commandOf(form) {
   const values = [...valuesOf(form)].filter(([name, value]) => !NOT_OPTIONS.includes(name) && value !== "" && !(name === "minutes" && value === "until"));
-  const shared = values.filter(([name]) => !name.startsWith(WOULD)).map(option);
-  const wouldBe = [...form.querySelectorAll(".would:not(:disabled)")].filter((field) => field.value !== field.dataset.is && field.name.startsWith(WOULD));
-  const each = wouldBe.length ? wouldBe.map((field) => `--name ${quoted(field.name.slice(WOULD.length))} --value ${quoted(field.value)}`) : [""];
+  const would = [...form.querySelectorAll(".would:not(:disabled)")], named = would.map((field) => field.name);
+  const shared = values.filter(([name]) => !named.includes(name)).map(option);
+  const each = would.filter((field) => field.value !== field.dataset.is)
+    .map((field) => `--name ${quoted(field.name.replace(WOULD, ""))} --value ${quoted(field.value)}`);
+  if (!each.length) each.push("");
   return each.map((more) => ["manage.py weir", form.dataset.command, more, ...shared].filter(Boolean).join(" ")).join("\n");
 }
 

@@ -11,6 +11,7 @@ export function start() {
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
+  document.addEventListener("weir:restored", () => toast("You are logged in again. What you typed is here again; nothing was sent."));
   document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
 }

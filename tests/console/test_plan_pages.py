@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from console.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
@@ -14,7 +15,7 @@ from queues import projection
 from queues.models import Node
 from queues.topology import KEY, Topology
 from tests.workers.plan_plant import Plant, loaded
-from workers import execution
+from workers import execution, plant_settings
 from workers.models import Plan
 
 pytestmark = pytest.mark.django_db
@@ -300,3 +301,41 @@ def test_every_kind_of_plan_has_a_headline(kind):
     move = {"queue": "alert", "from": "n1", "to": "n2", "points": 120}
     plan = {"kind": kind, "points": 120, "moves": [move], "empties": "n1", "undoes": 3, "after": {}}
     assert "120 points" in headline(plan)
+
+
+def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant, calm):
+    plant_settings.change("approvals.operator", 2, people["administrator"], timezone.now())
+    by_hand(browsers["operator"])
+    plan = Plan.objects.get()
+    address, posted = f"/plans/{plan.pk}/approve", {"hash": plan.hash, "reason": "I have looked at it"}
+    page = browsers["operator"].get(f"/plans/{plan.pk}/").content.decode()
+    assert "Approve as the first of two" in page
+    first = fetch(browsers["operator"], address, posted)
+    assert "once somebody else agrees" in first.json()["message"]
+    assert AuditEntry.objects.latest("id").after["approvals"] == 1
+    again = fetch(browsers["operator"], address, posted)
+    assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
+    page = browsers["operator"].get(f"/plans/{plan.pk}/")
+    assert "1 of 2 has approved it" in page.content.decode()
+    assert "approved by you already" in page.context["approval"]["refusal"]
+    execution.advance_all(plant.control, plant.now)
+    assert Plan.objects.get().state == "proposed"
+    assert fetch(browsers["administrator"], address, posted).status_code == 200
+    plan.refresh_from_db()
+    assert (plan.state, [each["by"] for each in plan.approvals]) == (
+        "approved",
+        ["operator", "administrator"],
+    )
+
+
+def test_a_token_of_the_same_person_is_not_somebody_else(browsers, people, secrets, plant, calm, client):
+    plant_settings.change("approvals.operator", 2, people["administrator"], timezone.now())
+    by_hand(browsers["operator"])
+    plan = Plan.objects.get()
+    body = {"hash": plan.hash, "reason": "I have looked at it"}
+    fetch(browsers["operator"], f"/plans/{plan.pk}/approve", body)
+    headers = {"Authorization": f"Bearer {secrets['operator']}"}
+    answer = client.post(
+        f"/api/v1/plans/{plan.pk}/approve", body, content_type="application/json", headers=headers
+    )
+    assert (answer.status_code, Plan.objects.get().state) == (422, "proposed")

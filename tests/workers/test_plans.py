@@ -8,7 +8,7 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.plan_plant import loaded
-from workers import loops, moves, overrides, plans
+from workers import loops, moves, overrides, plans, plant_settings
 from workers.models import Loop, Plan
 
 pytestmark = pytest.mark.django_db
@@ -258,3 +258,58 @@ def test_the_snapshot_carries_open_plans(plant, user, snapshot):
     assert (row["id"], row["hash"], row["state"]) == (plan.pk, plan.hash, "proposed")
     assert row["moves"][0] | {"queue": "alert", "points": 134, "state": "pending"} == row["moves"][0]
     assert row["progress_share"] == 0.0
+
+
+@pytest.fixture
+def another(django_user_model):
+    return django_user_model.objects.create(username="desk-3")
+
+
+@pytest.fixture
+def third(django_user_model):
+    return django_user_model.objects.create(username="desk-4")
+
+
+def agree(plant, snapshot, plan, who, needed=2):
+    return plans.approve(plan.pk, plan.hash, who, "I agree.", snapshot=snapshot, now=plant.now, needed=needed)
+
+
+def test_of_two_approvals_the_second_is_another_persons(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    first = agree(plant, snapshot, plan, user)
+    assert (first.state, first.note) == ("proposed", "desk-2 has approved it; somebody else has to agree.")
+    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user)).message
+    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
+    second = agree(plant, snapshot, plan, another)
+    assert (second.state, [each["by"] for each in second.approvals]) == ("approved", ["desk-2", "desk-3"])
+
+
+def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, another, third, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    agree(plant, snapshot, plan, another)
+    refused = refusal(lambda: agree(plant, snapshot, plan, user))
+    assert (refused.field, "proposed by you" in refused.message) == ("plan", True)
+    assert Plan.objects.get().state == "proposed"
+    assert agree(plant, snapshot, plan, third).state == "approved"
+
+
+def test_one_whose_role_needs_no_second_approves_alone_also_after_a_first(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    agree(plant, snapshot, plan, user)
+    assert agree(plant, snapshot, plan, another, needed=1).state == "approved"
+
+
+def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    later = plant.now + timedelta(seconds=299)
+    plans.approve(plan.pk, plan.hash, user, "I agree.", snapshot=snapshot, now=later, needed=2)
+    assert plans.void_due(later + timedelta(seconds=299)) == 0
+    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 300, "n3": 200})
+    assert "have changed since" in refusal(lambda: agree(plant, snapshot, plan, another)).message
+    assert plans.void_due(later + timedelta(seconds=299)) == 1
+
+
+def test_how_long_a_proposal_waits_is_a_setting(plant, user, snapshot):
+    plant_settings.change("plan.expires_seconds", 60, user, plant.now)
+    plan = by_hand(plant, user, snapshot)
+    assert plan.expires_at == plant.now + timedelta(seconds=60)

@@ -19,6 +19,7 @@ PAGES = (
     "/loops/",
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
+    "/overrides/",
     "/plans/",
     "/dead-letters/",
     "/tasks/",

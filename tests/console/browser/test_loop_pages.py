@@ -28,7 +28,7 @@ def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observ
     expect(button).to_be_disabled()
     page.get_by_label("Upper limit").fill("500")
     page.locator("#steer").get_by_label("Expires").select_option("2")
-    expect(page.locator("[data-difference]")).to_contain_text("50 % lower: 500 instead of 1,000")
+    expect(page.locator("#steer [data-difference]")).to_contain_text("50 % lower: 500 instead of 1,000")
     expect(button).to_have_text("Override upper limit to 500 for 2 min")
     page.locator("#steer").get_by_label("Reason").fill("a test of the form")
     button.click()
@@ -44,7 +44,7 @@ def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, wor
     page = open_page(worker_loop)
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
-    expect(page.locator("[data-difference]")).to_contain_text("takes at least 1")
+    expect(page.locator("#steer [data-difference]")).to_contain_text("takes at least 1")
     expect(page.locator("#steer button.primary")).to_be_disabled()
 
 

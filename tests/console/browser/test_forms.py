@@ -1,0 +1,213 @@
+"""Forms that steer: sent once, never lost, given as a command; what others typed is text and nothing else."""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import orjson
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.screen import BROWSER, Observer, live
+from tests.console.served import PASSWORD, Served
+
+pytestmark = BROWSER
+BREAKS = "document.body.dataset.broken = 1"
+SCRIPT = f"<script>{BREAKS}</script><img src=x onerror='{BREAKS}'>"
+
+
+@pytest.fixture
+def ask(served: Served) -> Callable[..., Any]:
+    """The API, as the administrator asks it."""
+    cookie = served.log_in()
+    token = next(part.split("=")[1] for part in cookie.split("; ") if part.startswith("csrftoken="))
+
+    def asked(method: str, path: str, body: Any = None) -> Any:
+        headers = {"Cookie": cookie, "X-CSRFToken": token, "Content-Type": "application/json"}
+        with closing(served.connection()) as connection:
+            connection.request(method, f"/api/v1/{path}", orjson.dumps(body), headers)
+            answer = connection.getresponse()
+            document = orjson.loads(answer.read())
+            assert answer.status < 300, document
+            return document
+
+    return asked
+
+
+@pytest.fixture
+def ended(ask) -> Any:
+    """After the test nothing of it is in force."""
+    yield
+    for row in ask("GET", "overrides")["overrides"]:
+        ask("POST", f"overrides/{row['id']}/end")
+
+
+def choose_scope(page: Page, reason: str) -> None:
+    form = page.locator("form[data-scope]")
+    form.get_by_label("Queue").select_option("alert")
+    form.get_by_label("What").select_option("worker_rate/upper_limit")
+    form.get_by_label("Value").fill("700")
+    form.get_by_label("Reason").fill(reason)
+
+
+def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, observer, ended):
+    page = open_page("/overrides/")
+    live(page, observer)
+    choose_scope(page, "a sale")
+    expect(page.locator("[data-covers]")).to_contain_text("worker rate/alert/n1")
+    expect(page.locator("[data-covers]")).to_contain_text("takes a number from 1")
+    button = page.get_by_role("button", name="Override upper limit on 1 loop")
+    button.click()
+    held = page.locator("[data-override]")
+    expect(held).to_contain_text("Upper limit 700 instead of 1,000")
+    expect(held).to_contain_text("on law worker rate, queue alert")
+    page.get_by_role("button", name="End now").click()
+    expect(held).to_have_count(0)
+
+
+def test_a_double_click_changes_once(open_page, observer, ask, ended):
+    page = open_page("/overrides/")
+    live(page, observer)
+    choose_scope(page, "twice")
+    page.locator("form[data-scope] .primary").dblclick()
+    expect(page.locator("[data-override]")).to_have_count(1)
+    assert len(ask("GET", "audit?action=override.set&text=twice")["entries"]) == 1
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(open_page, observer, ask, ended):
+    """The change is made and its answer never arrives; whoever presses again gets it."""
+    page = open_page("/overrides/")
+    live(page, observer)
+    choose_scope(page, "lost answer")
+    lost = []
+
+    def lose(route):
+        route.fetch()
+        lost.append(route.request.headers["idempotency-key"])
+        route.abort()
+
+    page.route("**/overrides/create", lose, times=1)
+    button = page.locator("form[data-scope] .primary")
+    button.click()
+    expect(page.locator("form[data-scope] .error")).to_contain_text("done once only")
+    with page.expect_request("**/overrides/create") as again:
+        button.click()
+    assert again.value.headers["idempotency-key"] == lost[0]
+    expect(page.locator(".toast")).to_contain_text("Upper limit is 700")
+    assert len(ask("GET", "audit?action=override.set&text=lost+answer")["entries"]) == 1
+
+
+def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
+    page = open_page("/overrides/", timezone_id="America/New_York")
+    live(page, observer)
+    choose_scope(page, "until the evening")
+    page.locator("form[data-scope]").get_by_label("Expires").select_option("until")
+    zone = page.evaluate("new Date().getTimezoneOffset()")
+    assert zone >= 240
+    there = time.strftime("%Y-%m-%dT%H:%M", time.gmtime(time.time() + 7200 - zone * 60))
+    page.get_by_label("Until").fill(there)
+    page.locator("form[data-scope] .primary").click()
+    left = page.locator("[data-override] [data-until]")
+    expect(left).to_have_text(re.compile(r"^(1:5\d:\d\d|2:00:00)$"))
+
+
+def log_in_again(page: Page) -> None:
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_session_that_ends_in_the_middle_of_a_form_loses_nothing(open_page, observer, ask, ended):
+    page = open_page("/overrides/?x=1")
+    live(page, observer)
+    choose_scope(page, "typed before the session ended")
+    page.context.clear_cookies(name="sessionid")
+    page.locator("form[data-scope] .primary").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    log_in_again(page)
+    expect(page).to_have_url(re.compile(r"/overrides/\?x=1$"))
+    form = page.locator("form[data-scope]")
+    expect(form.get_by_label("Reason")).to_have_value("typed before the session ended")
+    expect(form.get_by_label("Value")).to_have_value("700")
+    expect(form.get_by_label("Queue")).to_have_value("alert")
+    expect(page.locator(".toast")).to_contain_text("What you typed is here again")
+    form.locator(".primary").click()
+    expect(page.locator("[data-override]")).to_contain_text("typed before the session ended")
+    assert len(ask("GET", "audit?action=override.set&text=typed+before")["entries"]) == 1
+
+
+def test_a_form_without_fetch_is_filled_again_after_the_login_and_secrets_are_not(open_page, observer):
+    page = open_page("/settings/")
+    live(page, observer)
+    page.get_by_label("Name").fill("typed-before")
+    page.get_by_label("Old password").fill(PASSWORD)
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Make token").click()
+    log_in_again(page)
+    expect(page).to_have_url(re.compile("/settings/$"))
+    expect(page.get_by_label("Name")).to_have_value("typed-before")
+    expect(page.get_by_label("Old password")).to_have_value("")
+    assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}"
+
+
+def test_a_form_is_copied_as_a_command(open_page, observer):
+    page = open_page("/overrides/", permissions=["clipboard-read", "clipboard-write"])
+    live(page, observer)
+    choose_scope(page, "the owner's sale")
+    page.locator("form[data-scope]").get_by_role("button", name="Copy as command").click()
+    expect(page.locator(".toast")).to_contain_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == (
+        "manage.py weir overrides create --queue alert --name worker_rate/upper_limit --value 700"
+        " --reason 'the owner'\\''s sale' --minutes 30"
+    )
+
+
+def reverting(observer: Observer, seconds: float) -> Callable[[dict[str, Any]], None]:
+    def change(snapshot: dict[str, Any]) -> None:
+        now = time.time()
+        snapshot["overrides"] = [
+            {
+                "id": 1,
+                "scope": "queue alert",
+                "loop": None,
+                "node": None,
+                "name": "upper_limit",
+                "value": 700,
+                "instead_of": 1000,
+                "owner": "desk-2",
+                "reason": SCRIPT,
+                "created_at": now - 600,
+                "expires_at": now + seconds,
+                "notice_at": now + seconds - 120,
+            }
+        ]
+
+    return change
+
+
+def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    observer.publish(reverting(observer, 300))
+    strip = page.locator("#strip-overrides")
+    expect(strip).to_contain_text(re.compile(r"1 override · 4:5\d"))
+    observer.publish(reverting(observer, 90))
+    expect(strip).to_contain_text(re.compile(r"upper limit reverts in 1:[23]\d"))
+    toast = page.locator(".toast")
+    expect(toast).to_contain_text("Upper limit 700 on queue alert reverts in 1:")
+    expect(toast.get_by_role("button", name="Extend by 30 min")).to_be_visible()
+
+
+def test_script_in_a_reason_is_text_wherever_it_stands(open_page, observer, ask, ended):
+    body = {"queue": "alert", "name": "upper_limit", "value": 600, "reason": SCRIPT, "minutes": 5}
+    made = ask("POST", "overrides", body)
+    for path in ("/overrides/", "/loops/", "/", "/audit/?action=override.set"):
+        page = open_page(path)
+        live(page, observer)
+        observer.publish(reverting(observer, 60))
+        expect(page.locator("body")).not_to_have_attribute("data-broken", "1")
+    ask("POST", f"overrides/{made['id']}/end")
+    page = open_page("/overrides/")
+    expect(page.locator("#overrides-over")).to_contain_text("<script>")
