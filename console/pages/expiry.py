@@ -23,13 +23,19 @@ def number_of(text: str, field: str) -> int | float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
+def minutes_of(posted: Mapping[str, str]) -> int | float | None:
+    """`minutes`, or None when it is not there."""
+    text = posted.get("minutes", "").strip()
+    return number_of(text, "minutes") if text and text != CUSTOM else None
+
+
 def expiry_of(posted: Mapping[str, str]) -> Expiry:
     """`minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC when it names no zone)."""
-    minutes, text = posted.get("minutes", "").strip(), posted.get("expires_at", "").strip()
-    if minutes == ENDLESS:
+    if posted.get("minutes", "").strip() == ENDLESS:
         return Expiry(endless=True)
+    text = posted.get("expires_at", "").strip()
     return Expiry(
-        minutes=number_of(minutes, "minutes") if minutes and minutes != CUSTOM else None,
+        minutes=minutes_of(posted),
         expires_at=time_of(text, "expires_at") if text else None,
     )
 
