@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import redis
 from django.conf import settings
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -157,7 +158,12 @@ def preview(request: HttpRequest) -> HttpResponse:
     except BadInput as error:
         said = f"{error.field.replace('_', ' ').capitalize()} {error.message}"
         return JsonResponse({"sentence": said, "rows": []})
-    found = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    try:
+        found = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    except redis.RedisError:
+        return JsonResponse(
+            {"sentence": "The control server does not answer; try again shortly.", "rows": []}
+        )
     rows = [
         {
             "title": rules.titled(rule.title, each.labels),

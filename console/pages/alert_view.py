@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from workers.alerts import history, impact, machine, on_call, silences
+from workers.alerts.condition import Condition
 from workers.alerts.conditions import CONDITIONS
 from workers.alerts.inhibition import GRAVITY
 from workers.alerts.models import Alert
@@ -16,11 +17,17 @@ from workers.alerts.standing import quiet_of
 
 MOST_EVENTS = 60
 # The hour: what went before it matters more than what came after.
-BEFORE, AFTER = timedelta(minutes=45), timedelta(minutes=15)
-PLANT_SERIES = (
-    ("queue", "queues.{queue}.waiting_events", "waiting"),
-    ("node", "nodes.{node}.in_per_second", "in"),
-)
+BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
+LEAST_MINUTES, MOST_LIVE_MINUTES = 15, 120
+# What is charted beside what is watched, by what the alert is about.
+BESIDE = {"queue": "queues.{queue}.waiting_events", "node": "nodes.{node}.in_per_second"}
+TITLES = {
+    "waiting_events": "Waiting events",
+    "in_per_second": "Events in, /s",
+    "actuator": "What the loop applied",
+    "memory_bytes": "Memory, bytes",
+    "workers_busy": "Worker slots",
+}
 
 
 def listed(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
@@ -76,56 +83,54 @@ def _next_step(alert: Alert) -> str:
 
 
 def _chart(alert: Alert) -> dict[str, Any] | None:
-    """The hour round its beginning: what it watches against its threshold. An open one goes on live."""
+    """What it watches against its threshold, and what it is about beside it: {"lanes", "minutes", "until"}.
+
+    The chart of an open alert goes on live; that of one that is over shows its hour.
+    """
     condition = CONDITIONS.get(alert.condition)
     names = condition.charted(alert.labels) if condition else []
     if condition is None or not names:
         return None
-    lanes = [
-        {
-            "title": f"{condition.help.rstrip('.')}, {condition.unit}",
-            "scale": condition.scale,
-            "series": [{"path": name, "label": _label(name)} for name in names],
-            "threshold": alert.threshold / condition.scale
-            if condition.source == "snapshot" and len(names) == 1
-            else None,
-        }
-    ]
-    more = [
-        (path.format(**alert.labels), said) for label, path, said in PLANT_SERIES if label in alert.labels
-    ]
-    for path, said in more[:1]:
-        if path not in names:
-            lanes.append(
-                {
-                    "title": _title(path),
-                    "scale": 1.0,
-                    "series": [{"path": path, "label": said}],
-                    "threshold": None,
-                }
-            )
-    end = None if alert.resolved_at is None else min(timezone.now(), alert.resolved_at + AFTER)
-    begin = alert.began_at - BEFORE
-    if end is None:
-        # Live: from the beginning on, but no more than the figures of two hours.
-        minutes = min(
-            120, max(15, (timezone.now() - alert.began_at + timedelta(minutes=10)).total_seconds() / 60)
-        )
-        return {"lanes": lanes, "minutes": round(minutes), "until": None}
-    longest = timedelta(hours=24)
+    lanes = [_lane(condition, names, alert.threshold)]
+    for label, path in BESIDE.items():
+        name = path.format(**{label: alert.labels.get(label, "")})
+        if label in alert.labels and name not in names:
+            beside = {"title": TITLES[_key(path)], "scale": 1.0, "threshold": None}
+            lanes.append({**beside, "series": _series([name])})
+            break
+    return {"lanes": lanes, **_hour(alert)}
+
+
+def _lane(condition: Condition, names: list[str], threshold: float) -> dict[str, Any]:
+    """What is watched, against its threshold; or, where that is made of more, what it is made of."""
+    watched = condition.scale is not None
+    title = f"{condition.help.rstrip('.')}, {condition.unit}"
     return {
-        "lanes": lanes,
-        "minutes": round(min(longest, end - begin).total_seconds() / 60),
-        "until": end.timestamp(),
+        "title": title if watched else TITLES[_key(names[0])],
+        "scale": condition.scale or 1.0,
+        "series": _series(names),
+        "threshold": threshold / condition.scale if condition.scale else None,
     }
 
 
-def _label(path: str) -> str:
-    return path.rpartition(".")[2].replace("_seconds", "").replace("_", " ")
+def _series(names: list[str]) -> list[dict[str, str]]:
+    return [{"path": name, "label": _key(name).removesuffix("_seconds").replace("_", " ")} for name in names]
 
 
-def _title(path: str) -> str:
-    return {"waiting_events": "Waiting events", "in_per_second": "Events in, /s"}[path.rpartition(".")[2]]
+def _key(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _hour(alert: Alert) -> dict[str, Any]:
+    now = timezone.now()
+    if alert.resolved_at is None:
+        minutes = (now - alert.began_at + LEAD).total_seconds() / 60
+        return {"minutes": round(min(MOST_LIVE_MINUTES, max(LEAST_MINUTES, minutes))), "until": None}
+    end = min(now, alert.resolved_at + AFTER)
+    return {
+        "minutes": round(min(LONGEST, end - alert.began_at + BEFORE).total_seconds() / 60),
+        "until": end.timestamp(),
+    }
 
 
 def _links(alert: Alert) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-ROWS = 4
+FIRST_LABELS = ("queue", "node", "loop", "severity")  # a form has a row for each
 
 
 def matchers_of(posted: QueryDict) -> list[dict[str, str]]:
@@ -15,6 +15,8 @@ def matchers_of(posted: QueryDict) -> list[dict[str, str]]:
 
 
 def rows_of(matchers: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """As many rows as a form has, filled from the first."""
-    empty = {"label": "", "is": "=", "value": ""}
-    return [*matchers, *[empty] * max(0, ROWS - len(matchers))]
+    """As many rows as a form has, filled from the first; the others offer what is not matched yet."""
+    taken = {row["label"] for row in matchers}
+    left = [label for label in FIRST_LABELS if label not in taken]
+    empty = [{"label": label, "is": "=", "value": ""} for label in left]
+    return [*matchers, *empty[: max(1, len(FIRST_LABELS) - len(matchers))]]

@@ -52,7 +52,10 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "loop-silent": _rule("loop_silent", "Loop {loop} has stopped", 6, 3, for_seconds=15),
     "loop-oscillates": _rule("loop_oscillation", "Loop {loop} oscillates", 20, 12),
     "loop-saturated": _rule("loop_saturated", "Loop {loop} is at its limit", 80, 50),
-    "loop-ineffective": _rule("loop_ineffective", "Loop {loop} does not help", 3, 1, window_seconds=1800),
+    # A few in a row are usual while workers start, and while another remedy is at work.
+    "loop-ineffective": _rule(
+        "loop_ineffective", "Loop {loop} does not help", 10, 1, window_seconds=1800, for_seconds=120
+    ),
     "loop-harmful": _rule("loop_harmful", "Loop {loop} makes it worse", 1, 1, window_seconds=900),
     "loop-blind": _rule("loop_stale", "Loop {loop} sees nothing", 30, 10),
     "loop-held": _rule("loop_held", "Loop {loop} is held", 60, 60, severity="notice"),

@@ -38,7 +38,7 @@ class Condition:
     direction: Literal["above", "below"] = "above"
     source: Literal["snapshot", "ledger", "records"] = "snapshot"
     series: tuple[str, ...] = ()
-    scale: float = 1.0  # a series times this is in the condition's unit
+    scale: float | None = 1.0  # its series times this is the value; None: the value is made of more
     counts: bool = False
     maximum: float = 1e9
 

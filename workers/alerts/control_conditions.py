@@ -168,7 +168,7 @@ def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Rea
 
 
 def _ledger(name: str, help: str, unit: str, read: Any, **more: Any) -> Condition:
-    return Condition(name, help, unit, "loop", read, source="ledger", counts=True, **more)
+    return Condition(name, help, unit, "loop", read, source="ledger", counts=True, scale=None, **more)
 
 
 ACTUATOR = ("loops.{loop}.actuator",)

@@ -80,13 +80,16 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published."""
+    """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
+    `unheard`: how long nodes have been looked for that nobody has heard since the watch began.
+    """
 
     now: float
     snapshot: Mapping[str, Any] | None = None
     silent_seconds: float | None = None
     loops: Sequence[LoopFacts] = ()
     producers: Mapping[str, float] = field(default_factory=dict)
+    unheard: Mapping[str, float] = field(default_factory=dict)
     throttled: Sequence[str] = ()
     plans: Sequence[Ended] = ()
     runs: Sequence[Ended] = ()
@@ -117,6 +120,7 @@ class Gatherer:
             silent_seconds=silent,
             loops=_loops(now, self._ticks),
             producers=self._producers(now, monotonic_seconds),
+            unheard=self._unheard(fresh, monotonic_seconds),
             throttled=self._throttled(snapshot),
             plans=failed_plans(since),
             runs=failed_runs(since),
@@ -163,6 +167,16 @@ class Gatherer:
             producer = key.rpartition("|")[0]
             if age < LEFT_SECONDS:
                 ages[producer] = min(age, ages.get(producer, age))
+        return ages
+
+    def _unheard(self, snapshot: Any, monotonic_seconds: float) -> dict[str, float]:
+        """An observer that has just begun knows no age of a silent node: it is counted from here on."""
+        ages = {}
+        for name, node in ((snapshot or {}).get("nodes") or {}).items():
+            heard = node["age_seconds"] is not None
+            age = self._freshness.age_seconds(f"node/{name}", heard, monotonic_seconds)
+            if not heard:
+                ages[name] = age
         return ages
 
     def _throttled(self, snapshot: Any) -> list[str]:

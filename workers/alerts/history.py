@@ -60,7 +60,7 @@ def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
         for name, said in (
             ("harmful", "made it worse"),
             ("ineffective", "had no effect"),
-            ("checking", "checked"),
+            ("checking", "still checked"),
         )
         if verdicts[name]
     ]

@@ -31,7 +31,7 @@ def _telling(alert: Alert) -> dict[str, Any]:
     if not steps:
         return {"words": "Not acknowledged; its rule tells nobody.", "until": None}
     if alert.next_step >= len(steps):
-        return {"words": f"Not acknowledged; {_names(steps)} told, nobody is left.", "until": None}
+        return {"words": f"Not acknowledged; told: {_names(steps)}. Nobody is left to tell.", "until": None}
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = next_step_at(alert)
     if due is None:

@@ -53,6 +53,8 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in _rows(evidence, "nodes"):
         age = node.get("age_seconds")
+        if age is None:
+            age = evidence.unheard.get(name)
         yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.")
 
 
@@ -187,6 +189,7 @@ CONDITIONS = (
         "node",
         _node_memory,
         series=("nodes.{node}.memory_bytes",),
+        scale=None,
     ),
     Condition(
         "producer_silent",
@@ -212,6 +215,7 @@ CONDITIONS = (
         "",
         _workers_saturated,
         series=("totals.workers_busy", "totals.worker_slots"),
+        scale=None,
     ),
     Condition(
         "pipeline_down",

@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from queues.errors import BadTopology
 from queues.topology import KEY, Topology
 from workers import metric_history
 from workers.alerts import machine, matching, rules
@@ -78,18 +79,28 @@ def _times(count: int) -> str:
 
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
     """What this rule, saved or not, would have done. Raises what the control server raises."""
+    try:
+        return _judged(rule, _looks(rule, control, data, now))
+    except NothingStored as nothing:
+        return Preview([], 0.0, str(nothing))
+
+
+class NothingStored(Exception):  # noqa: N818
+    """Says why nothing can be said."""
+
+
+def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
+    """The evidence of the last day, as far as it is stored."""
     watched = CONDITIONS[rule.condition]
     until = now.timestamp()
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
-        looks = _ledger_looks(since, until, rule.window_seconds)
-    elif watched.series:
-        looks = _metric_looks(watched, control, data, since, until)
-    elif watched.name in ("plan_failed", "run_failed"):
-        looks = _record_looks(since, until)
-    else:
-        return Preview([], 0.0, "Nothing stored says when it would have fired; it is judged from now on.")
-    return _judged(rule, looks)
+        return _ledger_looks(since, until, rule.window_seconds)
+    if watched.series:
+        return _metric_looks(watched, control, data, since, until)
+    if watched.name in ("plan_failed", "run_failed"):
+        return _record_looks(since, until)
+    raise NothingStored("Nothing stored says when it would have fired; it is judged from now on.")
 
 
 class _Subject:
@@ -149,7 +160,10 @@ def _metric_looks(
     watched: Condition, control: redis.Redis, data: Path, since: float, until: float
 ) -> Iterator[Evidence]:
     """A snapshot of what is stored for each stored row, as far as the condition reads it."""
-    topology = Topology.from_json(control.get(KEY))
+    try:
+        topology = Topology.from_json(control.get(KEY))
+    except BadTopology:
+        raise NothingStored("The plant has no nodes yet: nothing is stored to judge by.") from None
     names = [
         name.format(queue=queue, node=node)
         for name in watched.series

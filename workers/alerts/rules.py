@@ -134,9 +134,10 @@ def _title(title: Any) -> str:
 
 
 def titled(title: str, labels: Mapping[str, str]) -> str:
-    """A title with its labels filled in; braces that name none stay as they are."""
-    for label, value in labels.items():
-        title = title.replace(f"{{{label}}}", value)
+    """A title with its labels filled in; what this subject doesn't have is left out."""
+    for label in matching.LABELS:
+        value = labels.get(label, "")
+        title = title.replace(f"{{{label}}}", value.replace("_", " ") if label == "loop" else value)
     return title[:200]
 
 

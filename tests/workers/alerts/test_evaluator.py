@@ -299,7 +299,7 @@ def test_conditions_of_records_fire(looks):
         "Plan 4 failed",
         "Task retention failed",
         "alert throttled",
-        "worker_rate/alert/n1 held",
+        "worker rate/alert/n1 held",
         "No loop ticks",
     }
 

@@ -1,0 +1,378 @@
+"""Alerts on pages and over the API: acknowledged, silenced with a preview; rules changed, receivers tried."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console.models import AuditEntry
+from tests.workers.alerts.looks import lost, rule, the_alert
+from workers.alerts import evaluator, outbox
+from workers.alerts.evidence import Evidence
+from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+REASON = {"reason": "a calm night"}
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def operator(browsers) -> Client:
+    return browsers["operator"]
+
+
+@pytest.fixture
+def alert(db, stored_snapshot) -> Alert:
+    """A lost node, seen just now by the real evaluator."""
+    rule()
+    look()
+    return the_alert()
+
+
+def look(seconds: float = 0.0, snapshot: Any = None) -> None:
+    now = timezone.now().timestamp() + seconds
+    evaluator.look(Evidence(now=now, snapshot=lost() if snapshot is None else snapshot), 1)
+
+
+def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -> Any:
+    """As forms.js posts."""
+    return browser.post(address, posted or {}, headers={"accept": "application/json"})
+
+
+def audited() -> list[tuple[str, str, str]]:
+    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+def matcher(value: str = "n1", label: str = "node", operator: str = "=") -> dict[str, Any]:
+    return {"matcher-label": label, "matcher-is": operator, "matcher-value": value}
+
+
+def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
+    page = operator.get("/alerts/").content.decode()
+    assert "Node n1 is lost" in page and "has not reported for 14 s" in page
+    assert "It holds 1,000 points" in page and "Acknowledge" in page
+    assert operator.get(f"/alerts/{alert.pk}/").context["alert"]["id"] == alert.pk
+    assert operator.get("/alerts/999/").status_code == 404
+
+
+def test_an_alert_that_never_fired_has_no_page(operator, alert):
+    Alert.objects.filter(pk=alert.pk).update(fired_at=None, state="pending")
+    assert operator.get(f"/alerts/{alert.pk}/").status_code == 404
+
+
+def test_who_acknowledges_has_it_and_nobody_else_is_told(operator, alert):
+    answer = fetch(operator, f"/alerts/{alert.pk}/acknowledge", {"note": "the host restarts"})
+    assert answer.status_code == 200 and "You have it until" in answer.json()["message"]
+    alert.refresh_from_db()
+    assert (alert.state, alert.acknowledged_by.username) == ("acknowledged", "operator")
+    assert audited() == [("operator", "alert.acknowledge", f"alert {alert.pk}")]
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "operator has it; it fires again in" in page and "the host restarts" in page
+    look(30)
+    assert Delivery.objects.filter(kind="firing").count() == 1
+
+
+def test_acknowledged_twice_by_a_double_submit_it_is_acknowledged(operator, alert):
+    for _ in range(2):
+        assert fetch(operator, f"/alerts/{alert.pk}/acknowledge").status_code == 200
+    alert.refresh_from_db()
+    assert alert.state == "acknowledged"
+
+
+def test_an_acknowledgement_that_runs_out_calls_again(operator, alert):
+    fetch(operator, f"/alerts/{alert.pk}/acknowledge")
+    Alert.objects.filter(pk=alert.pk).update(acknowledged_until=timezone.now() - timedelta(seconds=1))
+    look(5)
+    look(6)
+    alert.refresh_from_db()
+    assert (alert.state, alert.round) == ("firing", 2)
+    assert Delivery.objects.filter(kind="firing").count() == 2
+
+
+def test_snoozed_it_tells_nobody_until_then(operator, alert):
+    assert fetch(operator, f"/alerts/{alert.pk}/snooze", {"minutes": "15"}).status_code == 200
+    alert.refresh_from_db()
+    assert alert.snoozed_until is not None and alert.state == "firing"
+    assert "Snoozed by operator" in operator.get(f"/alerts/{alert.pk}/").content.decode()
+
+
+@pytest.mark.parametrize("minutes", ["", "0", "-5", "1441", "soon", "nan"])
+def test_a_snooze_without_an_end_is_refused(minutes, operator, alert):
+    answer = fetch(operator, f"/alerts/{alert.pk}/snooze", {"minutes": minutes})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
+    assert audited() == []
+
+
+def test_escalating_tells_the_next_step_and_says_when_nobody_is_left(operator, alert):
+    Receiver.objects.create(name="second", channel="browser")
+    steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 60, "receivers": ["second"]}]
+    AlertRule.objects.update(escalation=steps)
+    assert "second will be told" in fetch(operator, f"/alerts/{alert.pk}/escalate").json()["message"]
+    assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
+    alert.refresh_from_db()
+    assert alert.announcement == "1.1"
+    refused = fetch(operator, f"/alerts/{alert.pk}/escalate")
+    assert "nobody is left" in refused.json()["errors"]["step"][0]
+
+
+def test_what_is_over_cannot_be_acknowledged_but_noted(operator, alert):
+    Alert.objects.update(state="resolved", resolved_at=timezone.now())
+    for deed in ("acknowledge", "snooze", "escalate"):
+        answer = fetch(operator, f"/alerts/{alert.pk}/{deed}", {"minutes": "5"})
+        assert answer.status_code == 422 and "over already" in answer.json()["errors"]["alert"][0]
+    assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": "it was the switch"}).status_code == 200
+    assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": " "}).status_code == 422
+
+
+def test_a_viewer_sees_and_his_forged_post_changes_nothing(browsers, alert):
+    viewer = browsers["viewer"]
+    page = viewer.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Node n1 is lost" in page and "data-acknowledge" not in page
+    for deed in ("acknowledge", "snooze", "escalate", "note"):
+        assert fetch(viewer, f"/alerts/{alert.pk}/{deed}", {"minutes": "5", "note": "x"}).status_code == 403
+    alert.refresh_from_db()
+    assert alert.state == "firing" and audited() == []
+
+
+def test_script_in_notes_and_names_is_text(operator, alert):
+    fetch(operator, f"/alerts/{alert.pk}/note", {"note": SCRIPT})
+    Alert.objects.filter(pk=alert.pk).update(title=SCRIPT, sentence=SCRIPT, labels={"producer": SCRIPT})
+    for address in (
+        f"/alerts/{alert.pk}/",
+        "/alerts/",
+        "/alerts/review/",
+        f"/alerts/silences/?alert={alert.pk}",
+    ):
+        assert SCRIPT not in operator.get(address).content.decode(), address
+
+
+def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator, alert):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", target={"node": "n2"})
+    for each, verdict in ((loop, "effective"), (loop, "ineffective"), (other, "harmful")):
+        entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
+        LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
+    tried = operator.get(f"/alerts/{alert.pk}/").context["alert"]["tried"]
+    assert tried["words"] == "1 of 2 actions helped; 1 had no effect."
+    assert {entry.loop.name for entry in tried["entries"]} == {"rebalancing"}
+
+
+def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
+    posted = matcher("n*", operator="~")
+    said = fetch(operator, "/alerts/silences/preview", posted).json()
+    assert said["sentence"].startswith("It hides 1 open alert") and said["rows"][0]["title"] == alert.title
+    assert not Silence.objects.exists()
+    assert fetch(operator, "/alerts/silences/add", {**posted, **REASON, "minutes": "60"}).status_code == 200
+    look(2)
+    alert.refresh_from_db()
+    assert alert.silence is not None
+    assert "Node n1 is lost" in operator.get("/alerts/silences/").content.decode()
+    silence = Silence.objects.get()
+    assert fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"] == "The silence has ended."
+    assert "over already" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
+    assert [action for _, action, _ in audited()] == ["silence.set", "silence.end"]
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({**REASON, "minutes": "60"}, "matchers"),
+        ({**matcher(), "minutes": "60"}, "reason"),
+        ({**matcher(), **REASON}, "minutes"),
+        ({**matcher(), **REASON, "minutes": "10081"}, "minutes"),
+        ({**matcher(label="colour"), **REASON, "minutes": "60"}, "matchers[0].label"),
+        ({**matcher(operator="<"), **REASON, "minutes": "60"}, "matchers[0].is"),
+    ],
+)
+def test_a_silence_without_a_matcher_a_reason_or_an_end_is_refused(posted, field, operator, alert):
+    answer = fetch(operator, "/alerts/silences/add", posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert not Silence.objects.exists() and audited() == []
+
+
+def rule_form(**changes: Any) -> dict[str, Any]:
+    """The form of node-lost as its page fills it."""
+    return {
+        "name": "node-lost",
+        "revision": "1",
+        "title": "Node {node} is lost",
+        "condition": "node_lost",
+        "severity": "critical",
+        "threshold": "20",
+        "clear_threshold": "3",
+        "for_seconds": "0",
+        "keep_seconds": "10",
+        "receivers-0": ["desk"],
+        "after-0": "0",
+        "enabled": "on",
+        "group_by": ["rule"],
+        **REASON,
+        **changes,
+    }
+
+
+def test_a_rule_is_changed_and_the_audit_keeps_what_differs(operator, alert):
+    assert fetch(operator, "/alerts/rules/change", rule_form()).status_code == 200
+    assert AlertRule.objects.get().threshold == 20
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.before, entry.after) == (
+        "alert_rule.change",
+        {"threshold": 10.0},
+        {"threshold": 20},
+    )
+
+
+def test_a_rule_that_somebody_else_changed_meanwhile_is_refused(operator, alert):
+    fetch(operator, "/alerts/rules/change", rule_form())
+    answer = fetch(operator, "/alerts/rules/change", rule_form(threshold="30"))
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["revision"])
+    assert AlertRule.objects.get().threshold == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"threshold": "many"}, "threshold"),
+        ({"threshold": "inf"}, "threshold"),
+        ({"clear_threshold": "30"}, "clear_threshold"),
+        ({"condition": "weather"}, "condition"),
+        ({"severity": "grave"}, "severity"),
+        ({"runbook": "javascript:alert(1)"}, "runbook"),
+        ({"title": " "}, "title"),
+        ({"receivers-0": ["nobody"]}, "escalation[0].receivers"),
+        ({"receivers-1": ["desk"], "after-1": "0"}, "escalation"),
+        ({"keep_seconds": "-1"}, "keep_seconds"),
+        ({"reason": ""}, "reason"),
+        ({"group_by": ["colour"]}, "group_by"),
+        ({**matcher(" x ", label="colour")}, "matchers[0].label"),
+        ({"name": "node-lost", "revision": ""}, "name"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_at_its_field(change, field, operator, alert):
+    answer = fetch(operator, "/alerts/rules/change", rule_form(**change))
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert AlertRule.objects.get().revision == 1 and audited() == []
+
+
+def test_a_new_rule_is_opened_and_a_preview_changes_nothing(operator, alert, plant_topology):
+    said = fetch(operator, "/alerts/rules/preview", rule_form(name="mine", revision="")).json()
+    assert "node lost ≥ 20 s; clear below 3" in said["sentence"] and AlertRule.objects.count() == 1
+    assert (
+        "Threshold takes a number"
+        in fetch(operator, "/alerts/rules/preview", rule_form(threshold="x")).json()["sentence"]
+    )
+    answer = fetch(operator, "/alerts/rules/change", rule_form(name="mine", revision=""))
+    assert answer.json()["go"] == "/alerts/rules/mine/"
+    for name in ("mine", "new"):
+        assert operator.get(f"/alerts/rules/{name}/").status_code == 200
+    assert operator.get("/alerts/rules/nobodys/").status_code == 404
+
+
+def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, alert):
+    administrator = browsers["administrator"]
+    form = {"name": "hook", "channel": "webhook", "url": "https://desk/hook", "enabled": "on", **REASON}
+    assert fetch(administrator, "/alerts/receivers/change", form).status_code == 200
+    hook = Receiver.objects.get(name="hook")
+    assert fetch(administrator, f"/alerts/receivers/{hook.pk}/test").status_code == 200
+    assert Message.objects.get().content["kind"] == "test"
+    page = administrator.get("/alerts/receivers/").content.decode()
+    assert "Test of a receiver" in page and "Key to verify its signatures" in page
+    assert "Key to verify" not in browsers["operator"].get("/alerts/receivers/").content.decode()
+    desk = Receiver.objects.get(name="desk")
+    refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)
+    assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]
+    assert fetch(administrator, f"/alerts/receivers/{hook.pk}/delete", REASON).status_code == 200
+    assert not Receiver.objects.filter(name="hook").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"channel": "email", "addresses": "not an address"}, "addresses"),
+        ({"channel": "email", "addresses": ""}, "addresses"),
+        ({"channel": "webhook", "url": "ftp://x"}, "url"),
+        ({"channel": "webhook", "url": "https://me:secret@desk/"}, "url"),
+        ({"channel": "webhook", "url": "https://desk/", "secret_environment": "a b"}, "secret_environment"),
+        ({"channel": "pigeon"}, "channel"),
+        ({"channel": "browser", "name": "a b"}, "name"),
+    ],
+)
+def test_a_receiver_that_cannot_be_is_refused_at_its_field(form, field, browsers, alert):
+    answer = fetch(browsers["administrator"], "/alerts/receivers/change", {"name": "mine", **REASON, **form})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert Receiver.objects.count() == 1
+
+
+def test_the_review_says_what_fired_how_long_and_what_nobody_saw(operator, stored_snapshot):
+    rule()
+    look(-60)
+    for seconds in (-57, -53, -50, -46):
+        look(seconds, snapshot={**lost(), "nodes": {}})
+    alert = the_alert()
+    outbox.bundle(timezone.now() + timedelta(minutes=1))
+    page = operator.get("/alerts/review/?hours=12")
+    (row,) = page.context["found"]
+    assert row.alert == alert and 10 < row.seconds < 20 and not row.acknowledged_by
+    assert page.context["summary"]["alerts"] == 1
+    assert "1 alert fired" in page.content.decode()
+    csv = b"".join(operator.get("/alerts/review/?hours=12&format=csv")).decode().splitlines()
+    assert csv[0].startswith("id,rule,title") and "node-lost" in csv[1]
+
+
+@pytest.mark.parametrize(
+    "query", ["from=2026-01-02T00:00&to=2026-01-01T00:00", "from=yesterday", "from=2020-01-01T00:00"]
+)
+def test_a_review_of_no_time_says_what_it_takes(query, operator, alert):
+    page = operator.get(f"/alerts/review/?{query}")
+    assert page.status_code == 200 and page.context["errors"]
+
+
+def test_a_time_without_alerts_says_so(operator, alert):
+    page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
+    assert "Nothing fired." in page
+
+
+def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
+    assert "Nobody looks after alerts" not in operator.get("/alerts/").content.decode()
+    look(-60)
+    assert "Nobody looks after alerts since" in operator.get("/alerts/").content.decode()
+
+
+def test_a_token_does_all_of_it_over_the_api(secrets, alert, plant_topology):
+    def call(role: str, address: str, body: Any = None) -> Any:
+        headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets[role]}"}
+        if body is None:
+            return Client().get(f"/api/v1{address}", **headers)
+        return Client().post(f"/api/v1{address}", body, content_type="application/json", **headers)
+
+    assert [each["id"] for each in call("viewer", "/alerts").json()["alerts"]] == [alert.pk]
+    assert call("viewer", "/alerts?state=odd").status_code == 422
+    shown = call("viewer", f"/alerts/{alert.pk}").json()
+    assert shown["events"][0]["kind"] == "fired" and shown["situation"].startswith("Not acknowledged")
+    answer = call("operator", f"/alerts/{alert.pk}/acknowledge", {"note": "mine"})
+    assert answer.json()["state"] == "acknowledged"
+    assert call("operator", f"/alerts/{alert.pk}/snooze", {"minutes": 0}).status_code == 422
+    body = {"matchers": [{"label": "node", "is": "=", "value": "n1"}]}
+    assert len(call("viewer", "/silences/preview", body).json()["open"]) == 1
+    made = call("operator", "/silences", {**body, **REASON, "minutes": 5})
+    assert made.status_code == 201
+    assert call("operator", f"/silences/{made.json()['id']}/end", {}).json() == {"ended": True}
+    assert (
+        call(
+            "operator", "/alert-rules/node-lost", {"fields": {"threshold": 12}, **REASON, "revision": 1}
+        ).json()["revision"]
+        == 2
+    )
+    assert call("operator", "/alert-rules/node-lost", {"fields": {"colour": 1}, **REASON}).status_code == 422
+    assert call("viewer", "/alert-rules/node-lost/preview", {"fields": {"threshold": 99}}).status_code == 200
+    assert call("administrator", "/receivers/desk/test", {}).json()["state"] == "waiting"
+    assert (
+        call("administrator", "/receivers/hook", {"channel": "browser", **REASON}).json()["channel"]
+        == "browser"
+    )
+    assert call("administrator", "/receivers/hook/delete", REASON).json() == {"deleted": "hook"}
+    assert call("viewer", "/alerts/review").json()["summary"]["alerts"] == 1
+    assert audited()[0][0] == "token:of-operator"

@@ -1,0 +1,177 @@
+"""The alerter as it runs: one of two works, the other takes over when it dies, and nothing is told twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.waiting import until
+from tests.workers.alerts.desks import hook
+from tests.workers.alerts.looks import lost, node, plant, rule, the_alert
+from workers.alerts.alerter import Alerter
+from workers.alerts.models import Alert, Delivery
+from workers.plants.published import SNAPSHOT_KEY
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def publish(control, snapshot: dict, seq: int) -> None:
+    control.set(SNAPSHOT_KEY, orjson.dumps({**snapshot, "seq": seq, "at": time.time()}))
+
+
+def test_of_two_alerters_one_looks_and_the_other_takes_over(control):
+    rule()
+    first, second = Alerter(control), Alerter(control)
+    publish(control, lost(), 1)
+    now = time.time()
+    assert first.step(now, 100.0) is not None and second.step(now, 100.0) is None
+    assert Alert.objects.count() == 1
+    first.close()
+    assert second.step(now + 2, 102.0) is not None
+    assert Delivery.objects.count() == 1
+
+
+def test_an_alerter_that_was_paused_writes_nothing_when_it_wakes(control):
+    rule()
+    paused = Alerter(control)
+    publish(control, plant(), 1)
+    now = time.time()
+    paused.step(now, 100.0)
+    control.delete("weir:lease:alerter")
+    successor = Alerter(control)
+    successor.step(now + 2, 102.0)
+    publish(control, lost(), 2)
+    assert paused.step(now + 4, 104.0) is None, "its lease is another's"
+    assert not Alert.objects.exists()
+
+
+def test_a_control_server_that_came_back_empty_stops_nobody(control):
+    rule()
+    publish(control, lost(), 1)
+    now = time.time()
+    alerter = Alerter(control)
+    for at in range(3):
+        alerter.close()
+        alerter.step(now + at, 100.0 + at)
+    control.flushall()
+    publish(control, lost(), 2)
+    assert Alerter(control).step(now + 9, 109.0) is not None
+
+
+def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):
+    rule()
+    rule(
+        "observer-silent",
+        condition="observer_silent",
+        title="Nobody observes",
+        threshold=10,
+        clear_threshold=5,
+    )
+    alerter, now = Alerter(control), time.time()
+    publish(control, lost(), 1)
+    for at in range(0, 16, 2):
+        alerter.step(now + at, 100.0 + at)
+    silent, gone = the_alert(rule_name="observer-silent"), the_alert(rule_name="node-lost")
+    assert silent.state == "firing" and gone.state == "firing"
+
+
+def test_it_runs_until_it_is_told_to_stop(control):
+    stop = threading.Event()
+    running = threading.Thread(target=Alerter(control).run, args=(stop,))
+    running.start()
+    stop.set()
+    running.join(20)
+    assert not running.is_alive()
+
+
+class Process:
+    """`manage.py alert` as it runs in a plant, on a database and a control server of its own."""
+
+    def __init__(self, control_url: str, data: Path) -> None:
+        database = f"sqlite:///{data / 'weir.sqlite3'}"
+        self.environment = {
+            **os.environ,
+            "WEIR_DATA": str(data),
+            "REDIS_URL": control_url,
+            "DATABASE_URL": database,
+            "WEIR_NODES": "n1=redis://127.0.0.1:1/0",
+            "WEIR_ADMIN_PASSWORD": "a long enough pass phrase",
+        }
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def manage(self, *arguments: str) -> None:
+        command = [sys.executable, "manage.py", *arguments]
+        subprocess.run(command, cwd=ROOT, env=self.environment, check=True, capture_output=True)
+
+    def start(self) -> None:
+        command = [sys.executable, "manage.py", "alert"]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.child = subprocess.Popen(command, cwd=ROOT, env=self.environment, **quiet)
+
+    def kill(self) -> None:
+        if self.child is not None:
+            self.child.send_signal(signal.SIGKILL)
+            self.child.wait(10)
+            self.child = None
+
+
+TELL_HOOK = """
+from django.utils import timezone
+from workers.alerts import receivers, rules
+receivers.define("hook", "webhook", {{"url": "http://127.0.0.1:{port}/"}})
+tell = [{{"after_minutes": 0, "receivers": ["hook"]}}]
+rules.define("node-lost", {{"escalation": tell, "group_by": ["node"]}}, timezone.now())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_killed_at_any_instant_it_tells_each_alert_once(control_server, control, tmp_path):
+    """kill -9 at eight random instants, while twelve nodes are lost one after the other: each is told, by one
+    message (a repetition has the same key).
+    """
+    process, chance = Process(control_server.url, tmp_path), random.Random(7)
+    with hook() as desk:
+        tell = ("shell", "-c", TELL_HOOK.format(port=desk.port))
+        for arguments in (("migrate", "--verbosity=0"), ("seed",), tell):
+            process.manage(*arguments)
+        names = [f"m{at}" for at in range(12)]
+        try:
+            for seq in range(1, 9):
+                process.start()
+                end = time.monotonic() + chance.uniform(1.5, 6.0)
+                lose(control, names[: max(1, round(seq * 12 / 8))], end)
+                process.kill()
+            process.start()
+            until(lambda: lose(control, names) or told(desk).keys() >= set(names), 60, every_seconds=0.5)
+        finally:
+            process.kill()
+        assert {name: len(keys) for name, keys in told(desk).items()} == dict.fromkeys(names, 1)
+
+
+def lose(control, names: list[str], end: float = 0.0) -> None:
+    """Snapshots in which these nodes are lost, one each half second until `end`; one at least."""
+    while True:
+        nodes = {name: node("OFFLINE", 14.0) for name in names}
+        publish(control, {**plant(), "nodes": nodes}, time.monotonic_ns())
+        if time.monotonic() >= end:
+            return
+        time.sleep(0.5)
+
+
+def told(desk) -> dict[str, set[str]]:
+    """{node: keys of the messages that told of it}."""
+    found: dict[str, set[str]] = {}
+    for headers, body in list(desk.posts):
+        for alert in orjson.loads(body)["alerts"]:
+            if alert["rule"] == "node-lost":
+                found.setdefault(alert["labels"]["node"], set()).add(headers["Idempotency-Key"])
+    return found

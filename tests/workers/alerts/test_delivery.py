@@ -1,0 +1,204 @@
+"""Messages that really go out: by mail to a mail server, by webhook to an endpoint that verifies them."""
+
+import hmac
+from datetime import timedelta
+from hashlib import sha256
+
+import orjson
+import pytest
+
+from tests.workers.alerts.desks import Desk, hook, mail_server
+from tests.workers.alerts.looks import Looks, kinds, lost, plant, rule, the_alert
+from workers.alerts import courier, outbox, receivers
+from workers.alerts.channels import webhook
+from workers.alerts.channels.channel import Failed
+from workers.alerts.evidence import failing_receivers
+from workers.alerts.models import Message, Receiver
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def mails(settings):
+    with mail_server() as desk:
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", desk.port
+        yield desk
+
+
+@pytest.fixture
+def posts():
+    with hook() as desk:
+        yield desk
+
+
+@pytest.fixture
+def looks(db) -> Looks:
+    return Looks()
+
+
+def fire(looks: Looks) -> None:
+    looks.snapshot = lost()
+    looks.look()
+    looks.now += 6
+
+
+def deliver(looks: Looks, alive: bool = True) -> int:
+    return courier.deliver(lambda: looks.moment, lambda: alive)
+
+
+def webhook_rule(posts: Desk) -> Receiver:
+    made = receivers.define("hook", "webhook", {"url": f"http://127.0.0.1:{posts.port}/alerts"})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["hook"]}])
+    return made
+
+
+def test_a_mail_says_what_is_wrong_what_it_means_and_where_to_look(looks, mails, settings):
+    settings.WEIR_URL = "https://weir.example"
+    rule(runbook="https://wiki/nodes")
+    fire(looks)
+    assert deliver(looks) == 1 and deliver(looks) == 0
+    (mail,) = mails.mails
+    message = Message.objects.get()
+    assert mail["Subject"] == "[critical] Node n1 is lost" and mail["To"] == "a@b"
+    assert mail["Message-ID"] == f"<{message.key}@weir>"
+    text = mail.get_payload()
+    for part in (
+        "has not reported for 14 s",
+        "It holds 1,000 points",
+        "https://wiki/nodes",
+        f"https://weir.example/alerts/{the_alert().pk}/",
+    ):
+        assert part in text, part
+    assert (message.state, message.tries) == ("sent", 1) and kinds(the_alert())[-1] == "told"
+
+
+def test_a_title_with_a_line_break_breaks_no_mail(looks, mails):
+    rule(title="Node {node}\r\nBcc: everybody@else")
+    fire(looks)
+    deliver(looks)
+    (mail,) = mails.mails
+    assert mail["Bcc"] is None and "Bcc: everybody" in mail["Subject"]
+
+
+def test_without_a_mail_server_it_fails_and_says_what_to_set(looks, settings):
+    settings.EMAIL_HOST = ""
+    rule()
+    fire(looks)
+    assert deliver(looks) == 0
+    assert "set WEIR_SMTP_URL" in Message.objects.get().error
+
+
+def test_what_was_refused_is_sent_again_later_and_then_arrives_once(looks, mails):
+    rule()
+    mails.answers = [451]
+    fire(looks)
+    assert deliver(looks) == 0 and deliver(looks) == 0, "it waits for its time"
+    assert failing_receivers(looks.moment - timedelta(hours=1))[0].tries == 1
+    looks.now += 10
+    assert deliver(looks) == 1
+    assert len(mails.mails) == 1 and failing_receivers(looks.moment - timedelta(hours=1)) == []
+
+
+def test_a_webhook_can_verify_what_it_gets(looks, posts):
+    receiver = webhook_rule(posts)
+    fire(looks)
+    assert deliver(looks) == 1
+    ((headers, body),) = posts.posts
+    secret = webhook.derived_secret(receiver).encode()
+    signed = headers["X-Weir-Timestamp"].encode() + b"." + body
+    assert headers["X-Weir-Signature"] == "sha256=" + hmac.new(secret, signed, sha256).hexdigest()
+    assert abs(float(headers["X-Weir-Timestamp"]) - looks.now) < 1
+    document = orjson.loads(body)
+    assert document["key"] == headers["Idempotency-Key"]
+    assert document["alerts"][0]["labels"] == {"node": "n1"} and document["kind"] == "firing"
+
+
+def test_each_receiver_has_a_key_of_its_own_and_none_is_stored(posts):
+    first, second = (receivers.define(name, "webhook", {"url": "https://x/"}) for name in ("a", "b"))
+    assert webhook.derived_secret(first) != webhook.derived_secret(second)
+    assert webhook.derived_secret(first) not in str(Receiver.objects.values())
+
+
+def test_a_secret_comes_from_the_environment_that_is_named(posts):
+    made = receivers.define("hook", "webhook", {"url": "https://x/", "secret_environment": "DESK_SECRET"})
+    assert webhook.secret_of(made, {"DESK_SECRET": "hush"}) == b"hush"
+    with pytest.raises(Failed, match="DESK_SECRET is not set"):
+        webhook.secret_of(made, {})
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [(503, "waiting"), (429, "waiting"), (404, "waiting"), (422, "failed")]
+)
+def test_what_a_webhook_answers_decides_whether_it_is_tried_again(status, state, looks, posts):
+    webhook_rule(posts)
+    posts.answers = [status]
+    fire(looks)
+    deliver(looks)
+    message = Message.objects.get()
+    assert message.state == state and f"answered {status}" in message.error
+
+
+def test_a_courier_that_dies_after_sending_sends_the_same_message_again(looks, posts, monkeypatch):
+    webhook_rule(posts)
+    fire(looks)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(outbox, "sent", die)
+        deliver(looks)
+    looks.now += 60
+    assert deliver(looks) == 1
+    keys = {headers["Idempotency-Key"] for headers, _ in posts.posts}
+    bodies = {body for _, body in posts.posts}
+    assert len(posts.posts) == 2 and len(keys) == 1 and len(bodies) == 1, "the receiver knows it by its key"
+
+
+def test_a_receiver_that_hangs_or_is_away_keeps_no_other_waiting(looks, posts, mails):
+    receivers.define("away", "webhook", {"url": "http://127.0.0.1:9/"})
+    receivers.define("hook", "webhook", {"url": f"http://127.0.0.1:{posts.port}/"})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["away", "hook", "desk"]}])
+    fire(looks)
+    assert deliver(looks) == 2
+    assert len(posts.posts) == 1 and len(mails.mails) == 1
+    assert "did not answer" in Message.objects.get(receiver__name="away").error
+
+
+def test_who_has_lost_the_lease_sends_nothing(looks, posts):
+    webhook_rule(posts)
+    fire(looks)
+    assert deliver(looks, alive=False) == 0 and posts.posts == []
+
+
+def test_a_receiver_hears_of_the_end_only_when_it_wants_to(looks, posts):
+    made = webhook_rule(posts)
+    fire(looks)
+    deliver(looks)
+    looks.snapshot = plant()
+    looks.pass_seconds(14)
+    looks.now += 6
+    assert deliver(looks) == 1 and orjson.loads(posts.posts[-1][1])["kind"] == "resolved"
+    Receiver.objects.filter(pk=made.pk).update(tells_resolved=False)
+    looks.now += 3_600
+    fire(looks)
+    deliver(looks)
+    looks.snapshot = plant()
+    looks.pass_seconds(14)
+    looks.now += 6
+    assert deliver(looks) == 0
+
+
+def test_what_is_switched_off_is_told_nothing(looks, posts):
+    made = webhook_rule(posts)
+    Receiver.objects.filter(pk=made.pk).update(enabled=False)
+    fire(looks)
+    assert deliver(looks) == 0 and not Message.objects.exists()
+
+
+def test_a_test_message_goes_the_way_of_all_messages(looks, posts):
+    made = webhook_rule(posts)
+    outbox.test_message(made, "admin", looks.moment)
+    assert deliver(looks) == 1
+    assert orjson.loads(posts.posts[0][1])["kind"] == "test"
