@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers import guard
+from controllers.balance import Balance
+from controllers.flow import Flow
 from controllers.ladder import Ladder
 from controllers.law import Law
 from controllers.node_scaling import NodeScaling
@@ -28,7 +30,8 @@ CONTRACT_LAWS = (
     "ladder",
 )
 LAWS: Mapping[str, Law] = {
-    law.name: law for law in (WorkerRate(), Rebalancing(), NodeScaling(), Shedding(), Ladder())
+    law.name: law
+    for law in (Flow(), Balance(), WorkerRate(), Rebalancing(), NodeScaling(), Shedding(), Ladder())
 }
 
 

@@ -115,7 +115,9 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
 
 
 def _read_value(parameter: Parameter, given: Mapping[str, Any], where: str) -> Any:
-    if parameter.name in given:
+    # Where nothing need be known, null says that it isn't.
+    unknown = parameter.default is None and not parameter.required and given.get(parameter.name) is None
+    if parameter.name in given and not unknown:
         return parameter.check(given[parameter.name], where)
     if parameter.required:
         raise BadInput(f"{where}.{parameter.name}", f"is missing; it {parameter.takes()}")

@@ -1,30 +1,57 @@
-"""A trace of real arrivals: one column of a CSV file, compressed or not."""
+"""Columns of numbers in a CSV file, compressed or not: a trace of real arrivals, or what a plant did."""
 
 import csv
 import gzip
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from queues.errors import BadInput
 
+Floats = npt.NDArray[np.float64]
+Rows: TypeAlias = "csv.DictReader[str]"
 
-def read_trace(path: str, column: str | None) -> npt.NDArray[np.float64]:
+
+def read_trace(path: str, column: str | None) -> Floats:
     """The column's numbers, a row each. Raises `BadInput` naming file, column or line."""
-    try:
-        text = _text(Path(path))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise BadInput("--trace", f"{path} can't be read ({error}); give a CSV file, .gz too") from error
-    rows = csv.DictReader(text.splitlines())
+    rows = _rows(path, "--trace")
     names = rows.fieldnames or []
     if column is None or column not in names:
         raise BadInput("--column", f"takes one of {', '.join(names) or 'no columns'}, not {column}")
-    values = [_number(row[column], rows.line_num, column) for row in rows]
-    if not values or min(values) < 0 or max(values) <= 0:
+    values = read_numbers(rows, (column,), "--trace")[0]
+    if not values.size or values.min() < 0 or values.max() <= 0:
         raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
-    return np.array(values)
+    return values
+
+
+def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
+    """The named columns' numbers, from a file or on standard input for `-`. Raises `BadInput` naming file,
+    column or line."""
+    rows = _rows(path, "FILE")
+    found = rows.fieldnames or []
+    for name in names:
+        if name not in found:
+            raise BadInput(name, f"is no column of the file; its columns are {', '.join(found) or 'none'}")
+    return read_numbers(rows, names, "FILE")
+
+
+def read_numbers(rows: Rows, names: Sequence[str], field: str) -> list[Floats]:
+    """The named columns, finite numbers all. Raises `BadInput` naming the line and the column."""
+    values = [[_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
+    return list(np.array(values, dtype=float).reshape(-1, len(names)).T)
+
+
+def _rows(path: str, field: str) -> Rows:
+    try:
+        text = sys.stdin.read() if path == "-" and field == "FILE" else _text(Path(path))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise BadInput(field, f"{path} can't be read ({error}); give a CSV file, .gz too") from error
+    return csv.DictReader(text.splitlines())
 
 
 def _text(path: Path) -> str:
@@ -34,11 +61,11 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _number(text: str | None, line: int, column: str) -> float:
+def _number(text: str | None, line: int, column: str, field: str) -> float:
     try:
         value = float(text or "")
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise BadInput("--trace", f"line {line}: {column} takes a finite number, not {text!r}")
+        raise BadInput(field, f"line {line}: {column} takes a finite number, not {text!r}")
     return value

@@ -15,6 +15,9 @@ class Lanes:
 
 
 LANES = {
+    "flow": Lanes("Free space of the result queue, MB", "Events admitted", "admitted", scale=1e-6),
+    # Its setpoint is the mean of what it measures, and moves with it.
+    "balance": Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
     "worker_rate": Lanes("Waiting, events", "Workers started", "started"),
     "rebalancing": Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
     # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from controllers.simulation import crash, ladder, manager, queues, shedding
+from controllers.simulation import balance, crash, flow, ladder, manager, queues, shedding
 from controllers.simulation.scenario import Scenario
 
 SCENARIOS: Mapping[str, Scenario] = {
-    each.SCENARIO.name: each.SCENARIO for each in (manager, queues, crash, shedding, ladder)
+    each.SCENARIO.name: each.SCENARIO for each in (manager, queues, crash, flow, balance, shedding, ladder)
 }

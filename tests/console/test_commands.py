@@ -78,10 +78,10 @@ def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
 @pytest.mark.parametrize(
     ("command", "arguments"),
     [
-        ("lab", ["run", "ladder"]),
-        ("design", ["place", "-"]),
-        ("bench", ["lqr"]),
-        ("decide", ["shedding", "-"]),
+        ("lab", ["run", "elasticity"]),
+        ("design", ["network", "-"]),
+        ("bench", ["parallelism"]),
+        ("decide", ["concurrency", "-"]),
     ],
 )
 def test_what_is_reserved_says_not_yet(monkeypatch, command, arguments):

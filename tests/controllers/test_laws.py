@@ -50,7 +50,32 @@ def parameters_of(law) -> st.SearchStrategy:
     return chosen.filter(fits).map(lambda document: catalog.read_parameters(law, document))
 
 
+def replicas(law) -> st.SearchStrategy:
+    """Observations of the same two to five replicas, and parameters that suit so many."""
+    names = st.integers(2, 5).map(lambda count: [f"r{index}" for index in range(count)])
+    times, shares = st.floats(0, 100), st.floats(0.001, 10)
+    few, none = {"minimum_share": 0.2}, {"a_of": {}, "b_of": {}}
+
+    def seen(of):
+        each = st.fixed_dictionaries(
+            {
+                "response_times_seconds": st.fixed_dictionaries(dict.fromkeys(of, times)),
+                "shares": st.fixed_dictionaries(dict.fromkeys(of, shares)),
+            }
+        )
+        return st.lists(each, min_size=2, max_size=6)
+
+    parameters = parameters_of(law).map(
+        lambda values: (
+            {key: min(value, few[key]) if key in few else value for key, value in values.items()} | none
+        )
+    )
+    return st.tuples(parameters, names.flatmap(seen))
+
+
 def runs_of(law) -> st.SearchStrategy:
+    if law.name == "balance":
+        return replicas(law)
     if not any(each.kind == "rows" for each in law.observation):
         seen = st.lists(documents_of(law.observation), min_size=2, max_size=20)
         return st.tuples(parameters_of(law), seen)

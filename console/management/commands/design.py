@@ -1,18 +1,55 @@
-"""`manage.py design`: reserved by the contract; it answers when its laws are built."""
+"""`manage.py design NAME`: gains, models and promises, by the names of the contract."""
 
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.management.document import JsonCommand
+from console.management.document import JsonCommand, read_document
+from console.management.trace import read_columns
+from controllers.design.identify import identify
+from controllers.design.request import DESIGNS
 from queues.errors import BadInput
+
+# The designs of the contract in its order; those neither in DESIGNS nor read from a CSV file are promised.
+CONTRACT_DESIGNS = ("place", "check", "identify", "lqr", "network", "tcc", "selectivity")
+FROM_CSV = "identify"
 
 
 class Command(JsonCommand):
-    help = "Not yet built."
+    help = "Design: a JSON document in (for identify a CSV file with columns u and y), gains or a model out."
+    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("arguments", nargs="*")
+        parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))
+        parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
+        parser.add_argument("--delay", type=int, default=0, help="identify: samples until u is felt, 0 to 10")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        raise BadInput("design", "is not yet built; CHANGELOG.md says what is")
+        name = options["name"]
+        if name == FROM_CSV:
+            return identified(options["file"], options["delay"])
+        if name in DESIGNS:
+            return DESIGNS[name](read_document(options["file"]))
+        if name in CONTRACT_DESIGNS:
+            raise BadInput(
+                "NAME", f"design {name} is not yet built; there are {', '.join(DESIGNS)}, {FROM_CSV}"
+            )
+        raise BadInput("NAME", f"no design is called {name}; there are {', '.join(CONTRACT_DESIGNS)}")
+
+
+def identified(path: str, delay: int) -> dict[str, Any]:
+    """The model of a CSV file's columns u and y. Raises `BadInput` naming column, line or option."""
+    if not 0 <= delay <= 10:
+        raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
+    u, y = read_columns(path, ("u", "y"))
+    found = identify(u, y, delay)
+    return {
+        "a": found.a,
+        "b": found.b,
+        "residual_std": found.residual_std,
+        "r2": found.r2,
+        "samples": found.samples,
+        "offset": found.c,
+        "delay": delay,
+    }

@@ -191,8 +191,13 @@ def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str,
     return str(figure.to_html(include_plotlyjs=True, full_html=True))
 
 
+def shown(value: float | None) -> str:
+    """A metric for a terminal; what never came about is a dash."""
+    return "—" if value is None else f"{value:,g}"
+
+
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Laws by metrics, for a terminal."""
     names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
-    rows = [["", *results], *([name, *(f"{m[name]:,g}" for m in results.values())] for name in names)]
+    rows = [["", *results], *([name, *(shown(m[name]) for m in results.values())] for name in names)]
     return "\n".join("".join([f"{row[0]:<24}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)

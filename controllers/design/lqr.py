@@ -1,0 +1,152 @@
+"""The linear quadratic regulator: u = -K·x that minimises Σ x'Qx + u'Ru for x(k+1) = A·x(k) + B·u(k).
+
+X solves the Riccati equation X = A'XA - A'XB(R + B'XB)^-1 B'XA + Q, and K = (R + B'XB)^-1 B'XA. X is found
+by structured doubling (SDA; Chu, Fan, Lin 2005): with A0 = A, G0 = B·R^-1·B', H0 = Q and W = I + G·H,
+
+    A ← A·W^-1·A        G ← G + A·W^-1·G·A'        H ← H + A'·H·W^-1·A
+
+H tends to X, and A to a power of the closed loop: to 0 when that is stable. Each step doubles the horizon:
+some seven steps of n³ work, where the generalised eigenvalues of a 2n by 2n pencil cost tens of times that.
+The pencil is what is left where doubling does not apply: for a singular R, and where Q does not see an
+unstable state.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+MOST_DOUBLINGS = 60
+# A step squares what is left: after one that adds less than this nothing is left in 16 digits.
+SETTLED = 1e-9
+STABLE_POWER = 1e-3
+SYMMETRIC_WITHIN = 1e-9
+STABLE_BELOW = 1 - 1e-10
+
+
+@dataclass(frozen=True)
+class Regulator:
+    """K (m by n), X (n by n) and the closed loop A - B·K (n by n)."""
+
+    gain: Floats
+    cost: Floats
+    loop: Floats
+
+    @property
+    def spectral_radius(self) -> float:
+        """The size of the largest eigenvalue: below 1 a loop of samples is stable."""
+        return float(np.abs(np.linalg.eigvals(self.loop)).max(initial=0.0))
+
+    @property
+    def largest_real_part(self) -> float:
+        """Of all eigenvalues: below 0 a loop in continuous time is stable."""
+        return float(np.linalg.eigvals(self.loop).real.max())
+
+
+def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+    """The stabilising regulator. Raises `BadInput` naming A, B, Q or R when there is none."""
+    check(a, b, q, r)
+    cost = _doubled(a, b, q, r)
+    found = None if cost is None else _of(a, b, r, cost)
+    return _by_pencil(a, b, q, r) if found is None else found
+
+
+def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+    """The same for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K = R^-1B'X."""
+    check(a, b, q, r)
+    try:
+        cost = linalg.solve_continuous_are(a, b, q, r)
+        gain = np.linalg.solve(r, b.T @ cost)
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise _no_solution(a, b, r, 0.0) from error
+    return Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+
+
+def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
+    """Raise `BadInput` naming the matrix whose shape does not fit, or that is no weight."""
+    states, inputs = len(a), b.shape[1]
+    for name, matrix, shape in (
+        ("A", a, (states, states)),
+        ("B", b, (states, inputs)),
+        ("Q", q, (states, states)),
+        ("R", r, (inputs, inputs)),
+    ):
+        if matrix.shape != shape:
+            rows, columns = matrix.shape
+            raise BadInput(name, f"takes {shape[0]} rows of {shape[1]}, not {rows} of {columns}")
+    for name, weight in (("Q", q), ("R", r)):
+        _check_weight(name, weight)
+
+
+def _check_weight(name: str, weight: Floats) -> None:
+    scale = max(float(np.abs(weight).max(initial=0.0)), 1e-300)
+    if np.abs(weight - weight.T).max(initial=0.0) > SYMMETRIC_WITHIN * scale:
+        raise BadInput(name, "is not symmetric; a weight equals its transpose")
+    if np.linalg.eigvalsh(weight).min(initial=0.0) < -SYMMETRIC_WITHIN * scale:
+        raise BadInput(name, "has a negative eigenvalue; a weight makes nothing cheaper than doing nothing")
+
+
+def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
+    """X by doubling; None where R is singular, or it does not settle at a stable loop."""
+    try:
+        g = b @ linalg.cho_solve(linalg.cho_factor(r), b.T)
+    except np.linalg.LinAlgError:
+        return None
+    h, identity = np.array(q), np.eye(len(a))
+    with np.errstate(all="ignore"):
+        for _ in range(MOST_DOUBLINGS):
+            try:
+                factors = linalg.lu_factor(identity + g @ h, check_finite=False)
+            except (np.linalg.LinAlgError, ValueError):
+                return None
+            solved = linalg.lu_solve(factors, np.hstack([a, g @ a.T]), check_finite=False)
+            wa, wga = solved[:, : len(a)], solved[:, len(a) :]
+            grown = a.T @ h @ wa
+            g, h, a = g + a @ wga, h + grown, a @ wa
+            g, h = (g + g.T) / 2, (h + h.T) / 2
+            size = float(np.abs(grown).max())
+            if not np.isfinite(size):
+                return None
+            if size <= SETTLED * float(np.abs(h).max()):
+                return np.asarray(h) if float(np.abs(a).max()) < STABLE_POWER else None
+    return None
+
+
+def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
+    try:
+        gain = np.linalg.solve(r + b.T @ cost @ b, b.T @ cost @ a)
+    except np.linalg.LinAlgError:
+        return None
+    return Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+
+
+def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+    try:
+        found = _of(a, b, r, linalg.solve_discrete_are(a, b, q, r))
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise _no_solution(a, b, r, 1.0) from error
+    if found is None or not found.spectral_radius < STABLE_BELOW:
+        raise _no_solution(a, b, r, 1.0)
+    return found
+
+
+def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
+    """Which matrix is at fault: B when it does not reach an unstable state of A, else R or Q.
+
+    `circle` is 1 for samples (unstable: |λ| ≥ 1), 0 for continuous time (unstable: the real part ≥ 0).
+    """
+    scale = max(1.0, float(np.abs(a).max()))
+    for value in np.linalg.eigvals(a):
+        stable = abs(value) < 1 - 1e-9 if circle else value.real < -1e-9 * scale
+        reached = np.hstack([a - value * np.eye(len(a)), b])
+        if not stable and np.linalg.svd(reached, compute_uv=False)[-1] < 1e-9 * scale:
+            return BadInput(
+                "B", f"does not reach the unstable mode {value:.4g} of A: nothing can stabilise it"
+            )
+    if not np.linalg.cond(r) < 1e14:
+        return BadInput("R", "is singular, and Q does not make up for it; give every input a cost above 0")
+    return BadInput("Q", "does not see a mode of A that neither grows nor decays; give it a weight above 0")

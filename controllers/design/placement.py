@@ -1,0 +1,244 @@
+"""Gains for the flow law by pole placement, and what a set of gains promises (Xu, section 3.1).
+
+The plant, sample by sample, with y the free space, u what is admitted, d the samples until u is felt:
+
+    y(k+1) = a·y(k) + b·u(k-d)
+
+The law, where `pi` takes x = e = setpoint - y in the proportional term and `i-p` takes x = -y, so that a new
+setpoint gives no kick (ERRATA E6: the same poles, 17 % overshoot in place of 89 %):
+
+    u(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
+
+The loop's poles are the zeros of D(z) + N(z), with
+
+    D(z) = (z - a)(z - 1)(z + kd)·z^max(d-1, 0)        N(z) = b·((kp + ki)·z - kp)·z^max(1-d, 0)
+
+which for d = 0 and kd = 0 is, but for a factor z, the paper's z² + (b(kp+ki) - 1 - a)z + a - b·kp (E1).
+Without kd and with a delay only two of the three poles can be chosen: their sum is 1 + a (E5).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+FORMS = ("i-p", "pi")
+SETTLED_WITHIN = 0.02
+LONGEST_RESPONSE = 5_000
+ON_CIRCLE = 1e-6
+STABLE_BELOW = 1 - 1e-9  # a pole at 1, as of ki = 0, is found a rounding below it
+
+
+@dataclass(frozen=True)
+class Model:
+    """How the plant answers: y(k+1) = a·y(k) + b·u(k-delay)."""
+
+    a: float
+    b: float
+    delay: int = 0
+
+    @property
+    def steady_state_gain(self) -> float | None:
+        """b / (1 - a) (ERRATA E2: -8933 with the paper's numbers); None for an integrator, which has none."""
+        return None if self.a == 1 else self.b / (1 - self.a)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """The law's three gains and its form, one of FORMS."""
+
+    kp: float
+    ki: float
+    kd: float = 0.0
+    form: str = "i-p"
+
+
+@dataclass(frozen=True)
+class StepResponse:
+    """What a setpoint that rises from 0 to 1 gives: y(0), y(1), … and u(0), u(1), …"""
+
+    measured: tuple[float, ...]
+    admitted: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What gains promise on a model. None: there is none, as in an unstable loop."""
+
+    spectral_radius: float
+    stable: bool
+    settling_samples: int | None
+    overshoot: float | None
+    gain_margin: float | None
+
+
+def settling_samples(pole: float) -> float:
+    """-4 / ln|pole|: how long a pole takes to settle within about 2 % (Xu, (3); ERRATA E4: 264 at 0.985)."""
+    if not 0 < abs(pole) < 1:
+        raise BadInput("pole", f"takes a number between 0 and 1 in size, not {pole:g}")
+    return -4 / math.log(abs(pole))
+
+
+def pole_that_settles(samples: float) -> float:
+    """exp(-4 / samples), the inverse of `settling_samples` (ERRATA E3: 0.449 for 5)."""
+    return math.exp(-4 / samples)
+
+
+def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
+    """D and N of the module's head, highest power first, of the same length."""
+    slow = [1.0, *[0.0] * max(model.delay - 1, 0)]
+    factors = ([1.0, -model.a], [1.0, -1.0], [1.0, gains.kd], slow)
+    denominator = np.array([1.0])
+    for factor in factors:
+        denominator = np.convolve(denominator, factor)
+    numerator = model.b * np.array([gains.kp + gains.ki, -gains.kp, *[0.0] * max(1 - model.delay, 0)])
+    return denominator, np.concatenate([np.zeros(len(denominator) - len(numerator)), numerator])
+
+
+def poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
+    """All poles of the closed loop, largest first."""
+    denominator, numerator = open_loop(model, gains)
+    found = np.roots(denominator + numerator).astype(complex)
+    return np.asarray(found[np.argsort(-np.abs(found))])
+
+
+def spectral_radius(model: Model, gains: Gains) -> float:
+    """The size of the largest pole: below 1 the loop is stable."""
+    return float(np.abs(poles(model, gains)).max(initial=0.0))
+
+
+def place(model: Model, wanted: Sequence[complex], form: str = "i-p") -> Gains:
+    """The gains that put the loop's poles at the wanted ones: two give kp and ki, three kd as well.
+
+    Raises `BadInput` naming a, b or the poles.
+    """
+    if model.b == 0:
+        raise BadInput("b", "takes a number other than 0: without an effect nothing can be regulated")
+    if len(wanted) not in (2, 3):
+        raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(wanted)}")
+    check_conjugate(wanted)
+    polynomial = [float(each) for each in np.real(np.poly(np.asarray(wanted)))]
+    if len(wanted) == 2:
+        return _without_kd(model, polynomial, form)
+    return _with_kd(model, polynomial, form)
+
+
+def _without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
+    _, first, last = polynomial
+    if model.delay:
+        # The third pole is 1 + a - (the two): the polynomial gains its factor.
+        third = 1 + model.a + first
+        first, last = last - third * first, -third * last
+        total = (first - model.a) / model.b
+    else:
+        total = (first + 1 + model.a) / model.b
+        last -= model.a
+    kp = -last / model.b
+    return Gains(kp, total - kp, 0.0, form)
+
+
+def _with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
+    _, second, first, last = polynomial
+    a, b = model.a, model.b
+    if model.delay:
+        kd = second + 1 + a
+        kp = (kd * a - last) / b
+        return Gains(kp, (first - a + kd * (1 + a)) / b - kp, kd, form)
+    if a == 0:
+        raise BadInput("a", "takes a number other than 0 with three poles and no delay; give two poles")
+    kd = last / a
+    kp = (a - kd * (1 + a) - first) / b
+    return Gains(kp, (second - kd + 1 + a) / b - kp, kd, form)
+
+
+def check_conjugate(wanted: Sequence[complex], field: str = "poles") -> None:
+    """Raise `BadInput` unless complex poles come in conjugate pairs: else the gains would not be real."""
+    left = [pole for pole in wanted if pole.imag]
+    while left:
+        pole = left.pop()
+        pair = min(left, key=lambda other: abs(other - pole.conjugate()), default=None)
+        if pair is None or abs(pair - pole.conjugate()) > 1e-9 * max(1.0, abs(pole)):
+            raise BadInput(field, f"has {pole:g} without its conjugate; complex poles come in pairs")
+        left.remove(pair)
+
+
+def feedback(a: Floats, b: Floats, wanted: Sequence[complex]) -> Floats:
+    """K (1 by n) so that A - B·K has the wanted poles, by Ackermann's formula; A is n by n, B n by 1.
+
+    K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), p the polynomial of the poles. Raises `BadInput` when they can't
+    be placed.
+    """
+    size = len(a)
+    if len(wanted) != size:
+        raise BadInput("poles", f"takes {size}, one for each row of A, not {len(wanted)}")
+    check_conjugate(wanted)
+    columns = [b[:, 0]]
+    for _ in range(size - 1):
+        columns.append(a @ columns[-1])
+    reached = np.column_stack(columns)
+    if np.linalg.matrix_rank(reached) < size:
+        raise BadInput("B", "can't move every state of A: the pair is not controllable")
+    value = np.zeros_like(a)
+    for coefficient in np.real(np.poly(np.asarray(wanted))):
+        value = value @ a + coefficient * np.eye(size)
+    return np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]
+
+
+def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
+    """What y and u do when the setpoint rises from 0 to 1 at rest, at `samples` instants, sample 0 first."""
+    measured, admitted = [0.0], list[float]()
+    before, earlier, past = 0.0, 0.0, 0.0
+    # i-p does not see the setpoint in its proportional term; pi sees it jump at the first sample.
+    kick = gains.kp if gains.form == "pi" else 0.0
+    for at in range(samples):
+        y = measured[-1]
+        u = before + gains.ki * (1 - y) - gains.kp * (y - past) - gains.kd * (before - earlier) + kick
+        kick, past, before, earlier = 0.0, y, u, before
+        admitted.append(u)
+        felt = admitted[at - model.delay] if at >= model.delay else 0.0
+        measured.append(model.a * y + model.b * felt)
+    return StepResponse(tuple(measured[:samples]), tuple(admitted))
+
+
+def response_samples(radius: float) -> int:
+    """So many samples that a stable loop's response has come to rest in them, within bounds."""
+    if radius >= STABLE_BELOW:
+        return LONGEST_RESPONSE
+    return min(LONGEST_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
+
+
+def report(model: Model, gains: Gains) -> Report:
+    """What the gains promise: poles, the response to a step of the setpoint, and the gain margin."""
+    radius = spectral_radius(model, gains)
+    if not radius < STABLE_BELOW:
+        return Report(radius, False, None, None, None)
+    measured = np.array(step_response(model, gains, response_samples(radius)).measured)
+    apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
+    settled = int(apart[-1]) + 1
+    overshoot = max(0.0, float(measured.max()) - 1)
+    within = settled if settled < len(measured) else None
+    return Report(radius, True, within, overshoot, gain_margin(model, gains))
+
+
+def gain_margin(model: Model, gains: Gains) -> float | None:
+    """The factor above 1 by which the plant's b may grow before a stable loop becomes unstable; None: any.
+
+    A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) =
+    D(1/z)·N(z) there, a polynomial whose zeros give every candidate.
+    """
+    denominator, numerator = open_loop(model, gains)
+    crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
+    found = []
+    for z in np.roots(np.trim_zeros(crossing, "f")):
+        n = np.polyval(numerator, z)
+        if abs(abs(z) - 1) > ON_CIRCLE or abs(n) < 1e-12 * np.abs(numerator).max():
+            continue
+        factor = -np.polyval(denominator, z) / n
+        if factor.real > 1 + ON_CIRCLE:
+            found.append(float(factor.real))
+    return min(found, default=None)

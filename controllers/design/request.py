@@ -1,0 +1,142 @@
+"""Documents in, designs out: what `manage.py design NAME` answers, by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from controllers.decision import Json
+from controllers.design import lqr, placement
+from controllers.design.lqr import Floats
+from controllers.design.placement import FORMS, Gains, Model, Report
+from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from queues.errors import BadInput
+
+MODEL = (
+    Parameter("a", "1", "How much of y stays.", None, -1e6, 1e6, required=True),
+    Parameter("b", "y's unit per u's", "What one u adds to y.", None, -1e15, 1e15, required=True),
+    Parameter("delay", "samples", "Samples until u is felt, beyond the next.", 0, 0, 1, "integer"),
+)
+FORM = Parameter("form", "choice", "i-p: proportional on y.", "i-p", kind="choice", choices=FORMS)
+GAINS = (
+    Parameter("kp", "u's unit per y's", "Proportional gain.", None, -1e12, 1e12, required=True),
+    Parameter("ki", "u's unit per y's", "Integral gain.", None, -1e12, 1e12, required=True),
+    Parameter("kd", "1", "Gain on the change of u.", 0.0, -1e6, 1e6),
+    FORM,
+)
+TIME = Parameter(
+    "time", "choice", "Samples, or continuous.", "discrete", kind="choice", choices=("discrete", "continuous")
+)
+MOST_STATES, GREATEST = 1_000, 1e100  # squares of greater elements overflow
+
+
+def place(document: Any) -> dict[str, Json]:
+    """Gains of the flow law from {a, b, delay, poles, form}; or K from {A, B, poles, time}."""
+    given = read_object(document, "document")
+    if "A" in given or "B" in given:
+        return _place_states(given)
+    wanted = _poles(given, "discrete")
+    values = _values((*MODEL, FORM), {key: each for key, each in given.items() if key != "poles"})
+    model = _model(values)
+    gains = placement.place(model, wanted, values["form"])
+    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(placement.report(model, gains))}
+
+
+def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
+    refuse_unknown(given, ("A", "B", "poles", "time"), "")
+    time = _values((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
+    wanted = _poles(given, time)
+    a, b = _matrix(given, "A"), _matrix(given, "B")
+    _check_square(a)
+    if b.shape != (len(a), 1):
+        raise BadInput("B", f"takes {len(a)} rows of 1, not {b.shape[0]} of {b.shape[1]}")
+    return {"K": placement.feedback(a, b, wanted).tolist()}
+
+
+def check(document: Any) -> dict[str, Json]:
+    """What gains promise, from {a, b, delay, kp, ki, kd, form}."""
+    values = _values((*MODEL, *GAINS), document)
+    gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
+    report = placement.report(_model(values), gains)
+    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(report)}
+
+
+def regulate(document: Any) -> dict[str, Json]:
+    """K, X and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part."""
+    given = read_object(document, "document")
+    refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
+    time = _values((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
+    a, b, q, r = (_matrix(given, name) for name in "ABQR")
+    _check_square(a)
+    found = lqr.regulator(a, b, q, r) if time == "discrete" else lqr.continuous(a, b, q, r)
+    measure = "spectral_radius" if time == "discrete" else "largest_real_part"
+    return {"K": found.gain.tolist(), "X": found.cost.tolist(), measure: getattr(found, measure)}
+
+
+DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {"place": place, "check": check, "lqr": regulate}
+
+
+def _model(values: Mapping[str, Any]) -> Model:
+    return Model(values["a"], values["b"], int(values["delay"]))
+
+
+def _promise(report: Report) -> dict[str, Json]:
+    return asdict(report)
+
+
+def _values(declared: tuple[Parameter, ...], document: Any) -> dict[str, Any]:
+    """`read_values` of a document's top level, where a field needs no prefix."""
+    try:
+        return read_values(declared, document, "document")
+    except BadInput as error:
+        raise BadInput(error.field.removeprefix("document."), error.message) from error
+
+
+def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
+    """The poles, each a number or [re, im], all stable. Raises `BadInput` naming the first that isn't."""
+    listed = given.get("poles")
+    if not isinstance(listed, list) or not listed:
+        raise BadInput("poles", "takes a list of poles, each a number or [re, im]")
+    return [_pole(each, f"poles[{at}]", time) for at, each in enumerate(listed)]
+
+
+def _pole(given: Any, where: str, time: str) -> complex:
+    parts = given if isinstance(given, list) else [given, 0.0]
+    if len(parts) != 2 or not all(_is_number(each) for each in parts):
+        raise BadInput(where, "takes a number, or [re, im] with two finite numbers")
+    pole = complex(parts[0], parts[1])
+    if time == "discrete" and abs(pole) >= 1:
+        raise BadInput(where, f"takes a pole inside the unit circle, not one of size {abs(pole):g}")
+    if time == "continuous" and pole.real >= 0:
+        raise BadInput(where, f"takes a pole left of the imaginary axis, not {pole.real:g}")
+    return pole
+
+
+def _matrix(given: Mapping[str, Any], name: str) -> Floats:
+    """A list of rows, all alike long and finite. Raises `BadInput` naming the row or element."""
+    rows = given.get(name)
+    if not isinstance(rows, list) or not rows:
+        raise BadInput(name, "takes a list of rows, each a list of numbers")
+    if len(rows) > MOST_STATES:
+        raise BadInput(name, f"takes at most {MOST_STATES} rows, not {len(rows)}")
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or not row or len(row) > MOST_STATES:
+            raise BadInput(f"{name}[{at}]", f"takes a list of 1 to {MOST_STATES} numbers")
+        if len(row) != len(rows[0]):
+            raise BadInput(
+                f"{name}[{at}]", f"takes {len(rows[0])} numbers like the first row, not {len(row)}"
+            )
+        for column, value in enumerate(row):
+            if not _is_number(value):
+                raise BadInput(f"{name}[{at}][{column}]", "takes a finite number")
+    return np.array(rows, dtype=float)
+
+
+def _check_square(a: Floats) -> None:
+    if a.shape[0] != a.shape[1]:
+        raise BadInput("A", f"takes as many columns as rows, not {a.shape[0]} rows of {a.shape[1]}")
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and abs(value) <= GREATEST

@@ -1,0 +1,36 @@
+"""Spark Streaming's rate estimator: a PID on the processing rate, which knows no queue behind the batch.
+
+At the end of a batch of n events that waited for `scheduling_delay_seconds` and took `processing_seconds`:
+
+    error(k) = rate(k-1) - n / processing_seconds
+    waiting(k) = scheduling_delay_seconds · (n / processing_seconds) / batch_seconds
+    rate(k) = max(rate(k-1) - proportional·error(k) - integral·waiting(k), minimum)
+
+with Spark's defaults 1, 0.2 and 100 events/s; its derivative term is 0 by default, and left out. The first
+rate is that of the first batch.
+"""
+
+from dataclasses import dataclass, replace
+
+PROPORTIONAL, INTEGRAL, MINIMUM_PER_SECOND = 1.0, 0.2, 100.0
+
+
+@dataclass(frozen=True)
+class SparkPid:
+    """Rates in events/s; `rate_per_second` is None before the first batch."""
+
+    batch_seconds: float
+    rate_per_second: float | None = None
+    minimum_per_second: float = MINIMUM_PER_SECOND
+
+    def after(self, events: float, processing_seconds: float, scheduling_delay_seconds: float) -> "SparkPid":
+        """The estimator after a batch; one without events or time tells nothing."""
+        if events <= 0 or processing_seconds <= 0:
+            return self
+        processed = events / processing_seconds
+        if self.rate_per_second is None:
+            return replace(self, rate_per_second=processed)
+        error = self.rate_per_second - processed
+        waiting = scheduling_delay_seconds * processed / self.batch_seconds
+        rate = self.rate_per_second - PROPORTIONAL * error - INTEGRAL * waiting
+        return replace(self, rate_per_second=max(rate, self.minimum_per_second))

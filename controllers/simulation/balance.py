@@ -1,0 +1,165 @@
+"""The lab's scenario `balance`: N replicas share the load before the combiner (Xu, sections 3.2 and 4).
+
+Twenty minutes, second by second. Each replica begins a batch every second. With A the events of a second, s
+its share, m what it can process in a second and q what it has left over,
+
+    response = 0.5 + overhead + (q + s·A) / m          q ← max(0, q + s·A - m)
+
+half a second until a batch begins, the fixed part, and the processing. The combiner waits for the slowest
+replica (3.2): an event's delay is the greatest response time. The load is 60 % of what all replicas can do.
+From a third of the time on a CPU hog on the first replica makes an event take 1 + `hog` times as long (1:
+twice; 0: no hog).
+
+Laws: `lqr` is the shipped law, told response times and shares, with the models of the replicas as they were
+at the start; `round-robin` gives all alike; `shortest-queue` gives each event to the queue with the fewest
+events at that instant.
+
+Metrics: the events' mean and greatest delay; the mean over time of the slowest less the quickest response.
+Beyond the contract: the mean delay without the hog, by the same law, and the ratio to it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from controllers.balance import Balance
+from controllers.parameter import Parameter
+from controllers.rivals.shortest_queue import join
+from controllers.simulation import arrivals
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+
+SECONDS, HOG_FROM = 1_200, 400
+PER_REPLICA, LOAD = 1_000.0, 0.6
+BATCH_SECONDS, OVERHEAD_SECONDS = 1.0, 0.5
+SETTINGS = (
+    Parameter("replicas", "replicas", "How many share the load.", 2, 2, 200, "integer"),
+    Parameter("hog", "service times", "The hog's part of an event's time; 1: twice as long.", 1.0, 0.0, 9.0),
+    Parameter(
+        "unequal", "factor", "How much quicker the quickest replica is than the slowest.", 1.0, 1.0, 10.0
+    ),
+    Parameter(
+        "noise", "share", "Standard deviation of what arrives, and of what each replica does.", 0.05, 0.0, 0.5
+    ),
+)
+# Told the queues' lengths and the events of a second, how many of them each replica gets.
+Splitter = Callable[[Floats, float], Floats]
+
+
+class OurLaw:
+    """The shipped law, told after each second what the responses were."""
+
+    def __init__(self, speeds: Floats, rate: float) -> None:
+        self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]
+        self.law, self.shares = Balance(), np.full(len(speeds), 1.0 / len(speeds))
+        models = dict(zip(self.names, (rate * BATCH_SECONDS / speeds).tolist(), strict=True))
+        self.parameters = {each.name: each.default for each in self.law.parameters}
+        # A share's effect, seconds per unit of share; alike replicas need no table.
+        alike = {"b": next(iter(models.values()))} if np.ptp(speeds) == 0 else {"b_of": models}
+        self.parameters |= {
+            "minimum_share": 0.2 / len(speeds),
+            "r": 4 * float(np.mean(list(models.values()))) ** 2,
+        }
+        self.parameters |= alike
+        self.state: Any = self.law.initial_state(self.parameters)
+
+    def split(self, lengths: Floats, events: float) -> Floats:
+        return self.shares * events
+
+    def note(self, response: Floats) -> None:
+        observation = {
+            "response_times_seconds": dict(zip(self.names, response.tolist(), strict=True)),
+            "shares": dict(zip(self.names, self.shares.tolist(), strict=True)),
+        }
+        self.state, decision = self.law.decide(self.parameters, self.state, observation)
+        shares = (decision.action or {})["shares"]
+        self.shares = np.array([shares[name] for name in self.names])
+
+
+def speeds_of(settings: Mapping[str, Any]) -> Floats:
+    """Events a second of each replica; their mean is the same however unequal they are."""
+    spread = np.linspace(1.0, settings["unequal"], int(settings["replicas"]))
+    return np.asarray(PER_REPLICA * spread / spread.mean())
+
+
+def arriving(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """Events of each second; the same for all laws of a seed."""
+    shape = np.ones(SECONDS) if trace is None else arrivals.resampled(trace, SECONDS)
+    rate = LOAD * PER_REPLICA * settings["replicas"]
+    return arrivals.noisy(rate * shape, settings["noise"], generator(seed, "arrivals"))
+
+
+def capable(settings: Mapping[str, Any], seed: int) -> Floats:
+    """Events each replica can process in each second; the same for all laws of a seed."""
+    steady = np.tile(speeds_of(settings), (SECONDS, 1))
+    steady[HOG_FROM:, 0] /= 1 + settings["hog"]
+    # A second in which nothing at all is done would be a response without end.
+    return np.maximum(arrivals.noisy(steady, settings["noise"], generator(seed, "speeds")), 0.1 * steady)
+
+
+def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
+    """(response seconds, events received) per second and replica; `done` is what each can do."""
+    speeds = speeds_of(settings)
+    ours = OurLaw(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
+    split = _splitter(law, ours)
+    responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
+    queue = np.zeros(len(speeds))
+    for second in range(SECONDS):
+        received[second] = split(queue, float(events[second]))
+        queue = queue + received[second]
+        responses[second] = BATCH_SECONDS / 2 + OVERHEAD_SECONDS + queue / done[second]
+        queue = np.maximum(0.0, queue - done[second] * BATCH_SECONDS)
+        if ours is not None:
+            ours.note(responses[second])
+    return responses, received
+
+
+def _splitter(law: str, ours: OurLaw | None) -> Splitter:
+    if ours is not None:
+        return ours.split
+    return (
+        join
+        if law == "shortest-queue"
+        else lambda lengths, events: np.full(len(lengths), events / len(lengths))
+    )
+
+
+def mean_delay_seconds(responses: Floats, events: Floats) -> float:
+    """Of all events: each waits for the slowest replica of its second."""
+    return float((responses.max(axis=1) * events).sum() / events.sum())
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """Twenty minutes of one law, and the same without the hog."""
+    events = arriving(settings, seed, trace)
+    responses, received = simulate(law, settings, events, capable(settings, seed))
+    calm, _ = simulate(law, settings, events, capable({**settings, "hog": 0.0}, seed))
+    delay, undisturbed = mean_delay_seconds(responses, events), mean_delay_seconds(calm, events)
+    metrics = {
+        "delay_mean_seconds": round(delay, 4),
+        "delay_max_seconds": round(float(responses.max()), 4),
+        "spread": round(float(np.ptp(responses, axis=1).mean()), 4),
+        "undisturbed_mean_seconds": round(undisturbed, 4),
+        "ratio": round(delay / undisturbed, 4),
+    }
+    return Outcome(metrics, _series(events, responses, received), 1.0)
+
+
+def _series(events: Floats, responses: Floats, received: Floats) -> dict[str, Floats]:
+    return {
+        "arrivals_per_second": events,
+        "delay_seconds": responses.max(axis=1),
+        "quickest_seconds": responses.min(axis=1),
+        "first_replica_seconds": responses[:, 0],
+        "first_replica_share": received[:, 0] / np.maximum(received.sum(axis=1), 1e-9),
+    }
+
+
+SCENARIO = Scenario(
+    "balance",
+    "Replicas before the combiner, one of them with a CPU hog (sections 3.2 and 4).",
+    ("lqr", "round-robin", "shortest-queue"),
+    SETTINGS,
+    ("delay_mean_seconds", "delay_max_seconds", "spread"),
+    run,
+)

@@ -1,0 +1,154 @@
+"""The balance law: its gains against the Riccati equation, its shares, its refusals."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers import balance, catalog, request
+from controllers.design.lqr import regulator
+from queues.errors import BadInput
+
+LAW = catalog.law("balance")
+WEIGHTS = {"q": 1.0, "integral": 0.25, "r": 4.0}
+models = st.tuples(st.floats(0, 1.1), st.floats(0.05, 20))
+
+
+def decide(times, shares, parameters=None, state=None):
+    observation = {"response_times_seconds": times, "shares": shares}
+    document = {"parameters": parameters or {}, "state": state, "observations": [observation]}
+    return request.answer("balance", document)
+
+
+def shares_after(times, shares, **parameters):
+    return decide(times, shares, parameters)["decisions"][0]["action"]["shares"]
+
+
+@settings(max_examples=40)
+@given(model=models, q=st.floats(0, 10), integral=st.floats(0.01, 10), r=st.floats(0.01, 100))
+def test_the_closed_form_of_alike_replicas_is_the_regulator_of_one_loop(model, q, integral, r):
+    a, b = model
+    got = balance.alike(a, b, q=q, integral=integral, r=r)
+    system = np.array([[a, 0], [1, 1]]), np.array([[b], [0.0]]), np.diag([q, integral]), np.array([[r]])
+    assert np.allclose(got, regulator(*system).gain[0], rtol=1e-5, atol=1e-7)
+
+
+@settings(max_examples=30)
+@given(model=models, replicas=st.integers(2, 6))
+def test_replicas_that_are_alike_decouple(model, replicas):
+    a, b = (np.full(replicas, each) for each in model)
+    closed = balance.design(a, b, **WEIGHTS)
+    gain = regulator(*balance.difference_system(a, b, **WEIGHTS)).gain
+    basis, states = balance.differences(replicas), replicas - 1
+    for scalar, part in ((closed.difference, gain[:, :states]), (closed.lasting, gain[:, states:])):
+        assert np.allclose(part, float(scalar) * np.eye(states), rtol=1e-5, atol=1e-7)
+        spread = np.arange(replicas) - np.arange(replicas).mean()
+        assert np.allclose(basis.T @ part @ basis @ spread, float(scalar) * spread, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [2, 8, 64])
+def test_unlike_replicas_come_to_one_response_time(replicas):
+    chance = np.random.default_rng(replicas)
+    names = [f"r{index:02d}" for index in range(replicas)]
+    a, b = chance.uniform(0.3, 0.9, replicas), chance.uniform(0.5, 2.0, replicas) * replicas
+    base = chance.uniform(0.1, 0.2, replicas)
+    maps = {"a_of": dict(zip(names, a, strict=True)), "b_of": dict(zip(names, b, strict=True))}
+    parameters = catalog.read_parameters(
+        LAW, maps | {"minimum_share": 0.1 / replicas, "r": float(replicas**2)}
+    )
+    shares, response, state = (
+        np.full(replicas, 1 / replicas),
+        np.ones(replicas),
+        LAW.initial_state(parameters),
+    )
+    for _ in range(60):
+        seen = {
+            "response_times_seconds": dict(zip(names, response.tolist(), strict=True)),
+            "shares": dict(zip(names, shares.tolist(), strict=True)),
+        }
+        state, decision = LAW.decide(parameters, state, seen)
+        shares = np.array([decision.action["shares"][name] for name in names])
+        response = a * response + b * shares + base
+    assert np.ptp(response) < 0.001 * response.mean()
+
+
+@given(
+    data=st.data(),
+    replicas=st.integers(2, 12),
+    minimum=st.floats(0, 0.08),
+    total=st.sampled_from([1.0, 1000.0]),
+)
+def test_shares_keep_their_sum_and_their_minimum_whatever_the_response_times(data, replicas, minimum, total):
+    names = [f"r{index}" for index in range(replicas)]
+    times = data.draw(st.fixed_dictionaries(dict.fromkeys(names, st.floats(0, 1e4))))
+    raw = data.draw(st.fixed_dictionaries(dict.fromkeys(names, st.floats(0.01, 1))))
+    shares = {name: total * each / sum(raw.values()) for name, each in raw.items()}
+    found = shares_after(times, shares, minimum_share=minimum)
+    assert sum(found.values()) == pytest.approx(sum(shares.values()), rel=1e-12)
+    assert min(found.values()) >= minimum * total - 1e-9 * total
+
+
+@given(st.lists(st.floats(-3, 3), min_size=2, max_size=8), st.floats(0, 0.1))
+def test_the_shares_within_limits_are_the_nearest_ones(wanted, minimum):
+    wanted = np.array(wanted)
+    found = balance.within(wanted, minimum, 1.0)
+    assert found.sum() == pytest.approx(1.0) and found.min() >= minimum - 1e-12
+    # Nearest: those above the minimum are all shifted alike, the others would have been shifted below it.
+    shift = (wanted - found)[found > minimum + 1e-9]
+    assert np.ptp(shift) < 1e-9
+    assert np.all((wanted - shift.max())[found <= minimum + 1e-9] <= minimum + 1e-9)
+
+
+def test_the_slow_replica_of_two_gives_what_the_other_gets():
+    found = shares_after({"a": 3.0, "b": 1.0}, {"a": 0.5, "b": 0.5})
+    assert found["a"] < 0.5 < found["b"] and found["a"] + found["b"] == pytest.approx(1.0)
+
+
+def test_equal_response_times_leave_the_shares_as_they_are():
+    shares = {"a": 0.7, "b": 0.2, "c": 0.1}
+    assert shares_after(dict.fromkeys(shares, 1.5), shares) == pytest.approx(shares)
+
+
+def test_a_replica_at_its_minimum_is_named_as_the_limit_and_winds_nothing_up():
+    state, shares = None, {"a": 0.5, "b": 0.5}
+    for _ in range(50):
+        answer = decide({"a": 100.0, "b": 1.0}, shares, state=state)
+        state, shares = answer["state"], answer["decisions"][0]["action"]["shares"]
+    assert answer["decisions"][0]["limited_by"] == "minimum_share"
+    assert shares["a"] == pytest.approx(0.02)
+    for _ in range(4):
+        answer = decide({"a": 1.0, "b": 3.0}, shares, state=state)
+        state, shares = answer["state"], answer["decisions"][0]["action"]["shares"]
+    assert shares["a"] > 0.3
+
+
+TWO, HALF = {"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("field", "times", "shares", "parameters"),
+    [
+        ("observations[0].shares.b", TWO, {"a": 1.0}, {}),
+        ("observations[0].shares.c", TWO, HALF | {"c": 0.1}, {}),
+        ("observations[0].shares", TWO, {"a": 0.0, "b": 0.0}, {}),
+        ("observations[0].shares.a", TWO, {"a": -0.5, "b": 0.5}, {}),
+        ("observations[0].response_times_seconds", {"a": 1.0}, {"a": 1.0}, {}),
+        ("observations[0].response_times_seconds.a", {"a": None, "b": 1.0}, HALF, {}),
+        ("observations[0].response_times_seconds.a", {"a": float("nan"), "b": 1.0}, HALF, {}),
+        ("observations[0].response_times_seconds", 7, HALF, {}),
+        ("parameters.a_of.c", TWO, HALF, {"a_of": {"c": 0.5}}),
+        ("parameters.b_of.a", TWO, HALF, {"b_of": {"a": 0}}),
+        ("parameters.r", TWO, HALF, {"r": 0}),
+        ("parameters.b", TWO, HALF, {"b": -1}),
+        (
+            "parameters.minimum_share",
+            dict.fromkeys("abc", 1.0),
+            dict.fromkeys("abc", 1.0),
+            {"minimum_share": 0.4},
+        ),
+    ],
+)
+def test_replicas_that_do_not_match_and_bad_values_are_refused_by_name(field, times, shares, parameters):
+    with pytest.raises(BadInput) as refused:
+        decide(times, shares, parameters)
+    assert refused.value.field == field

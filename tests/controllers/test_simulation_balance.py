@@ -1,0 +1,74 @@
+"""The lab's balance: a hog on one replica, unequal nodes; our law beside its rivals."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.rivals.shortest_queue import join
+from controllers.simulation import balance
+
+SCENARIO = balance.SCENARIO
+
+
+def run(law, seed=1, trace=None, **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, trace)
+
+
+@pytest.mark.parametrize("hog", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_with_a_hog_on_one_of_two_the_mean_delay_hardly_changes(hog, seed):
+    metrics = run("lqr", seed, hog=hog).metrics
+    assert metrics["delay_mean_seconds"] <= 1.15 * run("lqr", seed, hog=0).metrics["delay_mean_seconds"]
+    assert metrics["ratio"] <= 1.15
+    assert metrics["delay_max_seconds"] < 2 * run("lqr", seed, hog=0).metrics["delay_max_seconds"]
+
+
+def test_round_robin_grows_without_bound():
+    delays = run("round-robin").series["delay_seconds"]
+    thirds = [float(part.mean()) for part in np.split(delays, 3)]
+    assert thirds[2] > 2 * thirds[1] > 10 * thirds[0]
+    assert delays[-20:].mean() > 0.9 * delays.max()
+
+
+@pytest.mark.parametrize("hog", [0, 1])
+def test_with_eight_unequal_nodes_the_shortest_queue_is_beaten(hog):
+    ours, shortest = (run(law, replicas=8, unequal=3, hog=hog).metrics for law in ("lqr", "shortest-queue"))
+    assert ours["delay_mean_seconds"] < 0.8 * shortest["delay_mean_seconds"]
+    assert ours["spread"] < 0.2 * shortest["spread"]
+
+
+@pytest.mark.parametrize("law", ["round-robin", "shortest-queue"])
+def test_where_all_are_alike_nothing_is_lost_to_the_rivals(law):
+    ours, rival = (run(each, replicas=8, hog=0).metrics for each in ("lqr", law))
+    assert ours["delay_mean_seconds"] <= 1.02 * rival["delay_mean_seconds"]
+
+
+def test_the_hogged_replica_gets_what_it_can_do():
+    shares = run("lqr", noise=0).series["first_replica_share"]
+    assert shares[balance.HOG_FROM - 1] == pytest.approx(1 / 2, abs=0.001)
+    assert shares[-1] == pytest.approx(1 / 3, abs=0.001)
+
+
+def test_thirty_replicas_are_balanced_too():
+    metrics = run("lqr", replicas=30, unequal=3).metrics
+    assert metrics["ratio"] <= 1.15
+
+
+@given(
+    lengths=st.lists(st.floats(0, 1e4), min_size=1, max_size=12).map(np.array),
+    events=st.floats(0, 1e5),
+)
+def test_events_that_join_the_shortest_queue_fill_it_to_one_level(lengths, events):
+    given_each = join(lengths, events)
+    assert given_each.sum() == pytest.approx(events, abs=1e-6 * (1 + events))
+    after = lengths + given_each
+    joined = given_each > 1e-6
+    if joined.any():
+        assert np.ptp(after[joined]) < 1e-6 * (1 + events + lengths.max())
+        assert np.all(after[~joined] >= after[joined].min() - 1e-6 * (1 + events + lengths.max()))
+
+
+def test_a_trace_gives_what_arrives():
+    arriving = run("lqr", trace=np.array([0.0, 1.0])).series["arrivals_per_second"]
+    assert arriving[0] == 0 and arriving[-1] > 1_000

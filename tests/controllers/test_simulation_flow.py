@@ -1,0 +1,98 @@
+"""The lab's flow: a hog, a plant that changes, a starvation; our law beside its rivals."""
+
+import numpy as np
+import pytest
+
+from controllers.flow import Flow
+from controllers.rivals.spark_pid import SparkPid
+from controllers.simulation import flow
+
+SCENARIO = flow.SCENARIO
+OURS = ("i-p", "pi", "adaptive")
+
+
+def run(law, seed=1, trace=None, **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, trace)
+
+
+@pytest.mark.parametrize("law", OURS)
+@pytest.mark.parametrize("hog", [1, 2])
+@pytest.mark.parametrize(("delay", "least_mb"), [(0, 330), (1, 260)])
+def test_through_a_hog_the_free_space_is_back_soon_and_nothing_is_dropped(law, hog, delay, least_mb):
+    metrics = run(law, hog=hog, delay=delay).metrics
+    assert 0 < metrics["settling_samples"] <= 12
+    assert metrics["drops"] == 0
+    assert metrics["minimum_free_mb"] >= least_mb
+    assert metrics["served_share"] > 0.99
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("delay", [0, 1])
+def test_when_events_grow_adaptive_gains_keep_within_a_tenth_of_the_error_of_fixed_ones(delay, seed):
+    fixed, adaptive = (run(law, seed, delay=delay, gain_factor=3.5).metrics for law in ("i-p", "adaptive"))
+    assert adaptive["rms"] <= 0.1 * fixed["rms"]
+    assert adaptive["drops"] == 0 < fixed["drops"]
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_on_a_plant_that_stays_adaptive_gains_cost_nothing(delay):
+    fixed, adaptive = (run(law, delay=delay).metrics for law in ("i-p", "adaptive"))
+    assert adaptive["rms"] <= 1.05 * fixed["rms"]
+
+
+def test_a_new_setpoint_overshoots_as_the_errata_say():
+    assert run("pi", noise=0).metrics["overshoot"] == pytest.approx(0.893, abs=0.001)
+    assert run("i-p", noise=0).metrics["overshoot"] == pytest.approx(0.169, abs=0.001)
+
+
+class Believing(flow.OurLaw):
+    """The law that is not told what was really admitted."""
+
+    def admit(self, seen):
+        parameters = {**self.parameters, "setpoint": seen.setpoint_kb, "maximum": 1e9}
+        self.state, decision = Flow().decide(
+            parameters, self.state, {"measured": seen.free_kb, "applied": None}
+        )
+        return decision.action["admit"]
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_after_a_starvation_nothing_is_dropped_since_the_law_counts_from_what_was_admitted(delay):
+    settings = SCENARIO.read_settings({"starvation": 100, "delay": delay, "noise": 0})
+    assert run("i-p", starvation=100, delay=delay, noise=0).metrics["drops"] == 0
+    believing = flow.simulate(Believing("i-p", "fixed", delay), flow.course(settings, 1, None), delay)
+    flooded = believing.dropped[flow.STARVED_FROM :] > 0
+    assert flooded.sum() > 20
+
+
+def test_the_rivals_do_not_regulate_the_free_space():
+    ours, spark, free = (run(law).metrics for law in ("i-p", "spark-pid", "uncontrolled"))
+    assert spark["rms"] > 10 * ours["rms"] and spark["settling_samples"] is None
+    assert free["drops"] > 10_000 and free["minimum_free_mb"] == 0
+
+
+@pytest.mark.parametrize("law", SCENARIO.laws)
+def test_no_event_is_made_or_lost_unaccounted(law):
+    outcome = run(law, gain_factor=3.5, starvation=50)
+    series = outcome.series
+    assert all(np.all(np.isfinite(values)) and len(values) == flow.SAMPLES for values in series.values())
+    assert series["free_mb"].min() >= 0 and series["free_mb"].max() <= 500
+    assert np.all(series["served_events"] >= 0) and np.all(series["admitted_events"] >= 0)
+    assert np.all(series["admitted_events"][500:550] == 0)
+
+
+def test_a_trace_gives_what_is_offered_and_a_seed_the_chance():
+    quiet = run("uncontrolled", trace=np.full(10, 1.0)).metrics
+    assert quiet == run("uncontrolled").metrics
+    falling = run("i-p", trace=np.array([1.0, 0.0])).series["admitted_events"]
+    assert falling[-1] < 0.1 * falling[100]
+    assert run("i-p", seed=2).metrics != run("i-p", seed=3).metrics
+
+
+def test_sparks_estimator_follows_the_processing_rate_and_works_off_what_waits():
+    pid = SparkPid(2.0).after(1_000, 2.0, 0.0)
+    assert pid.rate_per_second == 500
+    assert pid.after(1_000, 1.0, 0.0).rate_per_second == 1_000
+    assert pid.after(1_000, 2.0, 4.0).rate_per_second == 500 - 0.2 * 4.0 * 500 / 2.0
+    assert pid.after(1_000, 1e3, 0.0).rate_per_second == 100
+    assert pid.after(0, 2.0, 0.0) == pid
