@@ -164,6 +164,7 @@ def test_prev_reads_the_event_before_of_the_same_key():
     document = {"define": define, "key": "host", "consume": "skip-past-last"}
     assert ask("SEQ(A; up+)", events, **document) == [["e0", "e2", "e4"]]
     assert ask("up", events, define={"up": "value > prev(value)"}, key="host") == [["e2"], ["e4"]]
+    assert ask("up", [], define={"up": "value > prev(value)"}, key="host") == []
 
 
 def test_a_value_that_is_missing_satisfies_no_comparison():
