@@ -1,4 +1,4 @@
-"""Any pattern over batches of events: a machine per key (`interpreter`), fed event by event."""
+"""Any pattern over batches of events: a machine per key, fed event by event."""
 
 import heapq
 from typing import Any, NamedTuple
@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from workers.pipeline.attempt import Event
 from workers.pipeline.group_state import GroupStates
-from workers.pipeline.interpreter import Machine, Rules, Taken
+from workers.pipeline.machine import Machine, Rules, Taken
 from workers.pipeline.matches import EVENT, KEYED, Matches, nothing
+from workers.pipeline.open_attempts import OpenAttempts
 from workers.pipeline.pattern import Pattern
+from workers.pipeline.row_search import RowSearch
 
 
 class Found(NamedTuple):
@@ -41,9 +43,13 @@ class Interpreted:
             found += self._take(event, mask, key, group)
         return self._told(found)
 
+    def _machine(self) -> Machine:
+        by_rows = self._rules.pattern.consume == "skip-past-last"
+        return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
+
     def _take(self, event: Event, mask: int, key: str, group: int) -> list[Found]:
         if key not in self._machines:
-            self._machines[key] = self._rules.machine(), group
+            self._machines[key] = self._machine(), group
         machine = self._machines[key][0]
         before_us = machine.deadline_us()
         found = machine.take(event, mask)
@@ -110,7 +116,7 @@ class Interpreted:
     def load(self, states: GroupStates) -> None:
         for group, machines in states.values("machines").items():
             for key, state in machines.items():
-                machine = self._rules.machine()
+                machine = self._machine()
                 machine.restore(state)
                 self._machines[key] = machine, group
                 self._watch(key, None)
