@@ -116,7 +116,7 @@ def get_alert(request: HttpRequest, alert_id: int) -> dict[str, Any]:
     return {
         **_alert(found),
         "situation": on_call.situation(found)["words"],
-        "tried": {**tried, "entries": [entry.pk for entry in tried["entries"]]},
+        "tried": {**tried, **{key: [each.pk for each in tried[key]] for key in ("entries", "plans")}},
         "events": [_event(each) for each in events],
     }
 

@@ -1,5 +1,6 @@
 """An alert as its page shows it: where it stands, what it means, what was tried, what can be done."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from workers.alerts.models import Alert
 from workers.alerts.standing import quiet_of
 
 MOST_EVENTS = 60
+LABELS = re.compile("_(seconds|per_second|bytes)$")  # the unit stands in the title
 # The hour: what went before it matters more than what came after.
 BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
 LEAST_MINUTES, MOST_LIVE_MINUTES = 15, 120
@@ -114,7 +116,7 @@ def _lane(condition: Condition, names: list[str], threshold: float) -> dict[str,
 
 
 def _series(names: list[str]) -> list[dict[str, str]]:
-    return [{"path": name, "label": _key(name).removesuffix("_seconds").replace("_", " ")} for name in names]
+    return [{"path": name, "label": LABELS.sub("", _key(name)).replace("_", " ")} for name in names]
 
 
 def _key(path: str) -> str:

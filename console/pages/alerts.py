@@ -20,7 +20,7 @@ from workers.alerts.models import Alert, AlertWatch
 from workers.alerts.standing import OPEN
 
 PER_PAGE = 25
-UNWATCHED = timedelta(seconds=20)
+UNWATCHED = timedelta(seconds=30)
 
 
 @require_safe

@@ -27,6 +27,7 @@ class Served:
 
     port: int
     log: Path
+    environment: dict[str, str]
 
     @property
     def live(self) -> str:
@@ -84,7 +85,7 @@ def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[S
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    console = Served(port, log)
+    console = Served(port, log, environment)
     try:
         until(console.answers, 40)
         yield console

@@ -12,7 +12,7 @@ from tests.workers.alerts.looks import lost, rule, the_alert
 from workers.alerts import evaluator, outbox
 from workers.alerts.evidence import Evidence
 from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
-from workers.models import LedgerEntry, Loop
+from workers.models import LedgerEntry, Loop, Plan
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "a calm night"}
@@ -158,6 +158,16 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
     tried = operator.get(f"/alerts/{alert.pk}/").context["alert"]["tried"]
     assert tried["words"] == "1 of 2 actions helped; 1 had no effect."
     assert {entry.loop.name for entry in tried["entries"]} == {"rebalancing"}
+
+
+def test_the_page_names_the_plans_that_nobody_had_to_make(operator, alert):
+    moves = [{"queue": "alert", "from": "n1", "to": "n2", "points": 334}]
+    fields = {"kind": "restore", "reason": "n1 is lost", "base": {}, "base_revision": 1, "hash": "0" * 64}
+    fields |= {"state": "done", "expires_at": alert.began_at, "created_at": alert.began_at}
+    Plan.objects.create(title="Restore the points of n1", moves=moves, **fields)
+    Plan.objects.create(title="Move n3", moves=[{**moves[0], "queue": "q", "from": "n3"}], **fields)
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Restore the points of n1" in page and "Move n3" not in page
 
 
 def test_a_silence_is_previewed_then_set_then_ended(operator, alert):

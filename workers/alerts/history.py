@@ -8,12 +8,12 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from workers.alerts.models import Alert
-from workers.models import LedgerEntry, Loop
+from workers.models import LedgerEntry, Loop, Plan
 
 # A controller may have seen it coming before the rule's threshold did.
 BEFORE = timedelta(minutes=5)
 AFTER = timedelta(minutes=2)
-MOST_ACTIONS = 12
+MOST_ACTIONS, MOST_PLANS = 12, 20
 
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
@@ -40,12 +40,26 @@ def actions(alert: Alert) -> QuerySet[LedgerEntry]:
     return acted.select_related("loop").order_by("-at", "-pk")
 
 
+def plans(alert: Alert) -> list[Plan]:
+    """The plans that controllers (or the recovery of a lost node) made in its time, the newest first."""
+    found = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
+    return [plan for plan in found if _concerns(plan, alert.labels)]
+
+
+def _concerns(plan: Plan, labels: dict[str, str]) -> bool:
+    """Whether a plan moves points of the alert's queue, or from or to its node; all do for a whole plant."""
+    names = {name for move in plan.moves for name in (move["queue"], move["from"], move["to"])}
+    about = {labels[key] for key in ("queue", "node") if key in labels}
+    return not about or bool(about & (names | {plan.empties}))
+
+
 def tried(alert: Alert) -> dict[str, Any]:
-    """{"entries": the latest, "actions": how many, "effective", "words"}."""
+    """{"entries": the latest, "plans", "actions": how many, "effective", "words"}."""
     verdicts = Counter(actions(alert).order_by().values_list("verdict", flat=True))
     count, effective = sum(verdicts.values()), verdicts["effective"]
     return {
         "entries": list(actions(alert)[:MOST_ACTIONS]),
+        "plans": plans(alert),
         "actions": count,
         "effective": effective,
         "words": _words(count, effective, verdicts),
@@ -54,7 +68,7 @@ def tried(alert: Alert) -> dict[str, Any]:
 
 def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
     if not count:
-        return "No controller has acted."
+        return "No loop has acted."
     rest = [
         f"{verdicts[name]} {said}"
         for name, said in (

@@ -1,0 +1,147 @@
+"""An alert that the real alerter has raised, in a browser: on a phone in three taps, by key, as a notification."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import orjson
+import pytest
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhang, violations
+from tests.console.served import ROOT, Served
+from tests.waiting import until
+
+pytestmark = BROWSER
+# Notifications as the browser makes them, counted.
+COUNTED = """
+const Made = Notification;
+window.shown = [];
+window.Notification = class extends Made {
+  constructor(title, options) { super(title, options); window.shown.push(`${title} ${options.tag}`); }
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def alerter(served: Served) -> Iterator[None]:
+    """`manage.py alert` on the console's database."""
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "alert"],
+        cwd=ROOT,
+        env=served.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield
+    process.terminate()
+    process.wait(40)
+
+
+@pytest.fixture(scope="module")
+def cookie(served: Served) -> str:
+    return served.log_in()
+
+
+@pytest.fixture
+def alert(served: Served, alerter: None, cookie: str, observer: Observer) -> dict[str, Any]:
+    """Node n3 has been silent for 14 s, and the alerter has seen it; the observer says so too."""
+
+    def fired() -> Any:
+        observer.publish()
+        with closing(served.connection()) as connection:
+            connection.request("GET", "/api/v1/alerts", headers={"Cookie": cookie})
+            rows = orjson.loads(connection.getresponse().read())["alerts"]
+        return next((row for row in rows if row["rule"] == "node-lost"), None)
+
+    row = until(fired, 60, every_seconds=0.5)
+    observer.publish(lambda snapshot: snapshot.update(alerts=[row]))
+    return row
+
+
+def test_from_the_overview_an_alert_is_acknowledged_on_a_phone_in_three_taps(open_page, observer, alert):
+    page = open_page("/", viewport=PHONE, has_touch=True)
+    live(page, observer)
+    page.locator(".tabs").get_by_role("link", name=re.compile("Alerts")).tap()
+    page.get_by_role("link", name=alert["title"]).tap()
+    button = page.get_by_role("button", name="Acknowledge", exact=True)
+    expect(button).to_be_in_viewport()
+    assert violations(page) == [] and overhang(page) <= 0
+    button.tap()
+    expect(page.locator("#alert-head")).to_contain_text("admin has it; it fires again in")
+    expect(page.locator(".toast")).to_contain_text("You have it until")
+
+
+def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer, alert):
+    page = open_page(f"/alerts/{alert['id']}/")
+    live(page, observer)
+    page.keyboard.press("a")
+    expect(page.locator("#alert-events")).to_contain_text("Acknowledged by admin")
+    expect(page.locator(".toast").first).to_contain_text("You have it until")
+    page.get_by_label("Note").fill("<img src=x onerror=alert(1)>")
+    page.get_by_role("button", name="Add note").dblclick()
+    expect(page.locator("#alert-events small").first).to_have_text("<img src=x onerror=alert(1)>")
+    assert violations(page) == []
+
+
+def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer, alert):
+    page = open_page(f"/alerts/silences/?alert={alert['id']}")
+    live(page, observer)
+    said = page.locator("[data-preview-result]")
+    expect(said).to_contain_text("It hides 1 open alert")
+    expect(said.get_by_role("link", name=alert["title"])).to_be_visible()
+    page.get_by_label("Value 1").fill("n7")
+    expect(said).to_contain_text("It hides no alert that is open now")
+    page.get_by_role("button", name="Silence what matches").click()
+    assert page.get_by_label("Reason").evaluate("field => field.validity.valueMissing")
+
+
+def test_a_rule_says_what_it_would_have_done_before_it_is_changed(open_page, observer, alert):
+    page = open_page("/alerts/rules/node-lost/")
+    live(page, observer)
+    said = page.locator("[data-preview-result]")
+    expect(said).to_contain_text("node lost ≥ 10 s")
+    page.get_by_label("Threshold, s", exact=True).fill("2")
+    expect(said).to_contain_text("Clear threshold takes at most the threshold (2)")
+    page.get_by_label("Reason").fill("a test")
+    page.get_by_role("button", name="Change rule").click()
+    expect(page.locator("#rule-form .error")).to_contain_text("takes at most the threshold")
+    expect(page.get_by_label("Threshold, s", exact=True)).to_have_value("2")
+
+
+def announced(observer: Observer, alert: dict[str, Any], announce: str) -> None:
+    """The alert calls (again): a step of its escalation tells the browsers."""
+    calls = {**alert, "state": "firing", "quiet": None, "announce": announce}
+    observer.publish(lambda snapshot: snapshot.update(alerts=[calls]))
+
+
+def shown(page: Page) -> list[str]:
+    return page.evaluate("window.shown")
+
+
+def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connection(
+    open_page, observer, alert
+):
+    sockets: list[WebSocketRoute] = []
+
+    def prepared(page: Page) -> None:
+        page.context.grant_permissions(["notifications"])
+        page.add_init_script(COUNTED)
+        page.route_web_socket("**/live/**", lambda route: sockets.append(route) or route.connect_to_server())
+
+    page = open_page("/nodes/", before=prepared)
+    live(page, observer)
+    announced(observer, alert, "1.0")
+    note = f"Critical: {alert['title']} weir-alert-{alert['id']}"
+    until(lambda: shown(page) == [note], 10)
+    expect(page).to_have_title(re.compile(r"^\(1\) Nodes"))
+    page.reload()
+    live(page, observer)
+    assert shown(page) == []
+    sockets[-1].close()
+    announced(observer, alert, "2.0")
+    until(lambda: observer.publish() or shown(page) == [note], 30, every_seconds=0.5)
