@@ -23,7 +23,7 @@ class Chart {
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
     // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
-    this.until = figure.dataset.until ? Number(figure.dataset.until) : null;
+    this.until = figure.dataset.end ? Number(figure.dataset.end) : null;
     this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) : null;
     this.seconds = (this.own ?? rangeOfUrl()) * 60;
     this.time = [];

@@ -20,8 +20,10 @@ def _labels(loop: LoopFacts) -> dict[str, str]:
     return {"loop": loop.name, **place}
 
 
-def _reading(loop: LoopFacts, value: float | None, sentence: str) -> Reading:
-    nodes = [loop.target["node"]] if "node" in loop.target else []
+def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
+    # What steers the whole plant depends on every node.
+    everywhere = list((evidence.snapshot or {}).get("nodes", ()))
+    nodes = [loop.target["node"]] if "node" in loop.target else everywhere
     kind = "jobs" if loop.law == "worker_rate" else None
     return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": kind})
 
@@ -45,7 +47,7 @@ def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         said = (
             f"{_name(loop)} turned round {count} times in {_minutes(window_seconds)} (swing {loop.swing:g})."
         )
-        yield _reading(loop, count, said)
+        yield _reading(evidence, loop, count, said)
 
 
 def _saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -59,7 +61,7 @@ def _saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
         limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
         said = f"{_name(loop)} was at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
-        yield _reading(loop, share, said)
+        yield _reading(evidence, loop, share, said)
 
 
 def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -69,7 +71,7 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
         said = f"The last {count} actions of {_name(loop)[0].lower()}{_name(loop)[1:]} did not help."
-        yield _reading(loop, count, said)
+        yield _reading(evidence, loop, count, said)
 
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -78,7 +80,7 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         said = (
             f"{count} actions of {loop.name.replace('_', ' ')} made it worse in {_minutes(window_seconds)}."
         )
-        yield _reading(loop, count, said)
+        yield _reading(evidence, loop, count, said)
 
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -86,6 +88,7 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         if not loop.ticks or evidence.now - loop.ticks[-1].at > 3 * loop.interval_seconds + 5:
             continue  # it does not tick: another condition's matter
         yield _reading(
+            evidence,
             loop,
             (blind := _blind_seconds(loop.ticks)),
             f"{_name(loop)} has been without a fit measurement for {blind:.0f} s.",
@@ -109,7 +112,7 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         # The distance: a clock set back must not make a loop look busy for as long as it was set back.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
         said = f"{_name(loop)} has not ticked for {late:.0f} of its intervals of {loop.interval_seconds:g} s."
-        yield _reading(loop, late, said)
+        yield _reading(evidence, loop, late, said)
 
 
 def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -126,7 +129,10 @@ def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         if loop.held_since is not None:
             seconds = evidence.now - loop.held_since
             yield _reading(
-                loop, seconds / 60, f"{_name(loop)} has been on {loop.mode} for {_minutes(seconds)}."
+                evidence,
+                loop,
+                seconds / 60,
+                f"{_name(loop)} has been on {loop.mode} for {_minutes(seconds)}.",
             )
 
 

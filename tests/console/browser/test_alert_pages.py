@@ -1,4 +1,4 @@
-"""An alert that the real alerter has raised, in a browser: on a phone in three taps, by key, as a notification."""
+"""An alert that the real alerter raised, in a browser: on a phone in three taps, by key, as a notice."""
 
 import re
 import subprocess
