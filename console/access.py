@@ -61,6 +61,8 @@ ACTIONS = {
     "mark.add": "operator",
     "mark.remove": "operator",
     "audit.view": "administrator",
+    "settings.change": "administrator",
+    "user.manage": "administrator",
 }
 TOKEN_PREFIX = "weir_"
 USED_AT_STEP = timedelta(minutes=1)

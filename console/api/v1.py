@@ -5,6 +5,7 @@ from typing import Any
 from ninja import NinjaAPI
 
 from console.api import (
+    account,
     alerts,
     audit,
     control,
@@ -37,6 +38,7 @@ for part in (
     control,
     ledger,
     audit,
+    account,
     plans,
     alerts,
     events,

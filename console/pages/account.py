@@ -1,59 +1,33 @@
-"""One's own account: password and API tokens."""
+"""One's own account: password, sessions and API tokens."""
 
-from datetime import timedelta
+from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console import audit
-from console.access import PRODUCER, ROLES, Actor, actor_of, create_token, least_role, requires
-from console.models import ApiToken
+from console import audit, sessions, tokens
+from console.access import actor_of, requires
+from console.models import ApiToken, UserSession
+from console.pages.action import Done, action
+from console.pages.expiry import number_of
 from console.pages.frame import show
-
-MAXIMUM_TOKEN_DAYS = 366
-
-
-class TokenForm(forms.Form):
-    """A new token: a name nobody has used, a role not above one's own, and an expiry."""
-
-    name = forms.RegexField(
-        r"\A[\w.-]+\Z",
-        max_length=80,
-        error_messages={"invalid": "name takes letters, digits, dot, - and _."},
-    )
-    role = forms.ChoiceField(choices=ApiToken.Role.choices)
-    days = forms.IntegerField(min_value=1, max_value=MAXIMUM_TOKEN_DAYS, initial=90)
-
-    def __init__(self, *args, actor: Actor, **named):
-        super().__init__(*args, **named)
-        self.actor = actor
-        self.fields["role"].choices = [(role, role) for role in grantable_roles(actor)]
-
-    def clean_name(self) -> str:
-        name = self.cleaned_data["name"]
-        if ApiToken.objects.filter(name=name).exists():
-            raise forms.ValidationError(f"name {name} is taken; choose another.")
-        return name
-
-
-def grantable_roles(actor: Actor) -> list[str]:
-    """The roles a token of this actor can really have."""
-    return [role for role in (PRODUCER, *ROLES) if least_role(role, actor.role) == role]
+from queues.errors import BadInput
+from workers import plant_settings
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def settings(request: HttpRequest) -> HttpResponse:
-    """Context: form (password), token_form, tokens (one's own, newest first), new_token (shown once)."""
+    """Context: form (password), tokens and sessions (one's own), new_token (shown once), token_errors."""
     form = PasswordChangeForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
@@ -63,52 +37,75 @@ def settings(request: HttpRequest) -> HttpResponse:
         update_session_auth_hash(request, request.user)
         messages.success(request, "Password changed. Your other sessions are logged out.")
         return redirect("settings")
-    return _settings_page(request, form, TokenForm(actor=actor_of(request)))
+    return _settings_page(request, form)
 
 
 @require_POST
 @requires("account.change")
 def token_create(request: HttpRequest) -> HttpResponse:
-    """Make a token and show its secret on the answering page, this once."""
-    actor = actor_of(request)
-    form = TokenForm(request.POST, actor=actor)
-    if not form.is_valid():
-        return _settings_page(request, PasswordChangeForm(request.user), form, status=422)
-    wanted = form.cleaned_data
-    with transaction.atomic():
-        expires_at = timezone.now() + timedelta(days=wanted["days"])
-        token, secret = create_token(actor.user, wanted["name"], wanted["role"], expires_at)
-        after = {"role": token.role, "expires_at": expires_at.isoformat()}
-        audit.record(actor, "token.create", token.name, after=after)
+    """Posted: name, role, days. Its secret is on the answering page, this once."""
+    actor, posted = actor_of(request), request.POST
+    try:
+        days = number_of(posted.get("days", ""), "days")
+        token, secret = tokens.make(
+            actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now()
+        )
+    except BadInput as error:
+        return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
     fresh = {"name": token.name, "secret": secret}
-    page = _settings_page(request, PasswordChangeForm(request.user), TokenForm(actor=actor), new_token=fresh)
+    page = _settings_page(request, _password_form(request), new_token=fresh)
     page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
     return page
 
 
-@require_POST
-@requires("account.change")
-def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+@action("account.change", lambda request, **refusal: settings_page(request, **refusal))
+def token_revoke(request: HttpRequest, token_id: int) -> Done:
+    """Nothing need be posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
-    with transaction.atomic():
-        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
-            audit.record(actor_of(request), "token.revoke", token.name)
-    messages.success(request, f"Token {token.name} is revoked.")
-    return redirect("settings")
+    tokens.revoke(actor_of(request), token, timezone.now())
+    return Done(f"Token {token.name} is revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
-def _settings_page(request, password_form, token_form, new_token=None, status=None) -> HttpResponse:
-    refused = password_form.is_bound or (status is not None)
+@action("account.change", lambda request, **refusal: settings_page(request, **refusal))
+def session_end(request: HttpRequest, session_id: int) -> Done:
+    """Nothing need be posted. One's own sessions here; who manages users ends anybody's."""
+    actor = actor_of(request)
+    mine = {} if actor.may("user.manage") else {"user": request.user}
+    found = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
+    sessions.end(actor, found)
+    where = reverse("settings") if found.user == request.user else reverse("users")
+    return Done(f"A session of {found.user.get_username()} is logged out.", where, {"go": where})
+
+
+def settings_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    return _settings_page(request, _password_form(request), errors)
+
+
+def _password_form(request: HttpRequest) -> PasswordChangeForm:
+    return PasswordChangeForm(request.user)
+
+
+def _settings_page(
+    request: HttpRequest,
+    form: PasswordChangeForm,
+    token_errors: dict[str, list[str]] | None = None,
+    new_token: dict[str, str] | None = None,
+    status: int = 200,
+) -> HttpResponse:
     response = show(
         request,
         "settings.html",
         "settings",
-        view="frame",
-        form=password_form,
-        token_form=token_form,
+        form=form,
+        token_errors=token_errors or {},
+        submitted=request.POST if token_errors else {},
+        roles=tokens.grantable_roles(actor_of(request)),
+        most_days=plant_settings.value("token.maximum_days"),
         tokens=ApiToken.objects.filter(owner=request.user).order_by("-created_at"),
+        sessions=sessions.alive(request.user),
+        session_key=request.session.session_key,
         new_token=new_token,
         now=timezone.now(),
     )
-    response.status_code = 422 if refused else 200
+    response.status_code = 422 if form.is_bound else status
     return response

@@ -1,5 +1,6 @@
 """What every page has around it: the rail, the strip, and what the visitor may do."""
 
+import secrets
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -78,6 +79,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
             "user": actor.name,
             "role": actor.role,
             # What is past can't be steered.
+            "submission": secrets.token_hex(16),  # of a form that is sent without a script
             "can": actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
         }
     }

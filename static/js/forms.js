@@ -122,7 +122,7 @@ function position(value, low, high) {
 async function submit(event) {
   const form = event.target;
   if (form.matches("form[data-mode-form]")) return askWhy(event);
-  if (!form.matches("form[data-steer]")) return;
+  if (!form.matches("form[data-steer]") || event.submitter?.matches("[data-plain]")) return;
   event.preventDefault();
   if (form.dataset.sending) return; // the second of a double click
   clearErrors(form);

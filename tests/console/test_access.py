@@ -21,7 +21,7 @@ from console.access import (
     least_role,
     role_of,
 )
-from console.models import ApiToken, Mark
+from console.models import ApiToken, Mark, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
 from workers import batch_tasks
@@ -100,6 +100,14 @@ DOORS = {
     "GET audit/": "administrator",
     "GET settings/": "viewer",
     "POST settings/": "viewer",
+    "GET settings/plant/": "viewer",
+    "POST settings/plant/<str:name>": "administrator",
+    "POST settings/plant/loops/<int:loop_id>": "administrator",
+    "GET settings/users/": "administrator",
+    "POST settings/users/create": "administrator",
+    "POST settings/users/<int:user_id>": "administrator",
+    "POST settings/users/<int:user_id>/reset": "administrator",
+    "POST settings/sessions/<int:session_id>/end": "viewer",
     "POST settings/tokens": "viewer",
     "POST settings/tokens/<int:token_id>/revoke": "viewer",
     "GET login/": "free",
@@ -128,6 +136,20 @@ DOORS = {
     "GET api/v1/ledger/export": "viewer",
     "GET api/v1/ledger/<entry_id>": "viewer",
     "GET api/v1/ledger/<entry_id>/replay": "viewer",
+    "GET api/v1/settings": "viewer",
+    "POST api/v1/settings/<name>": "administrator",
+    "POST api/v1/loops/<loop_id>/settings": "administrator",
+    "GET api/v1/users": "administrator",
+    "POST api/v1/users": "administrator",
+    "POST api/v1/users/<username>/role": "administrator",
+    "POST api/v1/users/<username>/disable": "administrator",
+    "POST api/v1/users/<username>/enable": "administrator",
+    "POST api/v1/users/<username>/reset": "administrator",
+    "GET api/v1/sessions": "viewer",
+    "POST api/v1/sessions/<session_id>/end": "viewer",
+    "GET api/v1/tokens": "viewer",
+    "POST api/v1/tokens": "viewer",
+    "POST api/v1/tokens/<token_id>/revoke": "viewer",
     "GET api/v1/audit": "administrator",
     "GET api/v1/audit/export": "administrator",
     "GET api/v1/plans": "viewer",
@@ -205,6 +227,14 @@ API_BODIES = {
     "POST api/v1/tasks/<name>/run": {"reason": "a test"},
     "POST api/v1/runs/<run_id>/cancel": {"reason": "a test"},
     "POST api/v1/runs/<run_id>/resume": {"reason": "a test"},
+    "POST api/v1/settings/<name>": {"value": 600, "reason": "a test"},
+    "POST api/v1/loops/<loop_id>/settings": {"name": "upper_limit", "value": 600, "reason": "a test"},
+    "POST api/v1/users": {"username": "new", "role": "viewer", "reason": "a test"},
+    "POST api/v1/users/<username>/role": {"role": "operator", "reason": "a test"},
+    "POST api/v1/users/<username>/disable": {"reason": "a test"},
+    "POST api/v1/users/<username>/enable": {"reason": "a test"},
+    "POST api/v1/users/<username>/reset": {"reason": "a test"},
+    "POST api/v1/tokens": {"name": "new", "role": "viewer", "days": 5},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
 }
@@ -240,6 +270,7 @@ def things(people, control) -> dict[str, Any]:
         expires_at=timezone.now() + timedelta(hours=1),
     )
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
+    session = UserSession.objects.create(user=people["viewer"], session_key="a session")
     plan = Plan.objects.create(
         kind="hand",
         title="a test",
@@ -259,6 +290,11 @@ def things(people, control) -> dict[str, Any]:
         "<int:override_id>": override.pk,
         "<override_id>": override.pk,
         "<int:token_id>": token.pk,
+        "<token_id>": token.pk,
+        "<int:user_id>": people["viewer"].pk,
+        "<username>": "stranger",
+        "<int:session_id>": session.pk,
+        "<session_id>": session.pk,
         "<int:plan_id>": plan.pk,
         **alert_things(people),
         "<plan_id>": plan.pk,
@@ -308,6 +344,8 @@ def address_of(route: str, things: dict[str, Any]) -> str:
     for place, value in things.items():
         address = address.replace(place, str(value))
     name = NAMES.get(route.removeprefix("api/v1/").split("/")[0], "alert")
+    if "settings/" in route:
+        name = "plan.expires_seconds"
     return "/" + address.replace("<str:name>", name).replace("<name>", name)
 
 

@@ -1,0 +1,111 @@
+"""Who may log in, and as what: users with one role each, never without an administrator."""
+
+import re
+import secrets
+
+from django.contrib.auth.models import Group, User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from console import audit
+from console.access import ROLES, Actor, demand, role_of
+from queues.errors import BadInput
+from workers.overrides import read_reason
+
+USERNAME = re.compile(r"[\w.@+-]{1,150}\Z")
+
+
+def found(username: str) -> User:
+    """The user of that name. Raises BadInput."""
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        raise BadInput("username", f"{username[:60]!r} is nobody here.")
+    return user
+
+
+@transaction.atomic
+def create(actor: Actor, username: str, role: str, reason: str, password: str = "") -> tuple[User, str]:
+    """A new user, and the password to hand over (a random one unless given), shown this once."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if not USERNAME.match(username):
+        raise BadInput("username", "takes letters, digits and @ . + - _ (150 at most).")
+    if User.objects.filter(username__iexact=username).exists():
+        raise BadInput("username", f"{username} is taken.")
+    _check_role(role)
+    user = User(username=username)
+    given = _set_password(user, password)
+    user.save()
+    user.groups.set([_group(role)])
+    audit.record(actor, "user.create", username, reason=why, after={"role": role})
+    return user, given
+
+
+@transaction.atomic
+def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
+    """Give another role; it holds from the next request on."""
+    demand(actor, "user.manage")
+    why, before = read_reason(reason), role_of(user)
+    _check_role(role)
+    if role == before:
+        raise BadInput("role", f"of {user.get_username()} is {role} already.")
+    if role != "administrator":
+        _keep_an_administrator(user)
+    user.groups.set([_group(role)])
+    audit.record(
+        actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role}
+    )
+
+
+@transaction.atomic
+def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
+    """Let somebody log in, or no more: then every session and token of theirs ends at once."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if user.is_active == on:
+        raise BadInput("username", f"{user.get_username()} is {'enabled' if on else 'disabled'} already.")
+    if not on and user == actor.user:
+        raise BadInput("username", "is you; let somebody else disable you.")
+    if not on:
+        _keep_an_administrator(user)
+    User.objects.filter(pk=user.pk).update(is_active=on)
+    state = {"before": {"enabled": not on}, "after": {"enabled": on}}
+    audit.record(actor, "user.enable" if on else "user.disable", user.get_username(), reason=why, **state)
+
+
+@transaction.atomic
+def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
+    """A new password to hand over, shown this once; their sessions end."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    given = _set_password(user, password)
+    user.save(update_fields=["password"])
+    audit.record(actor, "user.reset", user.get_username(), reason=why)
+    return given
+
+
+def _set_password(user: User, password: str) -> str:
+    given = password or secrets.token_urlsafe(12)
+    try:
+        validate_password(given, user)
+    except ValidationError as error:
+        raise BadInput("password", " ".join(error.messages)) from None
+    user.set_password(given)
+    return given
+
+
+def _check_role(role: str) -> None:
+    if role not in ROLES:
+        raise BadInput("role", f"takes {', '.join(ROLES)}, not {role[:40]!r}.")
+
+
+def _group(role: str) -> Group:
+    return Group.objects.get_or_create(name=role)[0]
+
+
+def _keep_an_administrator(leaving: User) -> None:
+    """A plant that nobody administers could not be taken back from within."""
+    others = User.objects.filter(is_active=True).exclude(pk=leaving.pk)
+    if role_of(leaving) == "administrator" and not any(role_of(each) == "administrator" for each in others):
+        raise BadInput("username", f"{leaving.get_username()} is the last administrator; make another first.")

@@ -1,0 +1,57 @@
+"""What administrators set for good: the plant's settings, and a loop's own parameters and guard."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console import audit
+from console.access import Actor, demand
+from controllers import catalog, guard
+from queues.errors import BadInput
+from workers import plant_settings
+from workers.models import Loop
+from workers.overrides import read_reason
+
+
+@transaction.atomic
+def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
+    """Set a setting of the plant; gives (before, after). Raises BadInput naming name, value or reason."""
+    demand(actor, "settings.change")
+    why = read_reason(reason)
+    before, after = plant_settings.change(name, value, actor.user, now)
+    audit.record(actor, "settings.change", name, reason=why, before=before, after=after)
+    return before, after
+
+
+@transaction.atomic
+def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> tuple[Any, Any]:
+    """Set a loop's own value of a parameter or of `guard.NAME`: what holds when nobody overrides it. None
+    gives the default back. Raises BadInput naming name, value or reason.
+    """
+    demand(actor, "settings.change")
+    why, law = read_reason(reason), catalog.law(loop.law)
+    row = Loop.objects.select_for_update().get(pk=loop.pk)
+    if name == law.actuator:
+        raise BadInput("name", f"{name} is what the loop does; take it over by hand on its page instead.")
+    parameter = catalog.parameter(law, name)
+    try:
+        checked = parameter.default if value is None else parameter.check(value, "value")
+        before, changed = _changed(row, name, checked, value is None)
+    except BadInput as error:
+        raise BadInput("value", error.message) from None
+    Loop.objects.filter(pk=row.pk).update(**changed)
+    audit.record(actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked)
+    return before, checked
+
+
+def _changed(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
+    """What it was, and the column as it will be; checked as a whole."""
+    law, key = catalog.law(row.law), name.removeprefix("guard.")
+    column = "guard" if name.startswith("guard.") else "parameters"
+    own = {each: kept for each, kept in getattr(row, column).items() if each != key}
+    if not back:
+        own[key] = value
+    read = guard.read_settings if column == "guard" else catalog.read_parameters
+    before, _ = read(law, getattr(row, column))[key], read(law, own)
+    return before, {column: own}

@@ -1,0 +1,213 @@
+"""Users, their sessions, and what administrators set for good: done, refused, noted."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from console.models import ApiToken, AuditEntry, UserSession
+from tests.console.conftest import PASSWORD
+from workers import plant_settings
+from workers.models import Loop, Setting
+
+pytestmark = pytest.mark.django_db
+WHY = {"reason": "a test"}
+
+
+@pytest.fixture
+def administrator(browsers, control) -> Client:
+    return browsers["administrator"]
+
+
+def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def audited() -> list[tuple[str, str, str]]:
+    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+def logs_in(username: str, password: str) -> bool:
+    answer = Client().post("/login/", {"username": username, "password": password})
+    return answer.status_code == 302
+
+
+def test_a_new_user_gets_a_password_shown_once_and_a_role(administrator):
+    posted = {"username": "desk-9", "role": "operator", **WHY}
+    page = administrator.post("/settings/users/create", posted)
+    password = page.context["new_password"]["password"]
+    assert page["Cache-Control"] == "no-store" and len(password) >= 12
+    assert logs_in("desk-9", password)
+    assert [each.name for each in User.objects.get(username="desk-9").groups.all()] == ["operator"]
+    assert audited() == [("administrator", "user.create", "desk-9")]
+    assert password not in str(AuditEntry.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"username": "a b"}, "username"),
+        ({"username": ""}, "username"),
+        ({"username": "VIEWER"}, "username"),
+        ({"username": "<script>"}, "username"),
+        ({"role": "king"}, "role"),
+        ({"reason": " "}, "reason"),
+        ({"password": "short"}, "password"),
+        ({"password": "password1234"}, "password"),
+    ],
+)
+def test_a_bad_user_is_refused_at_its_field_and_nothing_typed_is_lost(change, field, administrator):
+    posted = {"username": "desk-9", "role": "operator", **WHY, **change}
+    page = administrator.post("/settings/users/create", posted)
+    assert (page.status_code, list(page.context["errors"])) == (422, [field])
+    assert page.context["submitted"]["role"] == posted["role"]
+    assert User.objects.count() == 4 and audited() == []
+
+
+def test_a_role_is_changed_and_holds_from_the_next_request(administrator, browsers, people, stored_snapshot):
+    address = f"/settings/users/{people['operator'].pk}"
+    assert browsers["viewer"].get("/audit/").status_code == 403
+    assert fetch(administrator, address, {"change": "role", "role": "viewer", **WHY}).status_code == 200
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+    answer = fetch(browsers["operator"], f"/loops/{loop.pk}/mode", {"mode": "advise", **WHY})
+    assert answer.status_code == 403
+    assert AuditEntry.objects.get().before == {"role": "operator"}
+
+
+def test_who_is_disabled_is_out_at_once_everywhere(administrator, browsers, people, secrets, stored_snapshot):
+    assert browsers["operator"].get("/nodes/").status_code == 200
+    address = f"/settings/users/{people['operator'].pk}"
+    assert fetch(administrator, address, {"change": "disable", **WHY}).status_code == 200
+    assert browsers["operator"].get("/nodes/").status_code == 302
+    headers = {"Authorization": f"Bearer {secrets['operator']}"}
+    assert Client().get("/api/v1/loops", headers=headers).status_code == 401
+    assert not logs_in("operator", PASSWORD)
+    assert fetch(administrator, address, {"change": "disable", **WHY}).status_code == 422
+    assert fetch(administrator, address, {"change": "enable", **WHY}).status_code == 200
+    assert logs_in("operator", PASSWORD)
+
+
+@pytest.mark.parametrize("change", [{"change": "disable"}, {"change": "role", "role": "viewer"}])
+def test_there_is_always_an_administrator(change, administrator, people):
+    address = f"/settings/users/{people['administrator'].pk}"
+    assert fetch(administrator, address, {**change, **WHY}).status_code == 422
+    assert audited() == [] and User.objects.get(username="administrator").is_active
+
+
+def test_a_reset_gives_a_new_password_and_ends_their_sessions(
+    administrator, browsers, people, stored_snapshot
+):
+    page = administrator.post(f"/settings/users/{people['viewer'].pk}/reset", WHY)
+    password = page.context["new_password"]["password"]
+    assert browsers["viewer"].get("/nodes/").status_code == 302
+    assert logs_in("viewer", password) and not logs_in("viewer", PASSWORD)
+
+
+def test_sessions_are_listed_without_their_keys_and_ended(browsers, people, stored_snapshot):
+    mine, other = browsers["viewer"], Client()
+    other.force_login(people["viewer"], backend="django.contrib.auth.backends.ModelBackend")
+    for browser in (mine, other):
+        assert browser.get("/nodes/", headers={"user-agent": "a browser"}).status_code == 200
+    page = mine.get("/settings/")
+    assert len(page.context["sessions"]) == 2
+    assert other.session.session_key not in page.content.decode()
+    found = UserSession.objects.get(session_key=other.session.session_key)
+    assert (found.agent, found.address) == ("a browser", "127.0.0.1")
+    assert fetch(mine, f"/settings/sessions/{found.pk}/end", {}).status_code == 200
+    assert other.get("/nodes/").status_code == 302
+    assert mine.get("/nodes/").status_code == 200
+    assert audited() == [("viewer", "session.end", "viewer")]
+
+
+def test_nobody_ends_the_session_of_somebody_else_but_an_administrator(browsers, stored_snapshot):
+    browsers["viewer"].get("/nodes/")
+    found = UserSession.objects.get()
+    assert fetch(browsers["operator"], f"/settings/sessions/{found.pk}/end", {}).status_code == 404
+    assert fetch(browsers["administrator"], f"/settings/sessions/{found.pk}/end", {}).status_code == 200
+    assert browsers["viewer"].get("/nodes/").status_code == 302
+
+
+def test_a_login_lasts_as_long_as_the_setting_says(people, control):
+    plant_settings.change("session.hours", 2, people["administrator"], people["viewer"].date_joined)
+    browser = Client()
+    browser.post("/login/", {"username": "viewer", "password": PASSWORD})
+    assert 7_100 < browser.session.get_expiry_age() <= 7_200
+
+
+@pytest.mark.parametrize("declared", plant_settings.DECLARED, ids=lambda each: each.name)
+def test_each_setting_is_shown_with_its_help_and_range_and_is_changed_within_it(declared, administrator):
+    assert declared.help.endswith(".") and declared.unit and declared.minimum < declared.maximum
+    page = administrator.get("/settings/plant/").content.decode()
+    assert declared.name.removesuffix("_seconds").replace("_", " ") in page
+    address = f"/settings/plant/{declared.name}"
+    assert fetch(administrator, address, {"value": declared.maximum * 2, **WHY}).status_code == 422
+    assert fetch(administrator, address, {"value": declared.default, **WHY}).status_code == 422
+    assert plant_settings.value(declared.name) == declared.default and not Setting.objects.exists()
+    wanted = declared.maximum if declared.default != declared.maximum else declared.minimum
+    assert fetch(administrator, address, {"value": wanted, **WHY}).status_code == 200
+    assert plant_settings.value(declared.name) == wanted
+    noted = AuditEntry.objects.get()
+    assert (noted.before, noted.after, noted.target) == (declared.default, wanted, declared.name)
+
+
+def test_a_setting_that_is_none_is_refused(administrator):
+    answer = fetch(administrator, "/settings/plant/plant.colour", {"value": 1, **WHY})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["name"])
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    return Loop.objects.create(
+        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
+    )
+
+
+def test_a_loops_own_value_is_set_for_good_and_back_to_its_default(administrator, loop):
+    address = f"/settings/plant/loops/{loop.pk}"
+    assert fetch(administrator, address, {"name": "upper_limit", "value": "700", **WHY}).status_code == 200
+    posted = {"name": "guard.direction", "value": "up only", **WHY}
+    assert fetch(administrator, address, posted).status_code == 200
+    loop.refresh_from_db()
+    assert (loop.parameters, loop.guard) == ({"upper_limit": 700}, {"direction": "up only"})
+    page = administrator.get(f"/settings/plant/?loop={loop.pk}")
+    row = next(row for row in page.context["own"] if row["name"] == "upper_limit")
+    assert (row["value"], row["changed"].actor) == (700, "administrator")
+    assert fetch(administrator, address, {"name": "upper_limit", "value": "", **WHY}).status_code == 200
+    loop.refresh_from_db()
+    assert loop.parameters == {}
+    assert [(each.before, each.after) for each in AuditEntry.objects.filter(target__endswith="limit")] == [
+        (1000, 700),
+        (700, 1000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"name": "upper_limit", "value": "-1"}, "value"),
+        ({"name": "upper_limit", "value": "many"}, "value"),
+        ({"name": "minimum_rate", "value": "9000"}, "value"),
+        ({"name": "start", "value": "3"}, "name"),
+        ({"name": "nothing", "value": "3"}, "name"),
+        ({"name": "guard.direction", "value": "sideways"}, "value"),
+        ({"name": "upper_limit", "value": "5", "reason": ""}, "reason"),
+    ],
+)
+def test_a_bad_own_value_is_refused_at_its_field_and_changes_nothing(posted, field, administrator, loop):
+    answer = fetch(administrator, f"/settings/plant/loops/{loop.pk}", {**WHY, **posted})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    loop.refresh_from_db()
+    assert (loop.parameters, loop.guard) == ({}, {}) and audited() == []
+
+
+def test_tokens_over_the_api_never_exceed_who_asks(client, secrets):
+    def make(role: str, wanted: str) -> Any:
+        body = {"name": f"{role}-{wanted}", "role": wanted, "days": 3}
+        headers = {"Authorization": f"Bearer {secrets[role]}"}
+        return client.post("/api/v1/tokens", body, content_type="application/json", headers=headers)
+
+    made = make("operator", "producer")
+    assert made.status_code == 201 and made.json()["token"].startswith("weir_")
+    assert list(make("viewer", "operator").json()["errors"]) == ["role"]
+    assert ApiToken.objects.filter(name="viewer-operator").count() == 0
