@@ -1,6 +1,5 @@
-"""What the database records of control now, in the shape of the snapshot: the loops' last decisions, the
-overrides in force, the open plans, the open runs of batch tasks, the
-open alerts.
+"""What the database records of control now, in the shape of the snapshot: the loops' last decisions and what
+they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
 """
 
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from workers import plans
 from workers.alerts.standing import open_alerts
 from workers.models import LedgerEntry, Run
 from workers.overrides import by_loop, document, in_force, soonest_first
+from workers.remedies import deed_of
 from workers.runs import OPEN
 from workers.scope import active_loops
 
@@ -37,12 +37,14 @@ TERMS = {
     )
 }
 DIGITS = 3
+DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
+ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
     """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the gravest first; all as the snapshot has them.
+    `alerts`, the gravest first, `deeds`, the newest first; all as the snapshot has them.
     """
 
     loops: dict[str, dict[str, Any]]
@@ -50,10 +52,11 @@ class ControlRecord:
     plans: list[dict[str, Any]]
     runs: dict[str, dict[str, Any]]
     alerts: list[dict[str, Any]]
+    deeds: list[dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: seven queries, however many there are of each."""
+    """What is recorded at this moment: eight queries, however many there are of each."""
     rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -64,7 +67,28 @@ def control_record(now: datetime) -> ControlRecord:
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = [document(row) for row in rows]
-    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts())
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
+
+
+def _deeds(now: datetime) -> list[dict[str, Any]]:
+    """What each law's loops did last, if that was lately; actions that were applied only."""
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - DEEDS_SHOWN, applied=True)
+    newest: dict[str, dict[str, Any]] = {}
+    for entry in acted.select_related("loop").order_by("-at")[:MOST_DEEDS]:
+        newest.setdefault(entry.loop.law, _deed(entry))
+    return list(newest.values())
+
+
+def _deed(entry: LedgerEntry) -> dict[str, Any]:
+    action = entry.action or {}
+    return {
+        "law": entry.loop.law,
+        "entry": entry.pk,
+        "at": entry.at.timestamp(),
+        "verdict": entry.verdict,
+        "did": deed_of(action),
+        "points": sum(move["points"] for move in action.get("moves", ())),
+    }
 
 
 def _runs(now: datetime) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from queues.membership import Membership
 from queues.topology import NodeSpec, QueueSpec
+from workers.handlers.sink import sink_of
 from workers.health import health
 from workers.latency import Latencies
 from workers.readings import Readings, Workers
@@ -127,6 +128,7 @@ def _queue(sight: Sight, spec: QueueSpec) -> Document:
     return {
         "kind": spec.kind,
         "handler": spec.handler if spec.kind == "jobs" else None,
+        "sink": sink_of(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
         "priority": spec.priority,
         "minimum_containers": spec.minimum_containers,
         "in_per_second": over("in_per_second"),

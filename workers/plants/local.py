@@ -17,6 +17,7 @@ from workers.latency import Latencies
 from workers.plants.plant import Snapshot
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
+from workers.remedies import with_remedies
 from workers.snapshot import Sight, Watch, by_work, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
@@ -54,8 +55,9 @@ class LocalPlant:
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(sight, record.loops, record.overrides)
-        recorded = {"plans": record.plans, "runs": record.runs, "alerts": record.alerts}
-        return {**snapshot, **composed, **recorded}
+        recorded = {name: getattr(record, name) for name in ("plans", "runs", "alerts", "deeds")}
+        whole = {**snapshot, **composed, **recorded}
+        return {**whole, "health": with_remedies(whole)}
 
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0

@@ -1,0 +1,114 @@
+"""The sentence says what is being done: by plans, loops and people, and whether it helps."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.handlers.sink import sink_of
+from workers.remedies import ago, deed_of, with_remedies
+
+CALM: dict[str, Any] = {
+    "at": 1_000.0,
+    "health": {"state": "NORMAL", "sentence": "All 3 nodes normal."},
+    "totals": {"in_per_second": 100.0, "out_per_second": 100.0, "backlog_seconds": 0.2},
+    "nodes": {"n1": {"state": "NORMAL"}},
+    "queues": {"alert": {"wait_seconds": 0.2}},
+    "plans": [],
+    "deeds": [],
+    "loops": {"rebalancing": {"mode": "auto"}},
+}
+BUSY = {"state": "BUSY", "sentence": "Node n2 is busy: 78 % of its capacity."}
+
+
+def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
+    return {"law": law, "entry": 1, "at": at, "verdict": "effective", "did": did, "points": points}
+
+
+def sentence(**changes: Any) -> str:
+    return with_remedies({**deepcopy(CALM), **changes})["sentence"]
+
+
+def test_a_calm_plant_that_nobody_touches_has_nothing_added():
+    assert sentence() == "All 3 nodes normal."
+
+
+def test_what_a_loop_did_is_told_with_its_age_and_its_effect_on_the_backlog():
+    deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
+    totals = {"in_per_second": 100.0, "out_per_second": 130.0, "backlog_seconds": 9.0}
+    told = sentence(health=BUSY, deeds=deeds, totals=totals)
+    assert told == f"{BUSY['sentence']} Rebalancing moved 120 points 40 s ago; the backlog falls."
+
+
+def test_trouble_that_no_loop_acts_on_is_said():
+    old = [deed("rebalancing", "moved 120 points", 0.0)]
+    busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0}}
+    for trouble in ({"nodes": busy}, {"queues": behind}):
+        assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop has acted in the last 2 min.")
+    assert sentence(health=BUSY, deeds=old) == BUSY["sentence"]
+
+
+def test_a_plan_under_way_speaks_for_the_points_it_moves():
+    plan = {"id": 12, "state": "running", "points": 120, "progress_share": 0.35}
+    deeds = [
+        deed("rebalancing", "moved 120 points", 999.0, 120),
+        deed("worker_rate", "started 3 workers", 999.0),
+    ]
+    told = sentence(health=BUSY, plans=[plan], deeds=deeds)
+    assert told.endswith("Plan 12 moves 120 points, 35 % done; worker rate started 3 workers just now.")
+
+
+def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
+    plan = {"id": 12, "state": "proposed", "points": 120, "progress_share": 0.0}
+    loops = {"worker_rate/alert/n1": {"mode": "hold"}}
+    told = sentence(plans=[plan], loops=loops)
+    assert told == (
+        "All 3 nodes normal. Plan 12 over 120 points waits for approval; worker rate/alert/n1 is on hold."
+    )
+
+
+@pytest.mark.parametrize(
+    ("comes", "leaves", "words"),
+    [(100.0, 150.0, "falls"), (150.0, 100.0, "rises"), (100.0, 101.0, "stays"), (None, 100.0, "")],
+)
+def test_the_backlogs_trend_is_told_where_it_is_known(comes, leaves, words):
+    totals = {"in_per_second": comes, "out_per_second": leaves, "backlog_seconds": 30.0}
+    told = sentence(health=BUSY, totals=totals)
+    assert ("backlog" in told) is bool(words) and words in told
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ({"start": 1}, "started 1 worker"),
+        ({"moves": [{"points": 100}, {"points": 20}]}, "moved 120 points"),
+        ({"use": ["n3"], "release": ["n4"], "restore": []}, "took into use n3 and released n4"),
+        ({"use": [], "release": [], "restore": [{}]}, "restored points"),
+        ({"admit": 412.3456}, "set admit 412.3"),
+        ({"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
+    ],
+)
+def test_every_action_has_words(action, words):
+    assert deed_of(action) == words
+
+
+@given(st.floats(0, 60), st.floats(0, 9))
+def test_an_age_changes_at_most_each_ten_seconds(seconds, more):
+    assert len({ago(seconds), ago(seconds + more)}) <= 2
+    assert ago(59.9) == "50 s ago" and ago(61) == "1 min ago"
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "sink"),
+    [
+        ("parquet", {}, "archive"),
+        ("sql", {"table": "alerts", "url": "postgres://me:secret@db/weir"}, "table alerts"),
+        ("webhook", {"url": "https://me:secret@feeds.example/in?key=secret"}, "feeds.example"),
+        ("python:shop.orders.place", {}, "place"),
+        ("noop", {}, "nowhere"),
+    ],
+)
+def test_a_sink_is_named_without_its_secrets(handler, options, sink):
+    assert sink_of(handler, options) == sink

@@ -1,0 +1,19 @@
+"""Where a queue's events go in the end, in a word or two, and without anything secret: for maps and lists."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+NOWHERE = "nowhere"
+
+
+def sink_of(handler: str, options: Mapping[str, Any]) -> str:
+    """`archive`, a table, a host, a function; for a handler that is not known here its own name."""
+    if handler.startswith("python:"):
+        return handler.rsplit(".", 1)[-1]
+    if handler == "webhook":
+        # Only the host: an address may carry names and passwords.
+        return urlsplit(str(options.get("url", ""))).hostname or "webhook"
+    if handler == "sql":
+        return f"table {options.get('table') or 'handled'}"
+    return {"parquet": "archive", "emulate": NOWHERE, "noop": NOWHERE}.get(handler, handler)
