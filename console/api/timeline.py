@@ -1,6 +1,6 @@
 """The timeline: what people marked, and the plant as it was at a moment."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -13,7 +13,11 @@ from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.plans import Reason
 from console.models import Mark
+from console.timeline import happenings
+from console.timeline.happenings import Lane, Triangle
+from console.timeline.window import Window
 from queues.errors import BadInput
+from workers.metric_history import LAST_SECONDS
 from workers.snapshot_archive import snapshot_at
 
 router = Router(tags=["timeline"])
@@ -39,6 +43,43 @@ def past_snapshot(request: HttpRequest, at: datetime) -> dict[str, Any]:
             f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
         )
     return found
+
+
+@router.get("/decisions", summary="What loops did, for a chart")
+def list_decisions(
+    request: HttpRequest,
+    since: Annotated[float, Query(..., alias="from")],
+    until: Annotated[float, Query(..., alias="to")],
+    loop: int | None = None,
+    queue: str = "",
+    node: str = "",
+) -> dict[str, Any]:
+    """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
+    those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
+    a chart are one, with their `count`, the gravest verdict, and an address that lists them.
+    """
+    actor_for(request, "plant.view")
+    window = _window(since, until)
+    chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
+    lanes = happenings.lanes_of(window, chosen)
+    found = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
+    return {"decisions": sorted(found, key=lambda each: each["at"])}
+
+
+def _decision(window: Window, lane: Lane, sign: Triangle) -> dict[str, Any]:
+    at = window.since.timestamp() + sign.share * window.seconds
+    document = {name: getattr(sign, name) for name in ("verdict", "count", "url", "title")}
+    return {"at": round(at, 3), "law": lane.law, **document}
+
+
+def _window(since: float, until: float) -> Window:
+    """Raises BadInput naming from or to."""
+    for name, value in (("from", since), ("to", until)):
+        if not 0 <= value <= LAST_SECONDS:
+            raise BadInput(name, "takes seconds since 1970.")
+    if until <= since:
+        raise BadInput("to", "is not after from; a range ends after it begins.")
+    return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
 @router.get("/marks", summary="Deploys and notes that touch a time range")

@@ -1,6 +1,6 @@
 """What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from console.pages.expiry import iso
 from console.templatetags.weir import compact, words
 from console.timeline.window import Window
 from workers.alerts.models import Alert
-from workers.models import LedgerEntry, Override
+from workers.models import LedgerEntry, Loop, Override
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 MOST_ROWS = 4  # of bars over one another in a lane
@@ -93,11 +93,12 @@ class Epoch(Func):
         return self.as_sql(compiler, connection, template=template, **context)
 
 
-def lanes_of(window: Window) -> list[Lane]:
-    """A lane per law that acted, in the order of their names."""
+def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Lane]:
+    """A lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
-        LedgerEntry.objects.filter(verdict__in=ACTED, at__gte=window.since, at__lte=window.until)
+        _of(loops)
+        .filter(verdict__in=ACTED, at__gte=window.since, at__lte=window.until)
         .annotate(place=Epoch("at") / width, law=F("loop__law"))
         .values("law", "place", "verdict")
         .annotate(count=Count("id"), newest=Max("id"), newest_at=Max("at"))
@@ -112,6 +113,20 @@ def lanes_of(window: Window) -> list[Lane]:
     for (law, place), rows in groups.items():
         lanes.setdefault(law, []).append(_triangle(window, law, place * width, width, rows, reasons))
     return [Lane(law, found, sum(each.count for each in found)) for law, found in lanes.items()]
+
+
+def _of(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
+    return LedgerEntry.objects.all() if loops is None else LedgerEntry.objects.filter(loop__in=loops)
+
+
+def loops_about(queue: str = "", node: str = "") -> list[int]:
+    """The loops that steer a queue or a node, and those that steer the whole plant."""
+    found = []
+    for number, target in Loop.objects.values_list("pk", "target"):
+        others = (queue and target.get("queue", queue) != queue, node and target.get("node", node) != node)
+        if not any(others):
+            found.append(number)
+    return found
 
 
 def _triangle(

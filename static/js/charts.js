@@ -1,5 +1,6 @@
 // Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
 // from the server once, live snapshots continue it, and only charts that are seen are drawn.
+import { decisions, watch } from "./decisions.js";
 import { VERDICT_WORDS, formatted } from "./format.js";
 import { history } from "./history.js";
 import { resolve, store, subscribe } from "./store.js";
@@ -28,6 +29,8 @@ class Chart {
     this.seconds = (this.own ?? rangeOfUrl()) * 60;
     this.time = [];
     this.columns = new Map(this.series.map((series) => [series.path, []]));
+    this.signs = null;
+    this.acted = watch();
     this.paused = false;
     this.seen = false;
     new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.draw(); }).observe(figure);
@@ -36,6 +39,7 @@ class Chart {
   }
 
   async load() {
+    this.decided();
     const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
     const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
     const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
@@ -57,6 +61,7 @@ class Chart {
   }
 
   add(snapshot) {
+    if (this.until === null && this.acted(snapshot)) this.decided();
     if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
     this.time.push(snapshot.at);
     for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
@@ -112,7 +117,7 @@ class Chart {
 
   compose() {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
-    const decisions = this.decisions(), bars = this.bars();
+    const decisions = this.signs?.length ? this.signs : null, bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
     const space = TOP + BOTTOM + BAR_LANE * bars.length + (decisions ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
@@ -171,13 +176,13 @@ class Chart {
     return highest > 0 ? highest * 1.12 : 1;
   }
 
-  /** Decisions out of the ledger rows that stand on this page. */
-  decisions() {
-    const place = this.figure.dataset.decisions;
-    if (!place) return null;
-    return [...document.querySelectorAll(`#${place} tr[data-decision]`)].map((row) => ({
-      at: row.dataset.at, verdict: row.dataset.verdict, url: row.dataset.href, reason: row.querySelector(".wide")?.textContent.trim() ?? "",
-    }));
+  /** The triangles of this chart; null when it has no lane for them. */
+  async decided() {
+    const about = this.figure.dataset.decisions;
+    if (about === undefined) return;
+    const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
+    this.signs = await decisions(about, { from: to - this.seconds, to });
+    this.draw();
   }
 
   bars() {
@@ -279,9 +284,9 @@ function labels(ends, axis, colours, layout, highest, height) {
 function triangles(decisions, colours, layout, share) {
   layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
   return {
-    x: decisions.map((row) => new Date(row.at)), y: decisions.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    x: decisions.map((row) => date(row.at)), y: decisions.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
     marker: { symbol: decisions.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: decisions.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
-    customdata: decisions.map((row) => [`${VERDICT_WORDS[row.verdict] ?? row.verdict}: ${row.reason}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+    customdata: decisions.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }
 

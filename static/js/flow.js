@@ -1,6 +1,6 @@
 // The flow map: producers → queues → nodes → pipeline and workers → sinks. Width is rate; a band has colour only where
 // it arrives at a node in trouble. The order is fixed, and everything is updated in place, so the map is smooth but still.
-import { STATE_WORDS, UNKNOWN, formatted } from "./format.js";
+import { model, unit } from "./flow_model.js";
 import { subscribe } from "./store.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -10,98 +10,8 @@ const COLUMNS = [
   { title: "Pipeline and workers", x: 794, width: 140 }, { title: "Sinks", x: 1036, width: 164 },
 ];
 const HEIGHTS = [32, 46, 50, 46, 32];
-const MOST_PRODUCERS = 6;
-const TROUBLE = ["BUSY", "TOOBUSY"];
 
 let shown = "rate", unitHeight = null, latest = null;
-
-/** What the map shows: boxes by column and links between them, from one snapshot. */
-export function model(snapshot) {
-  const queues = Object.entries(snapshot.queues), nodes = Object.entries(snapshot.nodes);
-  const { producers, links } = producing(snapshot.producers ?? {}, queues);
-  const boxes = [producers, queues.map(queueBox), nodes.map(nodeBox), consumers(snapshot, queues), sinks(snapshot, queues)];
-  for (const [name, queue] of queues) {
-    for (const [node, container] of Object.entries(queue.containers ?? {})) {
-      const state = snapshot.nodes[node]?.state;
-      links.push({ from: `1:${name}`, to: `2:${node}`, rate: container.in_per_second, state: TROUBLE.includes(state) ? state : null });
-    }
-  }
-  for (const kind of ["pipeline", "jobs"]) {
-    for (const [node] of nodes) {
-      const rate = known(queues.filter(([, queue]) => queue.kind === kind).map(([, queue]) => queue.containers?.[node]?.out_per_second));
-      links.push({ from: `2:${node}`, to: `3:${kind}`, rate });
-    }
-  }
-  for (const sink of boxes[4]) links.push({ from: `3:${sink.of}`, to: sink.id, rate: sink.rate });
-  const present = new Set(boxes.flat().map((box) => box.id));
-  return { boxes, links: links.filter((link) => present.has(link.from) && present.has(link.to)) };
-}
-
-function producing(producers, queues) {
-  const all = Object.entries(producers), listed = all.slice(0, MOST_PRODUCERS), rest = all.slice(MOST_PRODUCERS);
-  const boxes = listed.map(([name, row]) => ({ id: `0:${name}`, name, rate: row.in_per_second }));
-  // In the order of the queues' boxes, so that the bands of one producer do not cross.
-  const links = listed.flatMap(([name, row]) => queues.map(([queue]) => ({ from: `0:${name}`, to: `1:${queue}`, rate: row.queues?.[queue] })));
-  if (rest.length) {
-    boxes.push({ id: "0:", name: `${rest.length} others`, rate: known(rest.map(([, row]) => row.in_per_second)) });
-    for (const [queue] of queues) links.push({ from: "0:", to: `1:${queue}`, rate: known(rest.map(([, row]) => row.queues?.[queue])) });
-  }
-  return { producers: boxes, links };
-}
-
-function queueBox([name, queue]) {
-  const second = {
-    rate: ["waiting", unit(queue.wait_seconds, "seconds", "s")],
-    waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
-    latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
-  }[shown];
-  return { id: `1:${name}`, name, rate: queue.in_per_second, second, url: `/queues/${name}/` };
-}
-
-function nodeBox([name, node]) {
-  return {
-    id: `2:${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
-    figure: unit(node.utilisation, "percent", "%"), second: [STATE_WORDS[node.state] ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
-  };
-}
-
-function consumers(snapshot, queues) {
-  const of = (kind) => queues.filter(([, queue]) => queue.kind === kind).map(([, queue]) => queue);
-  const rate = (kind) => known(of(kind).map((queue) => queue.out_per_second));
-  const boxes = [], { totals, pipeline } = snapshot;
-  const pipelineSecond = { rate: ["", pipeline?.state ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
-  if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, url: "/pipeline/" });
-  const slots = `${formatted(totals.workers_busy ?? null, "integer")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
-  const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
-  const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
-  if (of("jobs").length) boxes.push({ id: "3:jobs", name: "Workers", rate: rate("jobs"), second: workersSecond, url: "/workers/" });
-  return boxes;
-}
-
-/** Where events go in the end: complex events, and one sink per handler. */
-function sinks(snapshot, queues) {
-  const boxes = [];
-  if (queues.some(([, queue]) => queue.kind === "pipeline")) {
-    boxes.push({ id: "4:complex", of: "pipeline", name: "Complex events", rate: snapshot.pipeline?.alerts_per_second });
-  }
-  const byHandler = Map.groupBy(queues.filter(([, queue]) => queue.kind === "jobs"), ([, queue]) => queue.handler ?? "handler");
-  for (const [handler, rows] of byHandler) {
-    boxes.push({ id: `4:${handler}`, of: "jobs", name: handler, rate: known(rows.map(([, queue]) => queue.out_per_second)) });
-  }
-  return boxes;
-}
-
-const sum = (...values) => values.reduce((total, value) => total + value, 0);
-
-/** Of what is known, the sum (or another measure); unknown when nothing is. */
-function known(values, measure = sum) {
-  const numbers = values.filter((value) => typeof value === "number");
-  return numbers.length ? measure(...numbers) : null;
-}
-
-function unit(value, format, word) {
-  return value == null ? UNKNOWN : `${formatted(value, format)}${word ? ` ${word}` : ""}`;
-}
 
 /** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
 function layout({ boxes, links }) {
@@ -174,7 +84,7 @@ function label(parent, key, x, y, text, attributes = {}) {
 
 function draw(host, snapshot) {
   latest = snapshot.seq;
-  const map = model(snapshot), { placed, height } = layout(map);
+  const map = model(snapshot, shown), { placed, height } = layout(map);
   const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${WIDTH + 2} ${height + 2}`, role: "group", "aria-label": "Flow of events through the plant" });
   if (!drawn.has("defs")) hatch(svg);
   for (const { title, x } of COLUMNS) label(svg, `heading ${title}`, x, 14, title, { class: "heading" });

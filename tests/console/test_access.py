@@ -121,6 +121,7 @@ DOORS = {
     "GET api/v1/live": "viewer",
     "GET api/v1/history": "viewer",
     "GET api/v1/snapshot": "viewer",
+    "GET api/v1/decisions": "viewer",
     "GET api/v1/marks": "viewer",
     "POST api/v1/marks": "operator",
     "POST api/v1/marks/<mark_id>/remove": "operator",
@@ -199,6 +200,7 @@ DOORS = {
 QUERY = {
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},
+    "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
 }
 NAMES = {"nodes": "n1", "tasks": "retention", "receivers": "desk"}

@@ -244,6 +244,30 @@ def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
     assert (alert.label, alert.begin, alert.end, alert.state) == ("n2 lost", 0.0, 1.0, "TOOBUSY")
 
 
+def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
+    whole = Loop.objects.create(name="rebalancing", law="rebalancing")
+    other = Loop.objects.create(
+        name="worker_rate/alert/n2", law="worker_rate", target={"queue": "alert", "node": "n2"}
+    )
+    entries = {
+        each.name: act(each, (10 + 5 * place) * MINUTE) for place, each in enumerate((loop, whole, other))
+    }
+    asked = {"from": HOUR.since.timestamp(), "to": HOUR.until.timestamp()}
+
+    def shown(**about: Any) -> set[str]:
+        rows = browsers["viewer"].get("/api/v1/decisions", {**asked, **about}).json()["decisions"]
+        return {
+            name for name, entry in entries.items() if f"/ledger/{entry.pk}/" in {row["url"] for row in rows}
+        }
+
+    assert shown() == set(entries)
+    assert shown(node="n1") == {loop.name, whole.name}
+    assert shown(queue="process") == {whole.name}
+    assert shown(loop=other.pk) == {other.name}
+    refused = browsers["viewer"].get("/api/v1/decisions", {"from": 1, "to": 1e18})
+    assert (refused.status_code, list(refused.json()["errors"])) == (422, ["to"])
+
+
 # The page
 
 

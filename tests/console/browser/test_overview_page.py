@@ -19,3 +19,50 @@ def test_the_map_colours_only_what_arrives_at_a_node_in_trouble(open_page, obser
     bands = page.locator("#flow .band.to-BUSY")
     expect(bands).to_have_count(2)  # telemetry and alert, both into n2
     expect(page.locator("#flow .band.to-TOOBUSY")).to_have_count(0)
+
+
+def large(snapshot: Snapshot) -> None:
+    """200 nodes, of which two are too busy, and 100 queues of ten containers each; one falls behind."""
+    calm, queue = snapshot["nodes"]["n1"], snapshot["queues"]["alert"]
+    names = [f"n{number:03}" for number in range(200)]
+    snapshot["nodes"] = {name: {**calm, "utilisation": 0.4} for name in names}
+    for name in ("n007", "n150"):
+        snapshot["nodes"][name] |= {"state": "TOOBUSY", "utilisation": 0.95}
+    row = queue["containers"]["n1"]
+    snapshot["queues"] = {
+        f"q{number:03}": {
+            **queue,
+            "containers": {names[(number * 7 + place) % 200]: row for place in range(10)},
+        }
+        for number in range(100)
+    }
+    snapshot["queues"]["q099"]["wait_seconds"] = 90.0
+
+
+def test_of_a_large_plant_the_map_shows_the_worst_alone_and_the_rest_as_one(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    observer.publish(large)
+    nodes = page.locator("#flow a[href^='/nodes/']")
+    expect(nodes.filter(has_text="and 191 normal nodes")).to_have_count(1)
+    expect(nodes).to_have_count(10)
+    for name in ("n007", "n150"):
+        expect(page.locator(f"#flow a[href='/nodes/{name}/']")).to_contain_text("Too busy")
+    expect(page.locator("#flow a[href='/queues/q099/']")).to_have_count(1)
+    expect(page.locator("#flow a[href='/queues/']")).to_contain_text("and 91 queues")
+    assert page.locator("#flow .band").count() < 200
+
+
+def test_who_gets_into_trouble_comes_out_of_the_crowd_and_nobody_else_moves(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    observer.publish(large)
+    boxes = page.locator("#flow a[href^='/nodes/n']")
+    expect(boxes).to_have_count(9)
+    before = {each.get_attribute("href") for each in boxes.all()}
+    observer.publish(lambda snapshot: snapshot["nodes"]["n001"].update(utilisation=0.5))
+    observer.publish(lambda snapshot: snapshot["nodes"]["n123"].update(state="BUSY", utilisation=0.75))
+    expect(page.locator("#flow a[href='/nodes/n123/']")).to_contain_text("Busy")
+    after = {each.get_attribute("href") for each in boxes.all()}
+    assert {"/nodes/n007/", "/nodes/n150/", "/nodes/n123/"} <= after and len(after) == 9
+    assert before != after

@@ -1,0 +1,140 @@
+"""The timeline in a hand: a click looks, a drag zooms, keys move the cursor, one click goes live again."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from workers import metrics
+from workers.snapshot_archive import Recorder
+
+pytestmark = BROWSER
+MINUTES = 12
+
+
+@pytest.fixture
+def measured(observer: Observer, control, served) -> float:
+    """Twelve measured minutes up to now, kept as the observer keeps them; gives when they began."""
+    begin = time.time() - MINUTES * 60
+    recorder = Recorder(served.log.parent)
+    for second in range(MINUTES * 60):
+        snapshot = {**observer.snapshot, "at": begin + second}
+        snapshot["totals"] = {**snapshot["totals"], "in_per_second": float(second)}
+        control.xadd(metrics.KEY, metrics.row(snapshot), id=f"{round((begin + second) * 1000)}-0")
+        recorder.add(begin + second, orjson.dumps(snapshot))
+    return begin
+
+
+def rate(page: Page) -> float:
+    return float(page.locator('[data-value="totals.in_per_second"]').inner_text().replace(",", ""))
+
+
+def at_share(page: Page, share: float) -> tuple[float, float]:
+    box = page.locator("[data-plots]").bounding_box()
+    assert box is not None
+    return box["x"] + share * box["width"], box["y"] + box["height"] - 40
+
+
+def test_the_pointer_reads_values_and_a_click_sets_the_moment(open_page, observer, measured):
+    page = open_page("/timeline/?minutes=10")
+    live(page, observer)
+    page.mouse.move(*at_share(page, 0.5))
+    middle = rate(page)
+    assert (MINUTES - 5) * 60 - 30 <= middle <= (MINUTES - 5) * 60 + 30
+    page.mouse.click(*at_share(page, 0.5))
+    expect(page).to_have_url(re.compile(r"from=.*&to=.*&at="))
+    expect(page.get_by_role("link", name=re.compile("Open overview as of"))).to_be_visible()
+    page.mouse.move(5, 5)
+    assert abs(rate(page) - middle) <= 15
+    page.get_by_role("link", name=re.compile("Open overview as of")).click()
+    expect(page.get_by_text("The plant as of")).to_be_visible()
+    expect(page.locator("#connection")).to_have_attribute("data-connection", "past")
+    page.locator("#flow a[href^='/nodes/n2']").click()
+    expect(page).to_have_url(re.compile(r"/nodes/n2/\?at="))
+
+
+def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observer, measured):
+    page = open_page("/timeline/?minutes=15")
+    live(page, observer)
+    page.mouse.move(*at_share(page, 0.4))
+    page.mouse.down()
+    page.mouse.move(*at_share(page, 0.8), steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"from="))
+    expect(page.locator("#strips")).not_to_have_attribute("data-live", re.compile("."))
+    since, until = (
+        datetime.fromisoformat(page.locator("#strips").get_attribute(f"data-{end}"))
+        for end in ("since", "until")
+    )
+    assert timedelta(minutes=5) < until - since < timedelta(minutes=7)
+    page.get_by_role("link", name="Resume live").click()
+    expect(page.locator("#strips")).to_have_attribute("data-live", re.compile("."))
+
+
+def test_keys_move_the_cursor_and_it_keeps_the_focus(open_page, observer, measured):
+    page = open_page("/timeline/?minutes=10")
+    live(page, observer)
+    cursor = page.get_by_role("slider", name="Moment looked at")
+    cursor.focus()
+    page.keyboard.press("PageDown")
+    page.keyboard.press("ArrowLeft")
+    expect(cursor).to_have_attribute("aria-valuenow", "945")
+    expect(page).to_have_url(re.compile("at="))
+    expect(page.locator("#moment")).to_contain_text("The plant as of")
+    expect(page.get_by_role("slider")).to_be_focused()
+
+
+def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observer, measured):
+    def yesterday(page: Page) -> None:
+        page.clock.set_fixed_time(datetime.now(UTC) - timedelta(days=1, hours=3))
+
+    page = open_page("/timeline/?minutes=10", before=yesterday, timezone_id="Asia/Kathmandu")
+    page.mouse.click(*at_share(page, 0.5))
+    expect(page).to_have_url(re.compile("at="))
+    at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-at"))
+    assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
+
+
+def test_a_note_on_the_range_shown_is_written_and_removed(open_page, observer, measured):
+    page = open_page("/timeline/?minutes=10")
+    live(page, observer)
+    page.get_by_label("What", exact=True).fill("<i>load</i> test")
+    page.get_by_role("button", name="Take the range shown").click()
+    page.get_by_role("button", name="Mark", exact=True).click()
+    row = page.locator("#marks tr", has_text="<i>load</i> test")
+    expect(row).to_be_visible()
+    expect(page.locator(".happening.note")).to_contain_text("<i>load</i> test")
+    row.get_by_role("radio").check()
+    page.locator("#marks").get_by_label("Reason").fill("it was called off")
+    page.get_by_role("button", name=re.compile("Remove mark")).click()
+    expect(row).to_have_count(0)
+
+
+def test_the_exported_file_is_read_without_the_console(
+    open_page, observer, measured, tmp_path: Path, chromium
+):
+    page = open_page("/timeline/?minutes=10")
+    live(page, observer)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="HTML", exact=True).click()
+    path = tmp_path / "timeline.html"
+    download.value.save_as(path)
+    alone = chromium.new_context(offline=True, viewport=DESKTOP)
+    opened = alone.new_page()
+    opened.goto(path.as_uri())
+    expect(opened.get_by_role("heading", name="Timeline")).to_be_visible()
+    drawn = opened.locator(".strip.rate svg path").first.bounding_box()
+    assert drawn is not None and drawn["width"] > 300
+    alone.close()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_timeline_can_be_used_by_everybody_and_fits(viewport, open_page, observer, measured):
+    page = open_page("/timeline/?minutes=15", viewport=viewport)
+    assert violations(page) == []
+    assert overhang(page) <= 0
