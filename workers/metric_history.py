@@ -8,6 +8,7 @@ chart of it loses no peak. What no roll-up holds yet comes by the second.
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
     width = metric_files.STEPS[step]
     days = metric_files.rollup_days(data, step, _day(since - width), _day(until))
     files = [data / metric_files.rollup_file(step, day) for day in days]
-    tables = [_rows(path, ("minimum", "maximum"), since - width, until, parts) for path in files]
-    table = pa.concat_tables(tables) if tables else None
+    tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
+    table = _between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
     # The newest window may have been rolled up before it was over.
@@ -92,7 +93,7 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
             first, last = (int(each.split("-")[0]) / 1000 for each in path.stem.split("_"))
             if last < since or first > until:
                 continue
-            for name, rows in _by_series(_rows(path, ("value",), since, until, parts)):
+            for name, rows in _by_series(_between(_rows(path, ("value",), parts), since, until)):
                 parts[name].append((_seconds(rows["time"]), rows["value"].to_numpy()))
     spilled = metric_files.last_spilled(data)
     # From the next millisecond after the last that was spilled.
@@ -108,13 +109,22 @@ def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, 
         parts[name].append((at, np.array(column, dtype=np.float64)))
 
 
-def _rows(
-    path: Path, values: tuple[str, ...], since: float, until: float, series: Collection[str]
-) -> pa.Table:
-    """The rows of a file in the range, of the wanted series."""
-    first, last = (pa.scalar(_moment(each), pa.timestamp("us", "UTC")) for each in (since, until))
-    wanted = (pc.field("time") >= first) & (pc.field("time") <= last) & pc.field("series").isin(list(series))
+@lru_cache(maxsize=16)
+def _windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
+    """A day's windows of the wanted series, kept while the file is as it was: a week is asked for again as
+    soon as somebody moves or zooms it.
+    """
+    return _rows(path, ("minimum", "maximum"), series)
+
+
+def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Table:
+    wanted = pc.field("series").isin(list(series))
     return pq.read_table(path, columns=["time", "series", *values], filters=wanted, partitioning=None)
+
+
+def _between(table: pa.Table, since: float, until: float) -> pa.Table:
+    first, last = (pa.scalar(_moment(each), pa.timestamp("us", "UTC")) for each in (since, until))
+    return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 
 def _by_series(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -131,7 +141,7 @@ def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
         column = np.full(len(axis), np.nan)
         for at, values in pieces:
             column[np.searchsorted(axis, at)] = values
-        found[name] = [None if np.isnan(value) else value for value in column.tolist()]
+        found[name] = np.where(np.isnan(column), None, column).tolist()
     return found
 
 

@@ -120,11 +120,12 @@ def day_folder(data: Path, day: str) -> Path:
 
 
 def _near(data: Path, at_seconds: float) -> Iterator[Frame]:
-    """The newest frame not after the instant of each block that may hold it, and of what is open."""
-    # Two recorders may have shared a minute, and a minute may begin on the day before.
+    """The newest frame not after the instant in the block that may hold it, and in what is open."""
+    # A minute may begin on the day before.
     starts = [start for day in _days_around(at_seconds) for start in _starts(data, day)]
-    for start in sorted(start for start in starts if start <= at_seconds)[-2:]:
-        yield from _last_before(_block(data, start), at_seconds)
+    begun = [start for start in starts if start <= at_seconds]
+    if begun:
+        yield from _last_before(_block(data, max(begun)), at_seconds)
     for frames in _open_frames(data):
         yield from _last_before(frames, at_seconds)
 

@@ -9,13 +9,14 @@ import redis
 
 from console import marks
 from console.pages.streaming import ROWS
-from console.timeline.happenings import alerts_in, overrides_in
+from console.timeline.happenings import alerts_in, ended_at, overrides_in
 from console.timeline.strips import PATHS, state_path
 from console.timeline.window import Window
 from queues.errors import BadInput
 from queues.models import Node
 from workers import metric_history, metrics
 from workers.models import LedgerEntry
+from workers.scope import Scope
 
 SLICE_ROWS = 7_200
 EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why")
@@ -80,9 +81,8 @@ def _alerts(window: Window) -> Iterator[Sequence[Any]]:
 
 def _overrides(window: Window) -> Iterator[Sequence[Any]]:
     for each in overrides_in(window).iterator(ROWS):
-        ends = min(each.ended_at or each.expires_at, each.expires_at)
         what, who = f"{each.name} {each.value}", each.owner.get_username()
-        yield each.created_at, ends, "override", str(each.loop or each.node), what, "", who, each.reason
+        yield each.created_at, ended_at(each), "override", str(Scope.of(each)), what, "", who, each.reason
 
 
 def _decisions(window: Window) -> Iterator[Sequence[Any]]:

@@ -16,6 +16,7 @@ from console.templatetags.weir import compact, words
 from console.timeline.window import Window
 from workers.alerts.models import Alert
 from workers.models import LedgerEntry, Loop, Override
+from workers.scope import Scope
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 MOST_ROWS = 4  # of bars over one another in a lane
@@ -163,24 +164,31 @@ def overrides_of(window: Window) -> list[Bar]:
 
 
 def overrides_in(window: Window) -> QuerySet[Override]:
+    """Those that were in force at some instant of the window; without an end they are still."""
+    lasted = Q(expires_at=None) | Q(expires_at__gte=window.since)
     touches = Q(ended_at=None) | Q(ended_at__gte=window.since)
-    found = Override.objects.filter(touches, created_at__lte=window.until, expires_at__gte=window.since)
+    found = Override.objects.filter(lasted, touches, created_at__lte=window.until)
     return found.select_related("loop", "node", "owner").order_by("created_at")
 
 
+def ended_at(override: Override) -> datetime | None:
+    """When it ended or is to end; None: when somebody ends it."""
+    return min((each for each in (override.ended_at, override.expires_at) if each), default=None)
+
+
 def _override(window: Window, override: Override) -> Bar:
-    ended = min(override.ended_at or override.expires_at, override.expires_at)
-    begin, end = window.shown(override.created_at, min(ended, window.until))
-    subject = override.loop or override.node
-    name = words(override.loop.name) if override.loop else override.node.name if override.node else ""
-    label = f"{name}: {words(override.name)} {compact(override.value)}"
-    url = ""
-    if override.loop:
-        url = reverse("loop", args=[override.loop.pk])
-    elif subject:
-        url = reverse("node", args=[subject.name])
+    ends = ended_at(override)
+    begin, end = window.shown(override.created_at, min(ends or window.until, window.until))
+    label = f"{words(Scope.of(override))}: {words(override.name)} {compact(override.value)}"
     title = f"{label}, {override.owner.get_username()}: {override.reason}"
-    return Bar(begin, end, "override", label, title, override.created_at, ended, url)
+    return Bar(begin, end, "override", label, title, override.created_at, ends, _address(override))
+
+
+def _address(override: Override) -> str:
+    if override.loop:
+        return reverse("loop", args=[override.loop.pk])
+    alone = override.node and not override.law and not override.queue
+    return reverse("node", args=[override.node.name]) if alone else reverse("overrides")
 
 
 def alerts_of(window: Window) -> list[Bar]:

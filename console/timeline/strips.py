@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from console.api.downsampling import downsample
 from console.timeline.axis import value_ticks
@@ -15,6 +17,7 @@ POINTS = 480
 MOST_NODES = 12
 WIDTH, HEIGHT = 1000, 100  # of the plots' own coordinates
 NEAR_SHARE = 0.01
+CELLS = 360  # of a node's band: so many stretches at most, however often it changed
 HOLE_STEPS = 12  # so many steps without a row, and nothing is known of what was between
 Column = Sequence[float | None]
 
@@ -114,7 +117,11 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
     """From columns as `metric_history` gives them. Nodes keep their order; of many, the worst are shown."""
     hole = HOLE_STEPS * step_seconds(window.seconds)
     at = [float(each) for each in found["at"] if each is not None]
-    rows = [_node(window, node, list(_bands(window, at, found[state_path(node)], hole))) for node in nodes]
+    times_of_rows = np.array(at)
+    rows = [
+        _node(window, node, list(_bands(window, times_of_rows, found[state_path(node)], hole)))
+        for node in nodes
+    ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
     # The moments before and after a hole are kept, so that a line ends where its data did.
     times, columns = downsample(at, {path: found[path] for path in PATHS}, POINTS)
@@ -150,35 +157,48 @@ def _strip(
 
 def _path(window: Window, times: Sequence[float], column: Column, top: float, hole: float) -> str:
     """Lines over what is known; a pen that is lifted where nothing was measured."""
-    begin, parts, before = window.since.timestamp(), [], None
+    begin, seconds, parts, before = window.since.timestamp(), window.seconds, [], None
     for at, value in zip(times, column, strict=True):
         if value is None:
             before = None
             continue
-        x, y = WIDTH * (at - begin) / window.seconds, HEIGHT * (1 - max(value, 0.0) / top)
+        x, y = WIDTH * (at - begin) / seconds, HEIGHT * (1 - max(value, 0.0) / top)
         joined = before is not None and at - before <= hole
         parts.append(f"{'L' if joined else 'M'}{x:.1f} {y:.1f}")
         before = at
     return "".join(parts)
 
 
-def _bands(window: Window, times: Sequence[float], states: Column, hole: float) -> Iterator[Band]:
-    """Stretches of one state; each lasts until the next row, but no longer than a hole."""
-    begin, runs = window.since.timestamp(), list(_runs(times, states))
-    for index, (start, end, state) in enumerate(runs):
-        until = min(runs[index + 1][0], end + hole) if index + 1 < len(runs) else end
-        first, last = ((each - begin) / window.seconds for each in (start, until))
-        if state is not None and last > first:
-            yield Band(max(first, 0.0), min(last, 1.0), metrics.STATES[int(state)])
+def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: float) -> Iterator[Band]:
+    """Stretches of one state: CELLS of the window, each as bad as its worst row, equal neighbours joined. A
+    cell without a row has the state before it, unless nothing was known for longer than a hole.
+    """
+    known = np.array(states, dtype=np.float64)
+    places = ((times - window.since.timestamp()) / window.seconds * CELLS).astype(int).clip(0, CELLS - 1)
+    cells = np.full(CELLS, np.nan)
+    np.fmax.at(cells, places, known)
+    last = places[~np.isnan(known)].max(initial=-1)
+    begin = 0
+    for end in [*_changes(_filled(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
+        state = cells[begin] if begin < end else np.nan
+        if not np.isnan(state):
+            yield Band(begin / CELLS, end / CELLS, metrics.STATES[int(state)])
+        begin = end
 
 
-def _runs(times: Sequence[float], states: Column) -> Iterator[tuple[float, float, float | None]]:
-    """(first, last, state) of equal neighbours."""
-    if not times:
-        return
-    changes = [place for place, (one, other) in enumerate(pairwise(states), 1) if one != other]
-    for start, end in pairwise([0, *changes, len(times)]):
-        yield times[start], times[end - 1], states[start]
+def _filled(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+    """In place: each unknown cell as the last known one, if that is at most so many cells before."""
+    known = np.where(np.isnan(cells), -1, np.arange(len(cells)))
+    before = np.maximum.accumulate(known) if len(cells) else known
+    near = (before >= 0) & (np.arange(len(cells)) - before <= most)
+    cells[near] = cells[before[near]]
+    return cells
+
+
+def _changes(cells: NDArray[np.float64]) -> list[int]:
+    """The places of the first cell of every stretch but the first."""
+    one, other = cells[:-1], cells[1:]
+    return (np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other))) + 1).tolist()
 
 
 def last_known(column: Column) -> float | None:

@@ -26,6 +26,7 @@ BENCHES = (
     "page",
     "jobs",
     "burst",
+    "timeline",
 )
 
 

@@ -1,38 +1,32 @@
 """Every page can be used by everybody: by its rules, on a phone, from the keyboard, without scripts."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
+from django.urls import reverse
 from playwright.sync_api import expect
 
+from console.pages.frame import RAIL
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 
 pytestmark = BROWSER
+# Whatever stands on the rail, and pages behind it.
 PAGES = (
-    "/",
-    "/nodes/",
+    *(reverse(name) for name, *_ in RAIL),
     "/nodes/n1/",
-    "/queues/",
     "/queues/alert/",
-    "/workers/",
-    "/pipeline/",
-    "/loops/",
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
-    "/overrides/",
-    "/plans/",
-    "/dead-letters/",
-    "/alerts/",
     "/alerts/review/",
     "/alerts/silences/",
     "/alerts/rules/node-lost/",
     "/alerts/receivers/",
-    "/tasks/",
     "/tasks/retention/",
-    "/ledger/",
-    "/audit/",
-    "/settings/",
 )
+SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHONE, "light")}
+PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
 
 
 @pytest.mark.parametrize(
@@ -45,6 +39,30 @@ def test_a_page_can_be_used_by_everybody_and_fits(path, viewport, scheme, open_p
     assert violations(page) == []
     wider = overhang(page)
     assert wider <= 0, f"{path} is {wider} px wider than the screen"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_photographed_whole_and_as_wide_as_its_screen(path, screen, open_page, observer, tmp_path):
+    viewport, scheme = SCREENS[screen]
+    page = open_page(path, viewport=viewport, color_scheme=scheme)
+    live(page, observer)
+    file = Path(PHOTOGRAPHS or tmp_path) / f"{path.strip('/').replace('/', '-') or 'overview'}-{screen}.png"
+    picture = page.screenshot(path=file, full_page=True)
+    # Of a PNG: its signature, and the width in the header.
+    assert picture.startswith(b"\x89PNG") and int.from_bytes(picture[16:20]) == viewport["width"]
+    assert overhang(page) <= 0
+
+
+@pytest.mark.parametrize("path", ["/", "/timeline/"])
+def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
+    page = open_page(path, reduced_motion="reduce")
+    live(page, observer)
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97))
+    expect(page.locator("#strips" if path != "/" else "#flow .at-TOOBUSY").first).to_be_visible()
+    moving = "document.getAnimations().filter((each) => each.effect.getTiming().duration > 0).length"
+    assert page.evaluate(moving) == 0
 
 
 @pytest.mark.parametrize(
