@@ -49,7 +49,7 @@ class Attempt:
         return not self.ways
 
     def can_take(self, automaton: Automaton, mask: int) -> bool:
-        return any(mask & take.bit for way in self.ways for take in automaton.state(way.state).takes)
+        return any(mask & automaton.state(way.state).wanted for way in self.ways)
 
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
         """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
@@ -114,8 +114,9 @@ class Attempt:
     def _has_outlasted(automaton: Automaton, way: Way, mask: int) -> bool:
         """With strict contiguity a NOT at the end is about the very next event."""
         state = automaton.state(way.state)
-        taken = any(mask & take.bit for take in state.takes)
-        return state.ends_late and not taken and automaton.passed_over(way.state, mask) is not None
+        return (
+            state.ends_late and not mask & state.wanted and automaton.passed_over(way.state, mask) is not None
+        )
 
     def closed(self, automaton: Automaton, to_the_last: bool = False) -> Way | None:
         """What it comes to when no further event can belong to it."""

@@ -7,6 +7,8 @@ order of preference). States are made when they are first reached, and kept: a p
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property, reduce
+from operator import or_
 from typing import NamedTuple
 
 from controllers.expression import Absent, Choice, Conjunction, Hidden, Item, Repeat, Sequence, Symbol
@@ -229,6 +231,11 @@ class State:
     takes: tuple[Take, ...]
     ends: bool
     ends_late: bool
+
+    @cached_property
+    def wanted(self) -> int:
+        """The bits of the symbols it can take."""
+        return reduce(or_, (take.bit for take in self.takes), 0)
 
 
 class Automaton:
