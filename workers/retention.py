@@ -1,9 +1,9 @@
-"""Retention: archived events, metrics, snapshots and ledger entries older than so many days are deleted, but
+"""Retention: archived events, metrics, snapshots, ledger entries and alerts older than so many days go, but
 nothing that an incident or an experiment refers to (`Keep`: a time range, a reason).
 
-A chunk is a partition of the archive, a day of metrics or of snapshots, or a range of ledger ids. Every
-deletion is done under the seat's guard, in small steps, so a revived process deletes nothing and nobody
-waits long.
+A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, or the
+alerts. Every deletion is done under the seat's guard, in small steps, so a revived process deletes nothing
+and nobody waits long.
 """
 
 import sqlite3
@@ -17,6 +17,7 @@ from django.db.models import Max, Min, QuerySet
 
 from queues.errors import BadInput
 from workers import snapshot_archive
+from workers.alerts.models import Alert, Message
 from workers.jobs import archive, metric_files
 from workers.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.jobs.parameters import Parameter
@@ -43,6 +44,7 @@ PARAMETERS = (
     days_parameter("1m_days", 400, "metrics by the minute"),
     days_parameter("1h_days", FOREVER, "metrics by the hour"),
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
+    days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
 )
 
@@ -63,6 +65,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
+    yield from _alert_pieces(values["alert_days"], where)
 
 
 def work(seat: Any) -> Made:
@@ -124,6 +127,14 @@ def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         last = min(first + LEDGER_RANGE_IDS - 1, ends["last"])
         content = {"kind": "ledger", "first": first, "last": last, "before": before.isoformat()}
         yield Piece(f"ledger/{first}-{last}", content)
+
+
+def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    before = cutoff(days, where.now)
+    if due_alerts(before).exists() or Message.objects.filter(created_at__lt=before).exists():
+        yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
 def _delete_archive(seat: Any) -> Made:
@@ -198,6 +209,29 @@ def _delete_ledger(seat: Any) -> Made:
         seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
 
 
+def _delete_alerts(seat: Any) -> Made:
+    """Alerts that were over by then, with what was noted of them, and messages; a few hundred at a time."""
+    before = datetime.fromisoformat(seat.content["before"])
+    deleted = 0
+    while True:
+        with seat.guarded():
+            ids = list(due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            Alert.objects.filter(pk__in=ids).delete()
+            deleted += len(ids)
+            if len(ids) < LEDGER_BATCH_ROWS:
+                Message.objects.filter(created_at__lt=before).exclude(state="waiting").delete()
+                return Made(deleted)
+        seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
+
+
+def due_alerts(before: datetime) -> QuerySet[Alert]:
+    """Alerts that were over by then, without those that fired in a kept range."""
+    due = Alert.objects.filter(resolved_at__lt=before)
+    for since, until in Keep.objects.values_list("since", "until"):
+        due = due.exclude(fired_at__range=(since, until))
+    return due
+
+
 def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
     """Entries older than that, without those in a kept range, still being checked, or with a plan."""
     due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
@@ -228,4 +262,5 @@ _WORK = {
     "metrics": _delete_metrics,
     "snapshots": _delete_snapshots,
     "ledger": _delete_ledger,
+    "alerts": _delete_alerts,
 }

@@ -16,11 +16,12 @@ from console.pages.action import Done, action
 from console.pages.alert_view import context_of, listed
 from console.pages.expiry import minutes_of
 from console.pages.frame import show
+from console.pages.readiness import ALERTER_SECONDS
 from workers.alerts.models import Alert, AlertWatch
 from workers.alerts.standing import OPEN
 
 PER_PAGE = 25
-UNWATCHED = timedelta(seconds=30)
+UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
 
 
 @require_safe
@@ -55,8 +56,8 @@ def alerts_page(
     page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
     first = standing[0]["alert"] if standing else None
     shown = chosen or first
-    watch = AlertWatch.objects.filter(pk=1).first()
-    unwatched = watch is None or watch.looked_at is None or timezone.now() - watch.looked_at > UNWATCHED
+    watch = AlertWatch.objects.exclude(looked_at=None).first()
+    looked_at = watch.looked_at if watch else None
     return show(
         request,
         "alerts.html",
@@ -66,8 +67,8 @@ def alerts_page(
         page_obj=page_obj,
         alert=context_of(shown) if shown else None,
         chosen=chosen is not None,
-        unwatched_since=watch and watch.looked_at,
-        unwatched=unwatched,
+        looked_at=looked_at,
+        unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
         errors=errors or {},
         submitted=submitted or {},
     )

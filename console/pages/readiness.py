@@ -9,11 +9,13 @@ import redis
 from django.db import DatabaseError, connection
 
 from console.control_server import control, latest_snapshot
+from workers.alerts.models import AlertRule, AlertWatch
 from workers.models import Loop
 
 OBSERVER_SECONDS = 5.0
 HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
+ALERTER_SECONDS = 30.0
 BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
 ROLES = ("control", "jobs")
 
@@ -43,7 +45,7 @@ def parts(now: datetime) -> dict[str, Part]:
     hosts = (snapshot or {}).get("hosts", {}).values()
     found |= {f"workers.{role}": _workers(role, hosts) for role in ROLES}
     if found["database"].ok:
-        found |= _beat(now)
+        found |= _beat(now) | _alerter(now)
     if any(queue["kind"] == "pipeline" for queue in (snapshot or {}).get("queues", {}).values()):
         found["pipeline"] = _pipeline(snapshot["pipeline"])
     return found
@@ -97,6 +99,17 @@ def _beat(now: datetime) -> dict[str, Part]:
         return {"beat": Part(False, None, "no loop has ticked yet")} if needed else {}
     age_seconds = max(0.0, (now - loop.ticked_at).total_seconds())
     return {"beat": _aged(age_seconds, BEAT_INTERVALS * loop.interval_seconds, "ticks")}
+
+
+def _alerter(now: datetime) -> dict[str, Part]:
+    """Needed where there is a rule to look after."""
+    if not AlertRule.objects.filter(enabled=True).exists():
+        return {}
+    watch = AlertWatch.objects.exclude(looked_at=None).first()
+    if watch is None:
+        return {"alerter": Part(False, None, "has not looked yet; start manage.py alert")}
+    age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
+    return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}
 
 
 def _pipeline(pipeline: dict[str, Any] | None) -> Part:

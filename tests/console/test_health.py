@@ -11,6 +11,8 @@ from django.utils import timezone
 from console.control_server import SNAPSHOT_KEY
 from console.pages.exposition import exposition
 from console.pages.readiness import parts
+from workers.alerts.catalog import ensure_rules
+from workers.alerts.models import AlertWatch
 from workers.models import Loop
 
 pytestmark = pytest.mark.django_db
@@ -87,6 +89,16 @@ def test_a_clock_that_stopped_is_seen_by_its_ticks(stored_snapshot):
     Loop.objects.filter(pk=loop.pk).update(ticked_at=now - timedelta(seconds=29))
     assert parts(now)["beat"].ok
     assert not parts(now + timedelta(seconds=2))["beat"].ok
+
+
+def test_an_alerter_that_died_is_named_where_there_are_rules(stored_snapshot):
+    now = timezone.now()
+    assert "alerter" not in parts(now)
+    ensure_rules(now)
+    assert not parts(now)["alerter"].ok
+    AlertWatch.objects.create(looked_at=now)
+    assert parts(now + timedelta(seconds=29))["alerter"].ok
+    assert not parts(now + timedelta(seconds=31))["alerter"].ok
 
 
 def test_a_plant_without_pipeline_queues_needs_no_pipeline(control, stored_snapshot):

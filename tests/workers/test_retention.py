@@ -11,6 +11,7 @@ import redis
 from queues.errors import BadInput
 from tests.workers.events import TIME_US, delivery_of
 from workers import batch_tasks, batch_worker, retention, runs, snapshot_archive, task_managers
+from workers.alerts.models import Alert, AlertEvent
 from workers.handlers.handler import Place
 from workers.handlers.options import Options
 from workers.handlers.parquet import Parquet
@@ -159,3 +160,29 @@ def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keepe
     run = keeper.run(snapshot_days=14)
     assert run.progress["rows"] == 3
     assert snapshot_archive.days(keeper.where.data) == ["2026-11-02"]
+
+
+def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper: Keeper) -> None:
+    old, kept, new = (NOW - timedelta(days=days) for days in (60, 40, 3))
+    for at in (old, kept, new):
+        fields = {
+            "rule_name": "r",
+            "condition": "node_lost",
+            "labels": {},
+            "severity": "warning",
+            "title": "t",
+        }
+        alert = Alert.objects.create(
+            fingerprint=str(at),
+            threshold=1,
+            state="resolved",
+            began_at=at,
+            fired_at=at,
+            resolved_at=at,
+            **fields,
+        )
+        AlertEvent.objects.create(alert=alert, at=at, kind="fired")
+    retention.keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
+    assert keeper.run(alert_days=30).state == "done"
+    assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
+    assert AlertEvent.objects.count() == 2
