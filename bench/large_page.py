@@ -70,12 +70,21 @@ class Wire:
 
     def __init__(self, session: CDPSession) -> None:
         self.answers, self.frames = 0, []
+        self.addresses: dict[str, str] = {}
+        self.by_address: dict[str, int] = {}
         session.send("Network.enable")
+        session.on("Network.requestWillBeSent", self._request)
         session.on("Network.loadingFinished", self._answer)
         session.on("Network.webSocketFrameReceived", self._frame)
 
+    def _request(self, event: dict[str, Any]) -> None:
+        self.addresses[event["requestId"]] = event["request"]["url"]
+
     def _answer(self, event: dict[str, Any]) -> None:
-        self.answers += int(event["encodedDataLength"])
+        size = int(event["encodedDataLength"])
+        address = self.addresses.get(event["requestId"], "")
+        self.answers += size
+        self.by_address[address] = self.by_address.get(address, 0) + size
 
     def _frame(self, event: dict[str, Any]) -> None:
         frame = event["response"]

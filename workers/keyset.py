@@ -23,22 +23,44 @@ class KeysetPage:
 
 
 def page(chosen: QuerySet, rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
-    """The rows older than `before`, or those just newer than `after`, or the newest."""
+    """The rows older than `before`, or those just newer than `after`, or the newest.
+
+    First their ids alone, which an index may know without any row, then the rows of these ids.
+    """
+    place = _place(chosen)
     if after is not None:
-        found = list(chosen.filter(pk__gt=after).order_by("pk")[: rows + 1])
+        found = _ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
         if len(found) <= rows:  # the first page is filled to its end, as if it had been asked for
             return page(chosen, rows)
         kept = found[:rows][::-1]
-        return KeysetPage(kept, kept[-1].pk, kept[0].pk)
-    found = list((chosen if before is None else chosen.filter(pk__lt=before)).order_by("-pk")[: rows + 1])
+        return KeysetPage(_rows(chosen, kept), kept[-1], kept[0])
+    older = chosen if before is None else chosen.filter(**{f"{place}__lt": before})
+    found = _ids(older.order_by(f"-{place}"), rows + 1)
     kept = found[:rows]
     return KeysetPage(
-        kept,
-        kept[-1].pk if len(found) > rows else None,
-        kept[0].pk if before is not None and kept else None,
+        _rows(chosen, kept),
+        kept[-1] if len(found) > rows else None,
+        kept[0] if before is not None and kept else None,
     )
+
+
+def _place(chosen: QuerySet) -> str:
+    """What says where a row stands: its id, or the same as another index has it, annotated as `place`."""
+    return "place" if "place" in chosen.query.annotations else "pk"
+
+
+def _ids(ordered: QuerySet, most: int) -> list[int]:
+    return list(ordered.values_list("pk", flat=True)[:most])
+
+
+def _rows(chosen: QuerySet, ids: list[int]) -> list[Any]:
+    rows = chosen.model._default_manager.all()
+    rows.query.select_related = chosen.query.select_related
+    by_id = rows.in_bulk(ids)
+    # One that was deleted meanwhile is not there any more.
+    return [by_id[each] for each in ids if each in by_id]
 
 
 def counted(chosen: QuerySet) -> int:
     """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
-    return chosen.order_by()[: MOST_COUNTED + 1].count()
+    return len(_ids(chosen.order_by(), MOST_COUNTED + 1))

@@ -5,13 +5,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Min, QuerySet
+from django.db.models.functions import Coalesce
 
 from queues.errors import BadInput
+from workers import ledger_search
 from workers.models import LedgerEntry, Loop
 
 MAXIMUM_TEXT = 200
 ANY_LIMIT = "any"
+INDEXED = ("loop_id", "verdict", "at")
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class LedgerFilter:
     """Each field narrows; empty chooses all.
 
     loop: id or name. law, queue, node: of the loop's target. acted: whether an action was decided.
-    limited_by: what limited it, or `any`. text: part of the reason or the error. since ≤ at < until.
+    limited_by: what limited it, or `any`. text: words of the reason or the
+    error, beside each other, the last one by its beginning. since ≤ at < until.
     """
 
     loop: str = ""
@@ -45,23 +49,48 @@ class LedgerFilter:
         return self
 
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
-        """The entries wanted."""
-        exact = {"verdict": self.verdict, "mode": self.mode}
-        entries = entries.filter(**{name: value for name, value in exact.items() if value})
-        if (loops := self._loops()) is not None:
-            entries = entries.filter(loop_id__in=loops)
+        """The entries wanted, for `workers.keyset`.
+
+        All but the words is answered by one index (`ledger_filters`), which is read along its ids. Columns
+        that have an index of their own are written so that it isn't taken instead: it would have to sort.
+        """
+        loops = self._loops()
+        exact = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
+        conditions: dict[str, Any] = {name: value for name, value in exact.items() if value}
+        if loops is not None:
+            conditions["loop_id__in"] = loops
         if self.acted is not None:
-            entries = entries.filter(action__isnull=not self.acted)
-        if self.limited_by:
-            limited = {"limited_by__isnull": False}
-            entries = entries.filter(
-                **(limited if self.limited_by == ANY_LIMIT else {"limited_by": self.limited_by})
-            )
-        if self.text:
-            entries = entries.filter(Q(reason__icontains=self.text) | Q(error__icontains=self.text))
+            conditions["acted"] = self.acted
+        if self.limited_by == ANY_LIMIT:
+            conditions["limited_by__isnull"] = False
         if self.since:
-            entries = entries.filter(at__gte=self.since)
-        return entries.filter(at__lt=self.until) if self.until else entries
+            conditions["at__gte"] = self.since
+        if self.until:
+            conditions["at__lt"] = self.until
+        for name, value in conditions.items():
+            entries = _along_ids(entries, name, value)
+        return self._with_words(entries, loops) if self.text else entries
+
+    @property
+    def _limit(self) -> str:
+        return "" if self.limited_by == ANY_LIMIT else self.limited_by
+
+    def _with_words(self, entries: QuerySet[LedgerEntry], loops: list[int] | None) -> QuerySet[LedgerEntry]:
+        facets = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
+        facets |= {"acted": "" if self.acted is None else str(int(self.acted))}
+        facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
+        facets |= {"loop_id": "|".join(map(str, loops or ()))}
+        known = {name: value for name, value in facets.items() if value}
+        return ledger_search.with_words(entries, self.text, known, *self._ids_in_time())
+
+    def _ids_in_time(self) -> tuple[int | None, int | None]:
+        """The least id from `since` on, and the greatest until `until`: beyond them nothing need be read."""
+        first = last = None
+        if self.since:
+            first = LedgerEntry.objects.filter(at__gte=self.since).aggregate(id=Min("pk"))["id"] or 2**62
+        if self.until:
+            last = LedgerEntry.objects.filter(at__lt=self.until).aggregate(id=Max("pk"))["id"] or 0
+        return first, last
 
     def _loops(self) -> list[int] | None:
         """The loops wanted, None for all: they are few, entries are many, so they are looked up first."""
@@ -78,6 +107,17 @@ class LedgerFilter:
     def is_empty(self) -> bool:
         """Whether it chooses every entry."""
         return replace(self) == LedgerFilter()
+
+
+def _along_ids(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
+    """Filtered by a column's value and not by its own index."""
+    name, _, how = lookup.partition("__")
+    if name not in INDEXED:
+        return entries.filter(**{lookup: value})
+    plain = f"plain_{name}"
+    return entries.alias(**{plain: Coalesce(name, name)}).filter(
+        **{f"{plain}__{how}" if how else plain: value}
+    )
 
 
 def _one_of(field: str, value: str, known: Sequence[Any]) -> None:

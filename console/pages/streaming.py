@@ -12,6 +12,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 
+from workers import keyset
+
 ROWS = 2_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
@@ -38,10 +40,12 @@ async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
 
 def newest_first(chosen: QuerySet, rows: int = ROWS) -> Iterator[list[Any]]:
     """All rows by falling id, a page at a time: no page reads what another has read, and no lock is held."""
-    ordered, last = chosen.order_by("-pk"), None
-    while page := list((ordered if last is None else ordered.filter(pk__lt=last))[:rows]):
-        yield page
-        last = page[-1].pk
+    listed = keyset.page(chosen, rows)
+    while listed.rows:
+        yield listed.rows
+        if listed.older is None:
+            return
+        listed = keyset.page(chosen, rows, before=listed.older)
 
 
 def csv_lines(header: Sequence[str], pages: Iterable[Iterable[Sequence[Any]]]) -> Iterator[str]:

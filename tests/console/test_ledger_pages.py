@@ -146,7 +146,7 @@ def test_an_export_reads_a_page_at_a_time(viewer, loop):
         connection,
     ) as queries:
         assert len(next(pages)) == 1_000
-    assert len(queries) == 1
+    assert all("LIMIT 1001" in each["sql"] or " IN (" in each["sql"] for each in queries)
     assert sum(len(page) for page in pages) == 4_000
     tracemalloc.start()
     try:

@@ -27,6 +27,7 @@ BENCHES = (
     "jobs",
     "burst",
     "timeline",
+    "ledger",
 )
 
 

@@ -1,0 +1,46 @@
+"""How long the ledger's page takes over a million entries, by filter: from the request to the page."""
+
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import orjson
+
+from bench.running_plant import ROOT, clean_environment
+
+LIMITS = {"slowest_filter_seconds": 0.3}
+
+
+def run(seconds: float) -> dict[str, Any]:
+    """A database of its own, made and gone again; `seconds` is what the contract gives, and not needed."""
+    with tempfile.TemporaryDirectory(prefix="weir-ledger-") as folder:
+        environment = {
+            **clean_environment(),
+            "WEIR_DATA": folder,
+            "DATABASE_URL": f"sqlite:///{folder}/weir.sqlite3",
+            "REDIS_URL": "redis://127.0.0.1:1/0",
+        }
+        for command in (
+            ("migrate", "--verbosity=0", "--no-input"),
+            ("collectstatic", "--verbosity=0", "--no-input"),
+        ):
+            _manage(environment, *command)
+        _manage(environment, "shell", "-v", "0", "-c", "from bench.ledger_rows import seed; seed()")
+        told = _manage(
+            environment, "shell", "-v", "0", "-c", "from bench.ledger_rows import measure; measure()"
+        )
+    found = orjson.loads(told)
+    slowest = max(found["seconds"].values())
+    figures = {"slowest_filter_seconds": slowest, "bytes_per_entry": found["bytes_per_entry"]}
+    return {
+        "figures": {**figures, **{f"seconds_{name}": value for name, value in found["seconds"].items()}},
+        "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
+        "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
+    }
+
+
+def _manage(environment: dict[str, str], *arguments: str) -> str:
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
