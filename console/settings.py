@@ -98,7 +98,11 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "console.pages.frame.frame",
             ],
-            "builtins": ["console.templatetags.weir", "console.templatetags.batch"],
+            "builtins": [
+                "console.templatetags.weir",
+                "console.templatetags.batch",
+                "console.templatetags.listing",
+            ],
         },
     }
 ]

@@ -16,7 +16,7 @@ Document = dict[str, Any]
 # patch of a row that has none of them is no new row, and is left out.
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
-STANDING = frozenset({"id", "law", "target", "mode", "verdict", "entry"})
+STANDING = frozenset({"id", "mode", "verdict", "entry"})
 USE = frozenset(
     {
         "state",

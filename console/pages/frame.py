@@ -40,7 +40,9 @@ def show(request: HttpRequest, template: str, page: str, view: str = "whole", **
     `view` names the part of the snapshot (`console.live.view`) that the page's scripts get, and follow.
     """
     snapshot = snapshot_of(request)
-    watched = snapshot and view_named(view).narrowed(snapshot)
+    # A page that only has parts of it written anew (static/js/refresh.js) has the snapshot already.
+    parts_only = "X-Weir-Parts" in request.headers
+    watched = None if parts_only else snapshot and view_named(view).narrowed(snapshot)
     return render(
         request, template, {"page": page, "snapshot": snapshot, "watched": watched, "view": view, **context}
     )

@@ -33,8 +33,9 @@ WOULD = "would-"  # the loop page's fields: one for each parameter
 @require_safe
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
-    """Context: loops (see `describe`)."""
-    return show(request, "loops.html", "loops", view="loops", loops=described(timezone.now()))
+    """Context: loops by name (see `describe`)."""
+    by_name = {each["name"]: each for each in described(timezone.now())}
+    return show(request, "loops.html", "loops", view="loops", loops=by_name)
 
 
 @require_safe

@@ -28,20 +28,19 @@ def _node(name: str, node: dict[str, Any]) -> dict[str, Any]:
         "stale": node["stale"],
         "figure": utilisation,
         "unit": "utilisation",
-        "badness": STATE_RANK.get(node["state"], 0)
-        + min(utilisation or 0.0, 1.0)
-        + 0.5 * bool(node["stale"]),
+        "badness": badness_of_node(node),
     }
 
 
-def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
-    """A queue is as bad as a BUSY node at 10 s of waiting, and grows from there up to an OFFLINE one.
+def badness_of_node(node: dict[str, Any]) -> float:
+    """Its state first, then how much of it is used; one in doubt is half a state worse."""
+    used = min(node["utilisation"] or 0.0, 1.0)
+    return STATE_RANK.get(node["state"], 0) + used + 0.5 * bool(node["stale"])
 
-    One that waits for nobody knows how long is as bad as the longest wait.
-    """
+
+def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
     wait, waits = queue["wait_seconds"], bool(queue["waiting_events"])
-    lateness = math.inf if wait is None and waits else (wait or 0.0) / KEEPS_UP_SECONDS
-    behind = lateness >= 1.0
+    behind = _lateness(queue) >= 1.0
     return {
         "kind": "queue",
         "name": name,
@@ -51,5 +50,16 @@ def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
         "figure": wait,
         "unit": "seconds",
         "waits": waits,
-        "badness": min(1.0 + lateness, 4.5) + (0.5 if queue["dead_letters"] else 0.0),
+        "badness": badness_of_queue(queue),
     }
+
+
+def badness_of_queue(queue: dict[str, Any]) -> float:
+    """A queue is as bad as a BUSY node at 10 s of waiting, and grows from there up to an OFFLINE one."""
+    return min(1.0 + _lateness(queue), 4.5) + (0.5 if queue["dead_letters"] else 0.0)
+
+
+def _lateness(queue: dict[str, Any]) -> float:
+    """One that waits for nobody knows how long is as late as can be."""
+    wait = queue["wait_seconds"]
+    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / KEEPS_UP_SECONDS

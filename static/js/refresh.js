@@ -80,7 +80,7 @@ async function run(asked = false) {
   const ids = [...due];
   due = new Set();
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Weir-Parts": "1" } });
     if (response.ok && !response.redirected) replaceParts(ids, await response.text(), asked);
   } catch {
     ids.forEach((id) => due.add(id)); // disconnected: said in the strip, tried again with the next snapshot

@@ -1,0 +1,93 @@
+"""Long lists of a large plant: the worst rows first, and all of them for who asks (`?rows=all`).
+
+Every row on a page follows the plant each second; a thousand of them would keep a browser busy with what
+nobody looks at.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import template
+from django.template.context import Context
+
+from console.pages.standing import badness_of_node, badness_of_queue
+
+register = template.Library()
+MOST_ROWS = 60
+MOST_COLUMNS = 16
+Row = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows as (name, row), and how many there are in all."""
+
+    rows: list[Row]
+    total: int
+
+    @property
+    def left_out(self) -> int:
+        """How many are not among the rows."""
+        return self.total - len(self.rows)
+
+
+def wait_of(container: Mapping[str, Any]) -> tuple[float, float]:
+    """What waits for nobody knows how long waits longest."""
+    waiting, oldest = container["waiting_events"] or 0, container["oldest_seconds"]
+    return (math.inf if oldest is None and waiting else oldest or 0.0, waiting)
+
+
+def backlog_of(loop: Mapping[str, Any]) -> float:
+    """What waits and no worker under way will take, as the loop's last decision found."""
+    return (loop.get("terms") or {}).get("backlog_events") or 0.0
+
+
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "nodes": badness_of_node,
+    "queues": badness_of_queue,
+    "containers": lambda pair: wait_of(pair["container"]),
+    "managers": backlog_of,
+    # Of loops without a common measure: those a person holds in hand, then those of the whole plant.
+    "loops": lambda loop: (len(loop["overrides"]), loop["law"] != "worker_rate"),
+}
+
+
+@register.simple_tag(takes_context=True)
+def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
+    """Named rows in their own order while they are few; else the worst of them, by one of ORDERS."""
+    request = context.get("request")
+    everything = list(rows.items())
+    if len(everything) <= MOST_ROWS or (request is not None and request.GET.get("rows") == "all"):
+        return Listing(everything, len(everything))
+    worst = sorted(everything, key=lambda row: ORDERS[order](row[1]), reverse=True)
+    return Listing(worst[:MOST_ROWS], len(everything))
+
+
+@register.filter
+def job_containers(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The containers of the jobs queues, by loop name: {"queue", "node", "handler", "container"}."""
+    return {
+        f"worker_rate/{name}/{node}": {
+            "queue": name,
+            "node": node,
+            "handler": queue["handler"],
+            "container": container,
+        }
+        for name, queue in snapshot["queues"].items()
+        if queue["kind"] == "jobs"
+        for node, container in queue["containers"].items()
+    }
+
+
+@register.filter
+def managers(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """The loops that decide how many workers a container gets, by name."""
+    return {name: loop for name, loop in snapshot["loops"].items() if loop["law"] == "worker_rate"}
+
+
+@register.filter
+def fits_a_matrix(rows: Mapping[str, Any]) -> bool:
+    """Whether a table with a column for each can still be read."""
+    return len(rows) <= MOST_COLUMNS

@@ -1,0 +1,72 @@
+"""Long lists: all of a small plant, the worst of a large one, and all of it for who asks."""
+
+from copy import deepcopy
+
+import orjson
+import pytest
+from django.template import Context
+from django.test import RequestFactory
+
+from console.control_server import SNAPSHOT_KEY
+from console.templatetags.listing import MOST_ROWS, listed
+from tests.console.conftest import sample_snapshot
+
+
+def nodes(count):
+    calm = sample_snapshot()["nodes"]["n1"]
+    return {f"n{number:03}": {**deepcopy(calm), "utilisation": number / 1000} for number in range(count)}
+
+
+def context(query=""):
+    return Context({"request": RequestFactory().get(f"/nodes/{query}")})
+
+
+def test_few_rows_are_all_there_in_their_own_order():
+    few = nodes(MOST_ROWS)
+    listing = listed(context(), few, "nodes")
+    assert (listing.rows, listing.left_out) == (list(few.items()), 0)
+
+
+def test_of_many_rows_the_worst_are_there_and_the_others_are_counted():
+    many = nodes(200)
+    many["n007"]["state"] = "OFFLINE"
+    listing = listed(context(), many, "nodes")
+    names = [name for name, _ in listing.rows]
+    assert names[:3] == ["n007", "n199", "n198"]
+    assert (len(names), listing.total, listing.left_out) == (MOST_ROWS, 200, 200 - MOST_ROWS)
+
+
+def test_who_asks_for_all_rows_gets_them():
+    assert listed(context("?rows=all"), nodes(200), "nodes").left_out == 0
+
+
+@pytest.fixture
+def large(control, browsers):
+    """A viewer of a plant with two hundred nodes, each with a container of each queue."""
+    snapshot = sample_snapshot()
+    snapshot["nodes"] = nodes(200)
+    for queue in snapshot["queues"].values():
+        (row,) = queue["containers"].values()
+        queue["containers"] = {name: {**row, "oldest_seconds": 1.0} for name in snapshot["nodes"]}
+    snapshot["queues"]["alert"]["containers"]["n123"] |= {"oldest_seconds": None}
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    return browsers["viewer"]
+
+
+@pytest.mark.parametrize(("path", "what"), [("/nodes/", "nodes"), ("/workers/", "containers")])
+def test_a_page_of_a_large_plant_shows_the_worst_and_says_what_it_leaves_out(large, path, what):
+    page = large.get(path).content.decode()
+    assert f"The {MOST_ROWS} worst of 200 {what} are shown." in page
+    assert page.count("<tr data-href") == MOST_ROWS
+    assert large.get(f"{path}?rows=all").content.decode().count("<tr data-href") == 200
+
+
+def test_what_waits_for_nobody_knows_how_long_is_among_the_worst(large):
+    assert 'data-name="alert n123"' in large.get("/workers/").content.decode()
+
+
+def test_a_page_of_which_only_parts_are_wanted_comes_without_the_snapshot(large):
+    whole = large.get("/nodes/").content.decode()
+    parts = large.get("/nodes/", headers={"X-Weir-Parts": "1"}).content.decode()
+    assert '<script id="snapshot" type="application/json">null</script>' in parts
+    assert parts.count("<tr data-href") == whole.count("<tr data-href")
