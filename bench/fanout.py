@@ -1,11 +1,13 @@
 """A thousand sockets on one web process, over 200 nodes with 1000 containers: who hears what, how soon.
 
 Each client is what the overview is: the view `flow`, packed. A message's latency is counted from its arrival
-at a subscriber of the control server beside the clients to its arrival at each of them. A few clients stop
-reading; they may lose messages, never delay others', and find with their first gap that they have to ask.
+at a subscriber of the control server beside the clients to its arrival at each of them. A few clients, which
+take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages,
+never delay others', and find with their first gap that they have to ask.
 """
 
 import asyncio
+import socket
 import threading
 import time
 import zlib
@@ -25,15 +27,27 @@ from bench.large_plant import LargePlant, large_plant
 
 CLIENTS, STALLED, AT_ONCE = 1000, 5, 50
 LIMITS = {"p95_seconds": 0.25, "web_cores": 0.2, "lost_without_snapshot": 0}
-QUERY = "of=flow&packed=1"
+QUERY, STALLED_QUERY = "of=flow&packed=1", "of=whole"
+RECEIVE_BUFFER_BYTES = 4_096  # of a client that will stall, so that it takes seconds and not minutes
 SETTLE_SECONDS = 5.0
 
 
+@dataclass(frozen=True)
+class Told:
+    """A message's number (None: it tells of silence), and whether it is a snapshot."""
+
+    seq: int | None
+    whole: bool
+
+
+def told_by(document: dict[str, Any]) -> Told:
+    return Told(document.get("seq"), "snapshot" in document)
+
+
 @lru_cache(maxsize=32)
-def opened(message: bytes) -> dict[str, Any]:
+def opened(message: bytes) -> Told:
     """All clients get the same bytes: they are unpacked once here, so that the clients cost little."""
-    document: dict[str, Any] = orjson.loads(zlib.decompress(message))
-    return {"seq": document.get("seq"), "whole": "snapshot" in document}
+    return told_by(orjson.loads(zlib.decompress(message)))
 
 
 @dataclass
@@ -51,9 +65,9 @@ class Client:
         while True:
             message = await self.connection.recv()
             now = time.perf_counter()
-            told = opened(message) if isinstance(message, bytes) else orjson.loads(message)
-            if (seq := told.get("seq")) is not None:
-                await self.take(seq, told["whole"], now)
+            told = opened(message) if isinstance(message, bytes) else told_by(orjson.loads(message))
+            if told.seq is not None:
+                await self.take(told.seq, told.whole, now)
 
     async def take(self, seq: int, whole: bool, now: float) -> None:
         """As live.js does: a snapshot is taken, a delta only after the one before it, else it asks."""
@@ -94,24 +108,33 @@ def publications(control_url: str) -> Iterator[dict[int, float]]:
 
 
 async def connected(plant: LargePlant, cookie: str) -> list[Client]:
-    """The sockets, opened some at a time as pages would be."""
-    headers = {"Cookie": cookie}
-    clients: list[Client] = []
+    """The sockets, those that will stall first; opened some at a time, as pages would be."""
+    clients = [
+        Client(await opening(plant, cookie, STALLED_QUERY, RECEIVE_BUFFER_BYTES)) for _ in range(STALLED)
+    ]
     while len(clients) < CLIENTS:
-        opening = (
-            websockets.connect(
-                f"ws://127.0.0.1:{plant.port}/live/?{QUERY}",
-                origin=plant.url,
-                additional_headers=headers,
-                compression=None,
-                max_size=None,
-                max_queue=2,
-                ping_interval=None,
-            )
-            for _ in range(AT_ONCE)
-        )
-        clients += [Client(each) for each in await asyncio.gather(*opening)]
+        count = min(AT_ONCE, CLIENTS - len(clients))
+        opened_now = await asyncio.gather(*(opening(plant, cookie, QUERY) for _ in range(count)))
+        clients += [Client(each) for each in opened_now]
     return clients
+
+
+async def opening(plant: LargePlant, cookie: str, query: str, buffer_bytes: int | None = None) -> Any:
+    connection = socket.socket()
+    if buffer_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    connection.connect(("127.0.0.1", plant.port))
+    connection.setblocking(False)
+    return await websockets.connect(
+        f"ws://127.0.0.1:{plant.port}/live/?{query}",
+        sock=connection,
+        origin=plant.url,
+        additional_headers={"Cookie": cookie},
+        compression=None,
+        max_size=None,
+        max_queue=2,
+        ping_interval=None,
+    )
 
 
 async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from django.db import models
 from django.utils import timezone
 
 import workers.alerts.models  # noqa: F401  Django finds an application's models through this module
+from workers.packed_json import PackedJSONField
 
 
 class Loop(models.Model):
@@ -57,17 +58,17 @@ class LedgerEntry(models.Model):
     # Of the lease it was written under: over a loop's entries it only rises, so no two managers wrote.
     fence = models.PositiveBigIntegerField(default=0)
     mode = models.CharField(max_length=10)
-    parameters = models.JSONField()
-    state_before = models.JSONField(null=True)
-    observation = models.JSONField(null=True)
+    parameters = PackedJSONField()
+    state_before = PackedJSONField(null=True)
+    observation = PackedJSONField(null=True)
     action = models.JSONField(null=True)
     raw = models.FloatField(null=True)
     guarded = models.FloatField(null=True)
     reason = models.TextField()
-    terms = models.JSONField(default=dict)
+    terms = PackedJSONField(default=dict)
     limited_by = models.CharField(max_length=200, null=True)
-    expected = models.JSONField(null=True)
-    outcome = models.JSONField(null=True)
+    expected = PackedJSONField(null=True)
+    outcome = PackedJSONField(null=True)
     applied = models.BooleanField(default=False)
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)

@@ -52,3 +52,9 @@ def keep_then_die_once(events: list[dict[str, Any]]) -> None:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note_source(events: list[dict[str, Any]]) -> None:
+    """Writes down whose events it was given, in the order it was."""
+    with (Path(os.environ["WEIR_DATA"]) / "order").open("a") as order:
+        order.write(f"{events[0]['source']}\n")

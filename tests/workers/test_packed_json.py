@@ -1,0 +1,56 @@
+"""Documents packed into a column: read back as they were, older ones as JSON text too, and much shorter."""
+
+import json
+
+import pytest
+from django.db import connection
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.models import LedgerEntry, Loop
+from workers.packed_json import packed, unpacked
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(documents)
+def test_what_is_packed_is_read_back_the_same(document):
+    assert unpacked(packed(document)) == document
+
+
+@given(documents)
+def test_json_text_of_an_older_row_is_read_too(document):
+    text = json.dumps(document)
+    assert unpacked(text) == unpacked(text.encode()) == document
+
+
+@pytest.fixture
+def loop(db):
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+
+
+def test_an_entry_keeps_its_documents_and_nothing_stays_nothing(loop):
+    terms = {"rate": 2.5, "node_state": "NORMAL", "trend_per_second": None, "note": "ü"}
+    LedgerEntry.objects.create(loop=loop, mode="auto", parameters={"a": [1]}, reason="calm", terms=terms)
+    entry = LedgerEntry.objects.get()
+    assert (entry.terms, entry.parameters, entry.observation) == (terms, {"a": [1]}, None)
+    assert LedgerEntry.objects.filter(observation__isnull=True).exists()
+
+
+def test_an_entry_written_before_documents_were_packed_is_read(loop):
+    entry = LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="calm")
+    stored = '{"upper_limit": 700}'
+    with connection.cursor() as cursor:
+        value = stored if connection.vendor == "sqlite" else stored.encode()
+        cursor.execute("UPDATE workers_ledgerentry SET parameters = %s WHERE id = %s", [value, entry.pk])
+    assert LedgerEntry.objects.get().parameters == {"upper_limit": 700}
+
+
+def test_a_managers_terms_take_less_than_half_of_their_text():
+    terms = {"method": "forecast", "rate": 0.31, "rate_per_second": 0.155, "arrived": 812.0, "coming": 402.7}
+    terms |= {"found": 1_214.7, "backlog_events": 812.0, "node_state": "NORMAL", "waiting_to_run": 0}
+    assert len(packed(terms)) < 0.5 * len(json.dumps(terms))
