@@ -103,8 +103,8 @@ function nodeBoxes({ single, rest }) {
   if (!rest.length) return boxes;
   const rate = known(rest.map(([, node]) => node.in_per_second)), highest = known(rest.map(([, node]) => node.utilisation), Math.max);
   const words = new Set(rest.map(([, node]) => (STATE_WORDS[node.state] ?? "Unknown").toLowerCase()));
-  const name = words.size === 1 ? `and ${rest.length} ${[...words][0]} nodes` : `and ${rest.length} nodes`;
-  return [...boxes, { id: "2:", name, rate, url: "/nodes/", figure: "", second: [`at most ${unit(highest, "percent", "%")}`, formatted(rate, "rate")] }];
+  const most = words.size === 1 ? `all ${[...words][0]}` : `at most ${unit(highest, "percent", "%")}`;
+  return [...boxes, { id: "2:", name: `and ${rest.length} nodes`, rate, url: "/nodes/", figure: "", second: [most, formatted(rate, "rate")] }];
 }
 
 function consumers(snapshot, shown) {

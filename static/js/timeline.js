@@ -32,7 +32,7 @@ function start() {
 function arrive() {
   const text = document.getElementById("timeline-scrub")?.textContent;
   data = text ? JSON.parse(text) : null;
-  pinned = strips().dataset.at ? shareOf(Date.parse(strips().dataset.at) / 1000) : null;
+  pinned = strips().dataset.moment ? shareOf(Date.parse(strips().dataset.moment) / 1000) : null;
   if (focused) cursor()?.focus({ preventScroll: true });
 }
 
@@ -122,7 +122,7 @@ function read(share) {
   for (const element of document.querySelectorAll("[data-value]")) {
     write(element, formatted(place === null ? null : data.columns[element.dataset.value]?.[place], element.dataset.format));
   }
-  for (const strip of document.querySelectorAll(".strip.node")) showState(strip, share);
+  for (const strip of document.querySelectorAll(".track.node")) showState(strip, share);
 }
 
 /** The newest row that is not after a moment, unless it is too old to speak of it. */
@@ -140,7 +140,7 @@ function newest(seconds) {
 function showState(strip, share) {
   const mark = strip.querySelector("[data-node-state]");
   if (!mark) return;
-  const band = [...strip.querySelectorAll(".band")].findLast(({ style }) => {
+  const band = [...track.querySelectorAll(".band")].findLast(({ style }) => {
     const left = parseFloat(style.left) / 100;
     return left <= share && share <= left + parseFloat(style.width) / 100 + 0.005;
   });

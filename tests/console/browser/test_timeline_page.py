@@ -96,7 +96,7 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
     page = open_page("/timeline/?minutes=10", before=yesterday, timezone_id="Asia/Kathmandu")
     page.mouse.click(*at_share(page, 0.5))
     expect(page).to_have_url(re.compile("at="))
-    at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-at"))
+    at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-moment"))
     assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
 
 
@@ -128,7 +128,7 @@ def test_the_exported_file_is_read_without_the_console(
     opened = alone.new_page()
     opened.goto(path.as_uri())
     expect(opened.get_by_role("heading", name="Timeline")).to_be_visible()
-    drawn = opened.locator(".strip.rate svg path").first.bounding_box()
+    drawn = opened.locator(".track.rate svg path").first.bounding_box()
     assert drawn is not None and drawn["width"] > 300
     alone.close()
 
