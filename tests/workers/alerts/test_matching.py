@@ -1,0 +1,105 @@
+"""Matchers and causes: what means which alert, and what explains which."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from workers.alerts import matching
+from workers.alerts.conditions import CONDITIONS
+from workers.alerts.inhibition import EXPLAINS, LINGER_SECONDS, Party, causes
+
+LABELS = {"rule": "queue-behind", "severity": "warning", "queue": "orders-eu"}
+
+
+def matcher(label: str, operator: str, value: str) -> dict[str, str]:
+    return {"label": label, "is": operator, "value": value}
+
+
+@pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        (("queue", "=", "orders-eu"), True),
+        (("queue", "=", "orders"), False),
+        (("queue", "~", "orders*"), True),
+        (("queue", "~", "*-us"), False),
+        (("queue", "!=", "sms"), True),
+        (("node", "=", "n1"), False),
+        (("node", "~", "*"), False),
+        (("node", "!=", "n1"), True),
+    ],
+)
+def test_a_matcher_means_what_it_says(row, holds):
+    assert matching.matches([matcher(*row)], LABELS) == holds
+
+
+def test_all_matchers_must_hold_and_none_means_every_alert():
+    both = [matcher("queue", "~", "orders*"), matcher("severity", "=", "critical")]
+    assert not matching.matches(both, LABELS) and matching.matches([], LABELS)
+    assert matching.in_words(both) == "queue ~ orders* and severity = critical"
+    assert matching.in_words([]) == "every alert"
+
+
+@pytest.mark.parametrize(
+    ("rows", "field"),
+    [
+        ("queue=alert", "matchers"),
+        ([], "matchers"),
+        ([{"label": "queue"}], "matchers[0]"),
+        ([matcher("colour", "=", "red")], "matchers[0].label"),
+        ([matcher("queue", ">", "a")], "matchers[0].is"),
+        ([matcher("queue", "=", " ")], "matchers[0].value"),
+        ([matcher("queue", "=", "a")] * 11, "matchers"),
+    ],
+)
+def test_what_is_no_matcher_is_named(rows, field):
+    with pytest.raises(BadInput) as refused:
+        matching.read(rows, least=1)
+    assert refused.value.field == field
+
+
+def test_what_is_explained_hands_over_to_the_first_cause():
+    lost = Party(1, "node_lost", "critical", {"node": "n1"})
+    busy = Party(2, "node_toobusy", "warning", {"node": "n1"})
+    queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
+    other = Party(4, "queue_wait", "warning", {"queue": "p"}, {"nodes": ["n2"]})
+    assert causes([lost, busy, queue, other]) == {2: 1, 3: 1}
+
+
+def test_a_cause_that_is_over_explains_a_while_longer():
+    queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
+    for seconds, explains in ((1.0, True), (LINGER_SECONDS + 1, False)):
+        lost = Party(1, "node_lost", "critical", {"node": "n1"}, ended_seconds=seconds)
+        assert (causes([lost, queue]) == {3: 1}) == explains
+
+
+parties = st.lists(
+    st.builds(
+        Party,
+        id=st.integers(1, 10**6),
+        condition=st.sampled_from(sorted(CONDITIONS)),
+        severity=st.sampled_from(["critical", "warning", "notice"]),
+        labels=st.dictionaries(st.sampled_from(["node", "queue"]), st.sampled_from(["a", "b"])),
+        touches=st.fixed_dictionaries(
+            {
+                "nodes": st.lists(st.sampled_from(["a", "b"])),
+                "kind": st.sampled_from(["jobs", "pipeline", None]),
+            }
+        ),
+        ended_seconds=st.none() | st.floats(0, 300),
+    ),
+    unique_by=lambda party: party.id,
+    max_size=12,
+)
+
+
+@given(parties)
+def test_somebody_is_always_told(found):
+    """Whatever is open: of all open alerts that have a cause, the cause has none; and it is as grave."""
+    grave = {"notice": 0, "warning": 1, "critical": 2}
+    by_id = {party.id: party for party in found}
+    explained = causes(found)
+    for each, cause in explained.items():
+        assert cause not in explained and cause != each
+        assert grave[by_id[cause].severity] >= grave[by_id[each].severity]
+        assert by_id[cause].condition in EXPLAINS
