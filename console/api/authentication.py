@@ -17,6 +17,8 @@ class Caller(HttpBearer):
     """
 
     def __call__(self, request: HttpRequest) -> Actor:
+        if (local := getattr(request, "weir_local_actor", None)) is not None:
+            return local  # manage.py weir in this process: no request from elsewhere has the attribute
         header = request.headers.get("Authorization")
         return self.by_token(request, header) if header is not None else self.by_session(request)
 

@@ -14,7 +14,7 @@ from console.api.authentication import actor_for
 from console.api.plant import node_named
 from console.control_server import control
 from console.pages.loops import describe, described, parameter_rows
-from console.pages.overrides import scope_of
+from console.pages.overrides import law_and_name, scope_of
 from controllers import catalog
 from workers import overrides
 from workers.expiry import Expiry
@@ -125,9 +125,10 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status:
         )
     else:
         actor = actor_for(request, "override.set")
-        wide = scope_of(body.law, body.queue, body.node or "")
+        of_law, name = law_and_name(body.name, body.law)
+        wide = scope_of("" if body.loop is not None else of_law, body.queue, body.node or "")
         scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
-        values = {body.name: body.value}
+        values = {name: body.value}
         made = steering.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
     return Status(201, _override(made[0]))
 

@@ -9,7 +9,7 @@ from ninja import Router
 from console import planning
 from console.api.authentication import actor_for
 from console.api.control import Given
-from console.control_server import latest_snapshot
+from console.control_server import control, latest_snapshot
 from queues.errors import BadInput
 from workers.models import Plan
 from workers.plans import plan_document
@@ -28,6 +28,20 @@ class Approval(Given):
     """`hash` is that of the plan as it was seen."""
 
     hash: str
+    reason: str
+
+
+class Points(Given):
+    """{node: points}, 1000 in all; nodes left out get none."""
+
+    points: dict[str, int]
+    reason: str
+
+
+class Use(Given):
+    """use: drain, cordon or return."""
+
+    use: str
     reason: str
 
 
@@ -80,6 +94,32 @@ def reject(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
 def stop(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.stop")
     return plan_document(planning.stop(actor, _found(plan_id), body.reason, timezone.now()))
+
+
+@router.post("/plans/{plan_id}/roll-back", summary="A plan with the inverse of what a plan has moved")
+def roll_back(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    return plan_document(planning.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
+
+
+@router.post("/queues/{queue}/points", summary="A plan of your own division of a queue's 1000 points")
+def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, Any]:
+    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    made = planning.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
+    return plan_document(made)
+
+
+@router.post("/nodes/{name}/use", summary="Drain a node (makes a plan), cordon it, or take it back")
+def use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
+    actor, now = actor_for(request, "node.use"), timezone.now()
+    if body.use == "drain":
+        made = planning.propose_drain(actor, name, body.reason, latest_snapshot(), now)
+        return {"node": name, "plan": plan_document(made)}
+    changes = {"cordon": planning.cordon, "return": planning.take_back}
+    if body.use not in changes:
+        raise BadInput("use", f"takes {', '.join(planning.USES)}, not {body.use[:40]!r}.")
+    changes[body.use](actor, name, body.reason, now, control())
+    return {"node": name, "plan": None}
 
 
 def _found(plan_id: int) -> Plan:

@@ -87,14 +87,10 @@ def _option(value: str, parameter: Parameter) -> dict[str, Any]:
 def create(request: HttpRequest) -> Done:
     """Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry."""
     posted = request.POST
-    of_law, _, name = posted.get("name", "").rpartition("/")
-    if not name:
-        raise BadInput("name", "is missing; choose what is overridden.")
-    if of_law and posted.get("law") not in (of_law, "", None):
-        raise BadInput("name", f"{name} is of {of_law}, and the scope says {posted['law']}; choose one law.")
+    of_law, name = law_and_name(posted.get("name", ""), posted.get("law", ""))
     made = steering.override(
         actor_of(request),
-        scope_of(of_law or posted.get("law", ""), posted.get("queue", ""), posted.get("node", "")),
+        scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
         {name: _value_of(posted.get("value", ""))},
         reason=posted.get("reason", ""),
         now=timezone.now(),
@@ -104,6 +100,16 @@ def create(request: HttpRequest) -> Done:
     what = f"{row.name.replace('_', ' ')} is {short(row.value)} on {Scope.of(row)}"
     message = f"{what[:1].upper()}{what[1:]} {ending_of(row)}.{instead_words(made)}"
     return Done(message, reverse("overrides"), {"overrides": [row.pk]})
+
+
+def law_and_name(text: str, law: str) -> tuple[str, str]:
+    """`law/name` says the law too; it must not say another than the scope. Raises BadInput."""
+    of_law, _, name = text.rpartition("/")
+    if not name:
+        raise BadInput("name", "is missing; say what is overridden.")
+    if of_law and law not in (of_law, ""):
+        raise BadInput("name", f"{name} is of {of_law}, and the scope says {law[:40]}; choose one law.")
+    return of_law or law, name
 
 
 def scope_of(law: str, queue: str, node: str) -> Scope:

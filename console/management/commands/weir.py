@@ -1,0 +1,157 @@
+"""manage.py weir …: everything the pages do, over the API: in this process, or of a console elsewhere."""
+
+import argparse
+import json
+import os
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+from django.contrib.auth.models import User
+from django.core.handlers.wsgi import WSGIRequest
+from django.core.management.base import BaseCommand, CommandParser
+from django.http import HttpResponseBase
+from django.urls import resolve
+
+from console.access import Actor, role_of
+from console.api.v1 import api
+from console.operations import Operation, named, operations
+from queues.errors import BadInput
+
+TIMEOUT_SECONDS = 60.0
+
+
+class Command(BaseCommand):
+    help = "Do what the pages do. Without words: the list of commands. With --url: on a console elsewhere."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
+        parser.add_argument("--url", default=os.environ.get("WEIR_URL", ""), help="of a console elsewhere")
+        parser.add_argument("--token", default=os.environ.get("WEIR_TOKEN", ""), help="for --url")
+        parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = operations(api.get_openapi_schema(path_prefix="/api/"))
+        try:
+            words, given = split(options["words"])
+            if not words:
+                self.stdout.write(listing(found))
+                return
+            operation = named(found, words)
+            query, body = operation.read(given)
+            status, pieces = self._ask(operation, operation.address(words), query, body, options)
+        except BadInput as error:
+            self._refuse(str(error), 2)
+        except httpx.HTTPError as error:
+            self._refuse(f"--url does not answer: {error}", 1)
+        if status >= 400:
+            self._refuse(sentence(b"".join(pieces)), 2 if status < 500 else 1)
+        for piece in pieces:
+            self.stdout.write(shown(piece, self.stdout.isatty()), ending="")
+        self.stdout.write("")
+
+    def _ask(
+        self, operation: Operation, address: str, query: dict, body: dict, options: dict[str, Any]
+    ) -> tuple[int, Iterable[bytes]]:
+        path = f"{address}?{urlencode(query, doseq=True)}" if query else address
+        content = json.dumps(body).encode() if operation.body or body else b""
+        if options["url"]:
+            return remotely(operation.method, options["url"].rstrip("/") + path, content, options["token"])
+        return locally(operation.method, path, content, acting(options["user"]))
+
+    def _refuse(self, text: str, status: int) -> None:
+        self.stderr.write(" ".join(text.split()))
+        sys.exit(status)
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Words, then `--name value` or `--name=value`. Raises BadInput for anything else."""
+    words, options, rest = [], [], list(arguments)
+    while rest and not rest[0].startswith("--"):
+        words.append(rest.pop(0))
+    while rest:
+        name, separator, value = rest.pop(0).partition("=")
+        if not name.startswith("--"):
+            raise BadInput(name[:40], "stands where an option is expected; write --name value.")
+        if not separator:
+            if not rest:
+                raise BadInput(name, "takes a value.")
+            value = rest.pop(0)
+        options.append((name.removeprefix("--"), value))
+    return words, options
+
+
+def listing(found: Sequence[Operation]) -> str:
+    """Every command with what it does."""
+    lines = [(" ".join(each.words), each.summary) for each in found]
+    width = max(len(words) for words, _ in lines)
+    return "\n".join(f"{words:{width}}  {summary}" for words, summary in lines)
+
+
+def acting(username: str | None) -> Actor:
+    """Who has a shell here acts as a user of the console, with that user's role. Raises BadInput."""
+    users = User.objects.filter(is_active=True).order_by("pk")
+    if username:
+        user = users.filter(username=username).first()
+    else:
+        user = next((each for each in users if role_of(each) == "administrator"), None)
+    if user is None:
+        raise BadInput("--as", f"{username or 'an administrator'} is no user who may log in.")
+    name = f"manage.py:{user.get_username()}"
+    return Actor(name=name, role=role_of(user), user=user, request_id=uuid.uuid4().hex)
+
+
+def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
+    """The API's own view, called in this process."""
+    address, _, query = path.partition("?")
+    request = WSGIRequest(
+        {
+            "REQUEST_METHOD": method,
+            "PATH_INFO": address,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(content)),
+            "SERVER_NAME": "localhost",
+            "SERVER_PORT": "80",
+            "wsgi.input": BytesIO(content),
+            "wsgi.url_scheme": "http",
+        }
+    )
+    request.request_id = actor.request_id
+    request.weir_local_actor = actor
+    view, positional, places = resolve(request.path_info)
+    response: HttpResponseBase = view(request, *positional, **places)
+    return response.status_code, response if response.streaming else [response.content]
+
+
+def remotely(method: str, url: str, content: bytes, token: str) -> tuple[int, Iterable[bytes]]:
+    """The same over HTTP, under a key, so that trying again does nothing twice."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    if method != "GET":
+        headers["Idempotency-Key"] = uuid.uuid4().hex
+    answer = httpx.request(method, url, content=content, headers=headers, timeout=TIMEOUT_SECONDS)
+    return answer.status_code, [answer.content]
+
+
+def shown(piece: bytes | str, on_terminal: bool) -> str:
+    """An answer; JSON indented for eyes, as it is for programs."""
+    text = piece.decode() if isinstance(piece, bytes) else piece
+    if on_terminal and text.startswith("{"):
+        try:
+            return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except ValueError:
+            return text
+    return text
+
+
+def sentence(body: bytes) -> str:
+    """A refusal of the API in one line that names the field."""
+    try:
+        errors = json.loads(body)["errors"]
+        return " ".join(f"{field}: {' '.join(messages)}" for field, messages in errors.items())
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")[:200]

@@ -1,0 +1,159 @@
+"""The API's operations as words for a terminal: read from its own document, so that none can be missing.
+
+`POST /api/v1/loops/{loop_id}/mode` is `loops 3 mode --mode hold --reason …`. What changes something at an
+address that can be read too, or at that of one thing, gets a verb: `overrides create`, `users NAME change`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from queues.errors import BadInput
+
+PREFIX = "/api/v1/"
+VERBS = {"put": "set", "patch": "change", "delete": "delete"}
+PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: its words (places in braces), and what it takes in the query and in the body."""
+
+    method: str
+    path: str
+    words: tuple[str, ...]
+    summary: str
+    query: Mapping[str, Any]
+    body: Mapping[str, Any]
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """Whether words name it, whatever stands in its places."""
+        return len(words) == len(self.words) and all(
+            PLACE.fullmatch(own) or own == given for own, given in zip(self.words, words, strict=True)
+        )
+
+    def address(self, words: Sequence[str]) -> str:
+        """The path with the words in its places."""
+        places = {own: given for own, given in zip(self.words, words, strict=True) if PLACE.fullmatch(own)}
+        return PLACE.sub(lambda found: quote(places[found.group(0)], safe=""), self.path)
+
+    def read(self, options: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Options as (query, body). Raises BadInput naming the one that is unknown or can't be read."""
+        query, body = {}, {}
+        for name, text in options:
+            if name in self.body:
+                _put(body, name, self.body[name], text)
+            elif name in self.query:
+                _put(query, name, self.query[name], text)
+            else:
+                known = [*self.query, *self.body]
+                takes = f"takes {', '.join(f'--{each}' for each in known)}" if known else "takes no options"
+                raise BadInput(f"--{name}", f"is not known; {' '.join(self.words)} {takes}.")
+        return query, body
+
+
+def operations(document: Mapping[str, Any]) -> list[Operation]:
+    """Every operation of an OpenAPI document that a command line can send, by its words."""
+    found = []
+    for path, methods in document["paths"].items():
+        for method, details in methods.items():
+            body = _body(document, details)
+            if path.startswith(PREFIX) and body is not None:
+                words = _words(path, method, methods)
+                query = {
+                    each["name"]: each["schema"]
+                    for each in details.get("parameters", ())
+                    if each["in"] == "query"
+                }
+                summary = details.get("summary", "")
+                found.append(Operation(method.upper(), path, words, summary, query, body))
+    return sorted(found, key=lambda each: each.words)
+
+
+def named(found: Sequence[Operation], words: Sequence[str]) -> Operation:
+    """The operation that words name: the one with the most words of its own. Raises BadInput."""
+    fitting = [each for each in found if each.fits(words)]
+    if not fitting:
+        near = [" ".join(each.words) for each in found if words and each.words[0] == words[0]]
+        raise BadInput(
+            "command",
+            f"{' '.join(words)[:60]!r} is not known; "
+            + (f"near it are: {'; '.join(near)}." if near else "manage.py weir lists them all."),
+        )
+    return max(fitting, key=lambda each: sum(not PLACE.fullmatch(word) for word in each.words))
+
+
+def _words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...]:
+    words = tuple(path.removeprefix(PREFIX).split("/"))
+    if method == "get":
+        return words
+    if method in VERBS:
+        return (*words, VERBS[method])
+    if PLACE.fullmatch(words[-1]):
+        return (*words, "change")
+    return (*words, "create") if "get" in methods else words
+
+
+def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fields of a JSON body, {} without one; None for a body that is something else (events)."""
+    content = details.get("requestBody", {}).get("content")
+    if content is None:
+        return {}
+    schema = content.get("application/json", {}).get("schema", {})
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    return schema.get("properties")
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    choices = schema.get("anyOf", [schema])
+    return {each.get("type", "object") for each in choices} - {"null"}
+
+
+def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) -> None:
+    """A value in its kind; an option of a list may be given again."""
+    kinds = _kinds(schema)
+    if "array" in kinds:
+        whole = _json(name, text) if text.startswith("[") else [text]
+        into[name] = [*into.get(name, []), *whole]
+        return
+    if name in into:
+        raise BadInput(f"--{name}", "is given twice.")
+    into[name] = _value(name, kinds, text)
+
+
+def _value(name: str, kinds: set[str], text: str) -> Any:
+    if "boolean" in kinds and text in ("true", "false"):
+        return text == "true"
+    if kinds & {"number", "integer"}:
+        number = _number(text)
+        if number is not None:
+            return number
+        if "string" not in kinds:
+            raise BadInput(f"--{name}", f"takes a number, not {text[:40]!r}.")
+    if "string" in kinds:
+        return text
+    if "boolean" in kinds:
+        raise BadInput(f"--{name}", f"takes true or false, not {text[:40]!r}.")
+    return _json(name, text)
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if re.fullmatch(r"[+-]?\d+", text) else value
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise BadInput(f"--{name}", f"takes JSON, not {text[:40]!r}.") from None
