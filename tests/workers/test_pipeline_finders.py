@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.patterns import GROUPS, and_plainly, once_plainly, pattern_of, rows_of, rows_plainly
-from workers.pipeline.finder import Matcher, masks_of, match_all
+from workers.pipeline.finder import Matcher, finder_of, masks_of, match_all
 from workers.pipeline.interpreted import Interpreted
 from workers.pipeline.matches import joined
 from workers.pipeline.pattern import Pattern
@@ -37,6 +37,17 @@ PATTERNS = st.builds(
         ]
     ),
 )
+DEFINE = {"low": "value < 2", "high": "value > 2"}
+GUARDED = st.builds(
+    lambda text, define, consume: pattern_of(text, define, 15, consume=consume),
+    st.sampled_from(["SEQ(low; NOT high; B)", "SEQ(B; NOT low; high; C)", "SEQ(low; NOT B; high; NOT A; C)"]),
+    st.just(DEFINE),
+    st.sampled_from(["once", "skip-past-last"]),
+) | st.builds(
+    lambda text, consume: pattern_of(text, {}, 15, consume=consume),
+    st.sampled_from(["SEQ(A; NOT C; B)", "SEQ(A; NOT C; B; C)", "SEQ(A; NOT B; A; NOT A; C)"]),
+    st.sampled_from(["once", "skip-past-last"]),
+)
 OTHERS = [
     ("SEQ(A; B+; C)", {}),
     ("SEQ(A; NOT C; B)", {}),
@@ -49,14 +60,18 @@ OTHERS = [
     ("SEQ(A{2,3}?; AND(B, C))", {}),
     ("SEQ(A; rise; C)", {"rise": "value > prev(value)"}),
 ]
-ANY_PATTERN = PATTERNS | st.builds(
-    lambda chosen, consume, contiguity, quiet_us: pattern_of(
-        *chosen, 12, consume=consume, contiguity=contiguity, quiet_us=quiet_us
-    ),
-    st.sampled_from(OTHERS),
-    st.sampled_from(["once", "skip-past-last"]),
-    st.sampled_from(["relaxed", "strict"]),
-    st.sampled_from([0, 5]),
+ANY_PATTERN = (
+    PATTERNS
+    | GUARDED
+    | st.builds(
+        lambda chosen, consume, contiguity, quiet_us: pattern_of(
+            *chosen, 12, consume=consume, contiguity=contiguity, quiet_us=quiet_us
+        ),
+        st.sampled_from(OTHERS),
+        st.sampled_from(["once", "skip-past-last"]),
+        st.sampled_from(["relaxed", "strict"]),
+        st.sampled_from([0, 5]),
+    )
 )
 
 
@@ -90,8 +105,9 @@ def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events
 
 
 @settings(deadline=None, max_examples=300)
-@given(PATTERNS, EVENTS)
+@given(PATTERNS | GUARDED, EVENTS)
 def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
+    assert not isinstance(finder_of(pattern), Interpreted)
     rows = rows_of(events)
     finder = Interpreted(pattern)
     one_by_one = joined([finder.take(rows, masks_of(pattern, rows)), finder.finish()])

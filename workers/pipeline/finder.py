@@ -44,9 +44,9 @@ class Finder(Protocol):
 
 def finder_of(pattern: Pattern) -> Finder:
     """The quickest that finds this pattern."""
-    if pattern.steps and pattern.consume == "skip-past-last":
+    if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
-    if pattern.steps and pattern.is_relaxed:
+    if pattern.plain and pattern.is_relaxed:
         return SequenceOnce(pattern)
     if pattern.needed and pattern.consume == "once" and pattern.is_relaxed:
         return ConjunctionOnce(pattern)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
+from typing import NamedTuple
 
 from controllers.expression import (
+    Absent,
     Conjunction,
     Expression,
     Repeat,
@@ -26,6 +28,15 @@ from workers.pipeline.predicate import Predicate
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
+
+
+class Step(NamedTuple):
+    """A step of a plain sequence: the bit of its symbol, and those of the symbols that a NOT before it
+    forbids.
+    """
+
+    bit: int
+    forbidden: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,24 @@ class Pattern:
     def step_bits(self) -> tuple[int, ...]:
         """Per step of a plain sequence the bit of its symbol."""
         return tuple(self.bits[step] for step in self.steps or ())
+
+    @cached_property
+    def plain(self) -> tuple[Step, ...] | None:
+        """The steps of SEQ(A; NOT X; B): single symbols, and NOTs between them; None where it is more than
+        that.
+        """
+        root, anchored = self.expression.root, self.expression.at_first or self.expression.at_last
+        found: list[Step] = []
+        forbidden = 0
+        for item in root.items if isinstance(root, Sequence) else (root,):
+            if isinstance(item, Absent):
+                forbidden |= self.bits[item.symbol.name]
+            elif isinstance(item, Symbol):
+                found.append(Step(self.bits[item.name], forbidden))
+                forbidden = 0
+            else:
+                return None
+        return None if forbidden or anchored else tuple(found)
 
     @cached_property
     def needed(self) -> tuple[str, ...] | None:

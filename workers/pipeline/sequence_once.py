@@ -11,6 +11,9 @@ that have entered when event j comes, the next machine to be served p obeys
 and event j is taken when max(p(j-1), low(j)) < entered(j). In q(j) = p(j) - j this is a chain of clamps;
 and a clamp after a clamp is a clamp (`clamps`).
 
+An event that a NOT forbids ends all that wait in a queue: `low` is then at least the number of those that
+had entered before it.
+
 Where an event may be for several steps (SEQ(A; B; A), overlapping predicates) it goes to the most advanced
 machine that can take it: for the keys with such an event the steps are decided event by event, and all else
 is done alike.
@@ -27,11 +30,28 @@ from workers.pipeline.clamps import clamp_chain
 from workers.pipeline.group_state import GroupStates
 from workers.pipeline.keyed_rows import KeyedRows, appended, least_by_group
 from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
-from workers.pipeline.pattern import Pattern
+from workers.pipeline.pattern import Pattern, Step
 
 UNUSED, UNDECIDED = -1, -2
 _LARGEST = 2**62
 _KEPT = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
+
+
+@dataclass(frozen=True)
+class _Machines:
+    """Machines that have taken as many steps, in the order they did. rows: per step taken the row of its
+    event in each machine. first: times of their first events. entered: rows of their last.
+    """
+
+    rows: tuple[np.ndarray, ...]
+    first: np.ndarray
+
+    @property
+    def entered(self) -> np.ndarray:
+        return self.rows[-1]
+
+    def chosen(self, which: np.ndarray) -> "_Machines":
+        return _Machines(tuple(taken[which] for taken in self.rows), self.first[which])
 
 
 class SequenceOnce:
@@ -41,7 +61,7 @@ class SequenceOnce:
 
     def __init__(self, pattern: Pattern) -> None:
         self._within_us = pattern.within_us
-        self._bits = pattern.step_bits
+        self._plan = pattern.plain or ()
         self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
@@ -55,9 +75,10 @@ class SequenceOnce:
         events = appended(self.kept, rows)
         keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
         step = np.concatenate((known, self._steps(masks)))[keyed.order]
+        masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
         if (step == UNDECIDED).any():
-            self._decide(keyed, step, np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order])
-        complete, open_machines = _serve(keyed, step, len(self._bits), self._within_us)
+            self._decide(keyed, step, masks)
+        complete, open_machines = self._serve(keyed, step, masks)
         self._keep(events, keyed, open_machines)
         return of_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
@@ -65,7 +86,7 @@ class SequenceOnce:
         """Per event the step it is for."""
         step = np.full(len(masks), UNUSED, np.int8)
         steps = np.zeros(len(masks), np.int8)
-        for place, bit in enumerate(self._bits):
+        for place, (bit, _) in enumerate(self._plan):
             able = (masks & bit) != 0
             step[able] = place
             steps += able
@@ -76,12 +97,29 @@ class SequenceOnce:
         """Sets the steps that are undecided; all events of such a key are gone through."""
         for start in np.unique(keyed.starts[step == UNDECIDED]).tolist():
             span = slice(start, int(keyed.ends[start]))
-            queues = _Queues(self._bits, self._within_us)
+            queues = _Queues(self._plan, self._within_us)
             columns = (keyed.time[span], step[span], masks[span])
             rows = zip(*(column.tolist() for column in columns), strict=True)
             step[span] = [queues.decide(*row) for row in rows]
 
-    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, open_machines: "list[_Machines]") -> None:
+    def _serve(
+        self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray
+    ) -> tuple[_Machines, list[_Machines]]:
+        """(the machines that are complete, those still open by the number of steps they have taken)."""
+        opened = np.flatnonzero(step == 0)
+        machines = _Machines((opened,), keyed.time[opened])
+        left = []
+        for number, (_, forbidden_bits) in enumerate(self._plan[1:], 1):
+            events = np.flatnonzero(step == number)
+            forbidden = np.flatnonzero(masks & forbidden_bits) if forbidden_bits else events[:0]
+            taken_by = _taken_by(keyed, machines, events, forbidden, self._within_us)
+            served = taken_by[taken_by >= 0]
+            left.append(machines.chosen(_are_left(keyed, machines, served, forbidden)))
+            machines = machines.chosen(served)
+            machines = _Machines((*machines.rows, events[taken_by >= 0]), machines.first)
+        return machines, left
+
+    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, open_machines: list[_Machines]) -> None:
         rows, steps, firsts = [], [], []
         for machines in open_machines:
             alive = machines.first >= keyed.last_us[machines.entered] - self._within_us
@@ -125,25 +163,29 @@ class SequenceOnce:
 class _Queues:
     """Of one key, for each step the first times of the machines that wait for it, oldest first."""
 
-    def __init__(self, bits: tuple[int, ...], within_us: int) -> None:
-        self._bits, self._within_us = bits, within_us
-        self._waiting: list[deque[int]] = [deque() for _ in bits]
+    def __init__(self, plan: tuple[Step, ...], within_us: int) -> None:
+        self._plan, self._within_us = plan, within_us
+        self._waiting: list[deque[int]] = [deque() for _ in plan]
 
     def decide(self, time_us: int, step: int, mask: int) -> int:
-        """The step an event is for, and on with the machine that takes it."""
+        """The step an event is for, and on with the machine that takes it; those it is forbidden for end."""
         if step == UNDECIDED:
             step = self._most_advanced(time_us, mask)
+        first_us = time_us if step == 0 else None
         if step > 0 and self._is_awaited(step, time_us):
-            self._enter(step + 1, self._waiting[step].popleft())
-        elif step == 0:
-            self._enter(1, time_us)
+            first_us = self._waiting[step].popleft()
+        for queue, (_, forbidden) in zip(self._waiting, self._plan, strict=True):
+            if mask & forbidden:
+                queue.clear()
+        if first_us is not None and step + 1 < len(self._waiting):
+            self._waiting[step + 1].append(first_us)
         return step
 
     def _most_advanced(self, time_us: int, mask: int) -> int:
-        for step in range(len(self._bits) - 1, 0, -1):
-            if mask & self._bits[step] and self._is_awaited(step, time_us):
+        for step in range(len(self._plan) - 1, 0, -1):
+            if mask & self._plan[step].bit and self._is_awaited(step, time_us):
                 return step
-        return 0 if mask & self._bits[0] else UNUSED
+        return 0 if mask & self._plan[0].bit else UNUSED
 
     def _is_awaited(self, step: int, time_us: int) -> bool:
         queue = self._waiting[step]
@@ -151,60 +193,36 @@ class _Queues:
             queue.popleft()
         return bool(queue)
 
-    def _enter(self, step: int, first_us: int) -> None:
-        if step < len(self._waiting):
-            self._waiting[step].append(first_us)
 
-
-@dataclass(frozen=True)
-class _Machines:
-    """Machines that have taken as many steps, in the order they did. rows: per step taken the row of its
-    event in each machine. first: times of their first events. entered: rows of their last.
-    """
-
-    rows: tuple[np.ndarray, ...]
-    first: np.ndarray
-
-    @property
-    def entered(self) -> np.ndarray:
-        return self.rows[-1]
-
-    def chosen(self, which: np.ndarray) -> "_Machines":
-        return _Machines(tuple(taken[which] for taken in self.rows), self.first[which])
-
-
-def _serve(
-    keyed: KeyedRows, step: np.ndarray, steps: int, within_us: int
-) -> tuple[_Machines, list[_Machines]]:
-    """(the machines that are complete, those still open by the number of steps they have taken)."""
-    opened = np.flatnonzero(step == 0)
-    machines = _Machines((opened,), keyed.time[opened])
-    left = []
-    for number in range(1, steps):
-        events = np.flatnonzero(step == number)
-        taken_by = _taken_by(keyed, machines, events, within_us)
-        served = taken_by[taken_by >= 0]
-        waits = np.ones(len(machines.first), bool)
-        waits[served] = False
-        left.append(machines.chosen(waits))
-        machines = machines.chosen(served)
-        machines = _Machines((*machines.rows, events[taken_by >= 0]), machines.first)
-    return machines, left
-
-
-def _taken_by(keyed: KeyedRows, machines: _Machines, events: np.ndarray, within_us: int) -> np.ndarray:
-    """Per event the machine that takes it, or -1."""
+def _taken_by(
+    keyed: KeyedRows, machines: _Machines, events: np.ndarray, forbidden: np.ndarray, within_us: int
+) -> np.ndarray:
+    """Per event the machine that takes it, or -1. forbidden: rows that end all machines that wait."""
     before = np.zeros(len(keyed.time) + 1, np.int64)  # how many machines have entered before a row
     before[machines.entered + 1] = 1
     np.cumsum(before, out=before)
-    entered = before[events]
-    low = np.minimum(
-        np.maximum(before[keyed.starts[events]], _expired(keyed, machines, events, within_us)), entered
-    )
-    number = np.arange(len(events))
+    entered, starts = before[events], keyed.starts[events]
+    low = np.maximum(before[starts], _expired(keyed, machines, events, within_us))
+    if len(forbidden):
+        last = forbidden[np.maximum(np.searchsorted(forbidden, events) - 1, 0)]
+        ended = (last < events) & (last >= starts)
+        low = np.maximum(low, np.where(ended, before[last], 0))
+    low, number = np.minimum(low, entered), np.arange(len(events))
     after = clamp_chain(np.minimum(low - number, entered - number - 1), entered - number - 1, 0) + number + 1
     previous = np.concatenate((np.zeros(1, np.int64), after[:-1]))[: len(after)]
     return np.where(np.maximum(previous, low) < entered, after - 1, -1)
+
+
+def _are_left(keyed: KeyedRows, machines: _Machines, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
+    """Per machine whether it still waits after all rows."""
+    waits = np.ones(len(machines.first), bool)
+    waits[served] = False
+    if len(forbidden):
+        following = np.append(forbidden, len(keyed.time))[
+            np.searchsorted(forbidden, machines.entered, "right")
+        ]
+        waits &= following >= keyed.ends[machines.entered]
+    return waits
 
 
 def _expired(keyed: KeyedRows, machines: _Machines, events: np.ndarray, within_us: int) -> np.ndarray:

@@ -24,7 +24,7 @@ class SequenceRows:
 
     def __init__(self, pattern: Pattern) -> None:
         self._within_us, self._relaxed = pattern.within_us, pattern.is_relaxed
-        self._bits = pattern.step_bits
+        self._plan = pattern.plain or ()
         self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
@@ -48,31 +48,33 @@ class SequenceRows:
         """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
         are still missing, and the start is left out where no match can come of it.
         """
-        hits = [(masks & bit) != 0 for bit in self._bits]
-        rows = self._next_hits(keyed, hits) if self._relaxed else self._right_behind(keyed, hits)
+        rows = self._next_hits(keyed, masks) if self._relaxed else self._right_behind(keyed, masks)
         starts, last = rows[:, 0], rows[:, -1]
         missing = last == len(masks)
         end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
-        return rows[(end_us - keyed.time[starts] <= self._within_us) & (starts >= 0)]
+        return rows[end_us - keyed.time[starts] <= self._within_us]
 
-    def _next_hits(self, keyed: KeyedRows, hits: list[np.ndarray]) -> np.ndarray:
-        count = len(keyed.time)
-        rows = [np.flatnonzero(hits[0])]
-        for hit in hits[1:]:
-            following = np.full(count + 1, count, np.int64)
-            following[:-1] = np.minimum.accumulate(np.where(hit, np.arange(count), count)[::-1])[::-1]
-            behind = following[np.minimum(rows[-1] + 1, count)]
-            rows.append(np.where(behind < keyed.ends[rows[0]], behind, count))
+    def _next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        count = len(masks)
+        rows = [np.flatnonzero(masks & self._plan[0].bit)]
+        for bit, forbidden in self._plan[1:]:
+            ends, behind = keyed.ends[rows[0]], np.minimum(rows[-1] + 1, count)
+            following = _next(masks, bit)[behind]
+            rows.append(np.where(following < ends, following, count))
+            if forbidden:  # it must not come first, nor at all while the step is still awaited
+                fits = _next(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
+                rows = [taken[fits] for taken in rows]
         return np.stack(rows, axis=1)
 
-    def _right_behind(self, keyed: KeyedRows, hits: list[np.ndarray]) -> np.ndarray:
-        count = len(keyed.time)
-        starts = np.flatnonzero(hits[0])
+    def _right_behind(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        """A NOT says nothing here: there is no event in between."""
+        count = len(masks)
+        starts = np.flatnonzero(masks & self._plan[0].bit)
         rows = [starts]
-        for place, hit in enumerate(hits[1:], 1):
+        for place, (bit, _) in enumerate(self._plan[1:], 1):
             behind = np.minimum(starts + place, count)
             inside = behind < keyed.ends[starts]
-            fits = ~inside | np.append(hit, False)[behind]
+            fits = ~inside | np.append((masks & bit) != 0, False)[behind]
             rows = [taken[fits] for taken in rows]
             starts = rows[0]
             rows.append(np.where(inside, behind, count)[fits])
@@ -106,6 +108,17 @@ class SequenceRows:
 
     def load(self, states: GroupStates) -> None:
         self.kept = states.rows("open") or self.kept
+
+
+def _next(masks: np.ndarray, bits: int) -> np.ndarray:
+    """For each row, and behind the last, the first row from there on that has one of the bits; the number of
+    rows where there is none.
+    """
+    count = len(masks)
+    following = np.full(count + 1, count, np.int64)
+    hits = np.where((masks & bits) != 0, np.arange(count), count)
+    following[:-1] = np.minimum.accumulate(hits[::-1])[::-1]
+    return following
 
 
 def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
