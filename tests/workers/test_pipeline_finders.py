@@ -79,7 +79,7 @@ def plainly(pattern: Pattern, rows) -> list[list[str]]:
     return (once_plainly if pattern.consume == "once" else rows_plainly)(pattern, rows)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(PATTERNS, EVENTS)
 def test_a_sequence_is_found_as_a_plain_reading_of_the_contract_finds_it(pattern, events):
     rows = rows_of(events)
@@ -104,7 +104,7 @@ def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events
     assert match_all(pattern, rows).ids() == and_plainly(pattern, rows)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(PATTERNS | GUARDED, EVENTS)
 def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
     assert not isinstance(finder_of(pattern), Interpreted)
@@ -114,7 +114,7 @@ def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
     assert match_all(pattern, rows).ids() == one_by_one.ids()
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(ANY_PATTERN, EVENTS, st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=5))
 def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(pattern, events, cuts):
     rows = rows_of(events)

@@ -87,7 +87,7 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(TREES, st.text("ABC", max_size=20))
 def test_strict_row_patterns_match_as_regular_expressions_do(tree, text):
     assume(least_events(tree))
