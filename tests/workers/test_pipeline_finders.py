@@ -45,7 +45,16 @@ GUARDED = st.builds(
     st.sampled_from(["once", "skip-past-last"]),
 ) | st.builds(
     lambda text, consume: pattern_of(text, {}, 15, consume=consume),
-    st.sampled_from(["SEQ(A; NOT C; B)", "SEQ(A; NOT C; B; C)", "SEQ(A; NOT B; A; NOT A; C)"]),
+    st.sampled_from(
+        [
+            "SEQ(A; NOT C; B)",
+            "SEQ(A; NOT C; B; C)",
+            "SEQ(A; NOT B; A; NOT A; C)",
+            "OR(A, C)",
+            "SEQ(A{2}; SEQ(OR(B, C); NOT B); A)",
+            "SEQ(A; NOT C; B){2}",
+        ]
+    ),
     st.sampled_from(["once", "skip-past-last"]),
 )
 OTHERS = [

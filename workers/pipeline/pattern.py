@@ -2,7 +2,7 @@
 predicate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2s
@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from controllers.expression import (
     Absent,
+    Choice,
     Conjunction,
     Expression,
+    Item,
     Repeat,
     Sequence,
     Symbol,
@@ -26,13 +28,14 @@ from workers.pipeline.automaton import Ending, options
 from workers.pipeline.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
+MOST_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
 
 
 class Step(NamedTuple):
-    """A step of a plain sequence: the bit of its symbol, and those of the symbols that a NOT before it
-    forbids.
+    """A step of a plain sequence: the bit of its symbol (of several, in an OR), and those of the symbols
+    that a NOT before it forbids.
     """
 
     bit: int
@@ -86,20 +89,21 @@ class Pattern:
 
     @cached_property
     def plain(self) -> tuple[Step, ...] | None:
-        """The steps of SEQ(A; NOT X; B): single symbols, and NOTs between them; None where it is more than
-        that.
+        """The steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, and NOTs between them; None where it is
+        more than that.
         """
-        root, anchored = self.expression.root, self.expression.at_first or self.expression.at_last
         found: list[Step] = []
         forbidden = 0
-        for item in root.items if isinstance(root, Sequence) else (root,):
+        for item in _flat(self.expression.root):
             if isinstance(item, Absent):
                 forbidden |= self.bits[item.symbol.name]
-            elif isinstance(item, Symbol):
-                found.append(Step(self.bits[item.name], forbidden))
-                forbidden = 0
-            else:
+                continue
+            able = _single(item)
+            if not able or len(found) == MOST_STEPS:
                 return None
+            found.append(Step(sum(self.bits[name] for name in able), forbidden))
+            forbidden = 0
+        anchored = self.expression.at_first or self.expression.at_last
         return None if forbidden or anchored else tuple(found)
 
     @cached_property
@@ -164,6 +168,29 @@ def expression_of(text: object, field: str) -> Expression:
     if used > MOST_SYMBOLS:
         raise BadInput(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
     return expression
+
+
+def _flat(item: Item) -> Iterator[Item]:
+    """The items of a sequence one after the other, those within it and those repeated so many times, too."""
+    match item:
+        case Sequence(items):
+            for part in items:
+                yield from _flat(part)
+        case Repeat(part, least, most, _) if least == most:
+            for _ in range(least):
+                yield from _flat(part)
+        case _:
+            yield item
+
+
+def _single(item: Item) -> frozenset[str]:
+    """The symbols of which one event satisfies any; none where it takes more, or other than one event."""
+    match item:
+        case Symbol(name):
+            return frozenset({name})
+        case Choice(items) if all(isinstance(part, Symbol) for part in items):
+            return frozenset(symbols(item))
+    return frozenset()
 
 
 def steps_of(expression: Expression) -> tuple[str, ...] | None:
