@@ -28,7 +28,9 @@ WORST = 5
 @require_safe
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
-    """Context: decisions (latest 8 that acted or were limited), worst (5 nodes and queues, worst first)."""
+    """Context: decisions (latest 8 that acted or were limited), worst (5 nodes and queues, worst first),
+    worst_queues (for a phone, which lists the nodes above).
+    """
     acted = LedgerEntry.objects.filter(at__lte=moment_of(request)).exclude(action=None, limited_by=None)
     return show(
         request,
@@ -37,6 +39,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         view="flow",
         decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
         worst=worst_first(snapshot_of(request))[:WORST],
+        worst_queues=[row for row in worst_first(snapshot_of(request)) if row["kind"] == "queue"][:WORST],
     )
 
 
