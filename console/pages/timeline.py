@@ -48,6 +48,7 @@ def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
         request,
         "timeline.html",
         "timeline",
+        view="frame",
         window=window,
         presets=PRESETS,
         shown=_shown(request, window),
