@@ -41,7 +41,7 @@ def override(
     if not values:
         raise BadInput("value", "is the one in force already; change at least one.")
     return [
-        _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now)
+        _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now, beside=values)
         for name, value in values.items()
     ]
 
@@ -91,11 +91,19 @@ def _put(
     *,
     reason: str,
     now: datetime,
+    beside: Mapping[str, Any] | None = None,
 ) -> Override:
     if expiry.endless:
         demand(actor, "override.endless")
     made = overrides.set_override(
-        name=name, value=value, owner=actor.user, reason=reason, now=now, **scope.fields(), **vars(expiry)
+        name=name,
+        value=value,
+        owner=actor.user,
+        reason=reason,
+        now=now,
+        beside=beside,
+        **scope.fields(),
+        **vars(expiry),
     )
     before = {name: made.instead_of}
     if made.replaces:

@@ -45,6 +45,7 @@ urlpatterns = [
     path("pipeline/", plant.pipeline, name="pipeline"),
     path("loops/", loops.loops, name="loops"),
     path("loops/<int:loop_id>/", loops.loop, name="loop"),
+    path("loops/<int:loop_id>/predicted", loops.predicted, name="loop-predicted"),
     path("loops/<int:loop_id>/override", loops.override, name="loop-override"),
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
     path("overrides/", overrides.overrides, name="overrides"),

@@ -2,7 +2,7 @@
 
 What is regulated are the differences d_i = R_i - mean(R); the shares' sum is constant, so N - 1 of them are
 free (for two replicas one: a single controller). With the columns of T' an orthonormal basis of what sums to
-0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k) gives
+0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
 
     x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
     i(k+1) = i(k) + x(k)                                   integrators: a constant difference is removed
@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 A = Parameter(
     "a", "1", "Model: the share of a response time that stays until the next decision.", 0.5, 0.0, 1.2
 )
-B = Parameter("b", "s per unit of share", "Model: what a unit of share adds to it.", 1.0, 1e-9, 1e9)
+B = Parameter("b", "s per share of all", "Model: what all the load would add to it.", 1.0, 1e-9, 1e9)
 PARAMETERS = (
     A,
     B,
@@ -49,7 +49,7 @@ PARAMETERS = (
     ),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
     Parameter("a_of", "1", "Replicas whose a is another.", {}, kind="map", items=(A,)),
-    Parameter("b_of", "s per unit of share", "Replicas whose b is another.", {}, kind="map", items=(B,)),
+    Parameter("b_of", "s per share of all", "Replicas whose b is another.", {}, kind="map", items=(B,)),
 )
 SECONDS = Parameter("seconds", "s", "A replica's.", None, 0.0, 1e9)
 SHARE = Parameter("share", "share", "A replica's.", None, 0.0, 1e12)
@@ -187,8 +187,9 @@ class Balance:
         known = state["differences"]
         # A replica that is new has no past: what it differs by now is taken to have lasted.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
-        wanted = shares + _designed(parameters, names).change(now, before)
-        spread = within(wanted, parameters["minimum_share"], float(shares.sum()))
+        total = float(shares.sum())
+        wanted = shares + total * _designed(parameters, names).change(now, before)
+        spread = within(wanted, parameters["minimum_share"], total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
         return {"differences": dict(zip(names, now.tolist(), strict=True))}, decision
 

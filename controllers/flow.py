@@ -249,7 +249,11 @@ def _decision(
 
 def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None) -> str:
     y, u, error = memory.measured[0], memory.admitted[0], parameters["setpoint"] - memory.measured[0]
-    where = "at the reference" if error == 0 else f"{abs(error):,.4g} {'below' if error > 0 else 'above'} it"
+    where = (
+        "at the reference"
+        if error == 0
+        else f"{abs(error):,.4g} {'below' if error > 0 else 'above'} the reference"
+    )
     change = "as many as" if admit == u else f"{abs(admit - u):,.4g} {'more' if admit > u else 'fewer'} than"
     bound = f", the {limited_by}" if limited_by else ""
     return f"{y:,.6g} bytes are free, {where}: admits {admit:,.4g} events{bound}, {change} were admitted."

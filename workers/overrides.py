@@ -111,12 +111,14 @@ def set_override(
     expires_at: datetime | None = None,
     endless: bool = False,
     control: redis.Redis | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> Override:
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
-    Give `minutes`, `expires_at` or `endless`. With `control`, a node's thresholds are projected, so that its
-    agent follows within a second. Raises `BadInput` naming the field (scope, name, value, reason, minutes,
-    expires_at); nothing is changed then.
+    Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must fit
+    all together, not one after the other (gains are stable as a set). With `control`, a node's thresholds are
+    projected, so that its agent follows within a second. Raises `BadInput` naming the field (scope, name,
+    value, reason, minutes, expires_at); nothing is changed then.
     """
     scope = Scope(loop, law, queue, node)
     if not scope.is_sound:
@@ -125,7 +127,11 @@ def set_override(
     until = Expiry(minutes, expires_at, endless).at(now)
     with transaction.atomic():
         itself = node is not None and name in THRESHOLDS and not (law or queue)
-        checked = _checked_threshold(node, name, value, now) if itself else _checked(scope, name, value, now)
+        checked = (
+            _checked_threshold(node, name, value, now)
+            if itself
+            else _checked(scope, name, value, now, beside or {})
+        )
         same = in_force(now).filter(name=name, **scope.fields())
         replaced = [{**row, "ended": True} for row in map(_replaced, same)]
         replaced += [] if itself else [_replaced(row) for row in _met(scope, name, now)]
@@ -215,7 +221,9 @@ def _note_expiry(override: Override) -> bool:
     return bool(untouched.update(ended_at=override.expires_at))
 
 
-def _checked(scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+def _checked(
+    scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
     loops = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
     if not loops:
@@ -226,7 +234,7 @@ def _checked(scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, A
         return value, _common(loop.mode for loop in loops)
     if len({loop.law for loop in loops}) > 1 and not name.startswith("guard."):
         raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
-    checked = [_checked_parameter(loop, scope, name, value, now) for loop in loops]
+    checked = [_checked_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
 
 
@@ -236,7 +244,9 @@ def _common(values: Iterable[Any]) -> Any:
     return first if all(each == first for each in others) else None
 
 
-def _checked_parameter(loop: Loop, scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+def _checked_parameter(
+    loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[Any, Any]:
     law = catalog.law(loop.law)
     try:
         value = catalog.parameter(law, name).check(value, "value")
@@ -247,19 +257,22 @@ def _checked_parameter(loop: Loop, scope: Scope, name: str, value: Any, now: dat
     others = [each for each in on(loop, now) if each.name != name or Scope.of(each) != scope]
     try:
         # Each in its range, they may still contradict each other.
-        return value, _instead_of(law, loop, others, name, value, now)
+        return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)
     except BadInput as error:
         raise BadInput("value", str(error)) from None
 
 
-def _instead_of(law: Law, loop: Loop, others: list[Override], name: str, value: Any, now: datetime) -> Any:
-    """What held under this name; raises `BadInput` when the whole no longer fits with the new value in it."""
+def _instead_of(
+    law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
+) -> Any:
+    """What held under this name; raises `BadInput` when the whole with the new values no longer fits."""
     if name.startswith("guard."):
         settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
-        guard.read_settings(law, {**settings, key: value})
+        settings_new = {each.removeprefix("guard."): new[each] for each in new if each.startswith("guard.")}
+        guard.read_settings(law, {**settings, **settings_new})
         return settings[key]
     parameters = effective_parameters(law, loop.parameters, others, now)
-    law.check({**parameters, name: value})
+    law.check({**parameters, **{each: new[each] for each in new if each in parameters}})
     return parameters[name]
 
 

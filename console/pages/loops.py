@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import steering
 from console.access import actor_of, requires
+from console.pages import prediction
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show
@@ -27,6 +28,7 @@ from workers.models import Loop, Override
 from workers.scope import Scope, active_loops
 
 LATEST_ENTRIES = 50
+TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
 WOULD = "would-"  # the loop page's fields: one for each parameter
 
 
@@ -59,6 +61,9 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         lanes=lanes_of(found.law),
         parameters=parameter_rows(law, found.parameters, held, now),
         guard=guard_rows(law, found.guard, held, now),
+        prediction=prediction.shown(
+            found.law, overrides.effective_parameters(law, found.parameters, held, now)
+        ),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
         errors=errors or {},
         submitted=submitted or {},
@@ -99,7 +104,9 @@ def parameter_rows(
     """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
     values = catalog.read_parameters(law, given)
     in_force = overrides.effective_parameters(law, given, held, now)
-    return [_row(each, each.name, values, in_force, held) for each in law.parameters]
+    return [
+        _row(each, each.name, values, in_force, held) for each in law.parameters if each.kind not in TABLES
+    ]
 
 
 def guard_rows(
@@ -135,6 +142,28 @@ def _row(
     }
 
 
+@require_safe
+@requires("plant.view")
+def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
+    """Context: prediction, of the parameters in force and of those asked for (`would-NAME`); a part of the
+    loop's page. What is not a value a parameter takes is said in its sentence."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    law, now = catalog.law(found.law), timezone.now()
+    in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
+    try:
+        asked = {
+            each.name: _typed(each, text, each.name)
+            for each in law.parameters
+            if (text := request.GET.get(WOULD + each.name, "").strip())
+        }
+        would = prediction.shown(found.law, in_force, {**in_force, **asked})
+    except BadInput as error:
+        would = prediction.shown(
+            found.law, in_force, refusal=f"{error.field.replace('_', ' ')} {error.message}"
+        )
+    return render(request, "parts/prediction.html", {"prediction": would, "loop": {"id": loop_id}})
+
+
 @action("override.set", loop_page)
 def override(request: HttpRequest, loop_id: int) -> Done:
     """Posted: name and value, or `would-NAME` per parameter (unchanged ones are left); reason; expiry."""
@@ -166,7 +195,8 @@ def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str,
     wanted = {}
     for row in rows:
         name = row["name"]
-        if (text := request.POST.get(WOULD + name)) is not None:
+        text = request.POST.get(WOULD + name)
+        if text is not None and not (row["effective"] is None and not text.strip()):
             value = _typed(catalog.parameter(law, name), text, WOULD + name)
             if value != row["effective"]:
                 wanted[name] = value

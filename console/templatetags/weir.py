@@ -114,7 +114,9 @@ def words(name: Any) -> str:
 
 @register.filter
 def typed(value: Any) -> str:
-    """A value as a person types it into a field: 1000, not 1,000 and not 1000.0."""
+    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none."""
+    if value is None:
+        return ""
     return f"{value:.12g}" if known(value) else str(value)
 
 

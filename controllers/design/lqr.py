@@ -59,7 +59,8 @@ def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """The same for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K = R^-1B'X."""
     check(a, b, q, r)
     try:
-        cost = linalg.solve_continuous_are(a, b, q, r)
+        with np.errstate(all="ignore"):
+            cost = linalg.solve_continuous_are(a, b, q, r)
         gain = np.linalg.solve(r, b.T @ cost)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 0.0) from error
@@ -126,7 +127,8 @@ def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
 
 def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     try:
-        found = _of(a, b, r, linalg.solve_discrete_are(a, b, q, r))
+        with np.errstate(all="ignore"):
+            found = _of(a, b, r, linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 1.0) from error
     if found is None or not found.spectral_radius < STABLE_BELOW:

@@ -226,12 +226,16 @@ def report(model: Model, gains: Gains) -> Report:
 
 
 def gain_margin(model: Model, gains: Gains) -> float | None:
-    """The factor above 1 by which the plant's b may grow before a stable loop becomes unstable; None: any.
+    """The factor above 1 by which the plant's b may grow before a stable loop becomes unstable; None: any."""
+    return margin_of(*open_loop(model, gains))
+
+
+def margin_of(denominator: Floats, numerator: Floats) -> float | None:
+    """The same of a loop given as D and N, highest power first, of the same length.
 
     A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) =
     D(1/z)·N(z) there, a polynomial whose zeros give every candidate.
     """
-    denominator, numerator = open_loop(model, gains)
     crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
     found = []
     for z in np.roots(np.trim_zeros(crossing, "f")):

@@ -9,6 +9,7 @@ import * as notices from "./notices.js";
 import * as notifications from "./notifications.js";
 import * as past from "./past.js";
 import * as points from "./points.js";
+import * as prediction from "./prediction.js";
 import * as previews from "./previews.js";
 import * as refresh from "./refresh.js";
 import * as scope from "./scope.js";
@@ -20,5 +21,5 @@ import * as themeSwitch from "./theme_switch.js";
 import { replace } from "./store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, notices, points, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, notices, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
 if (!past.isPast()) live.start();

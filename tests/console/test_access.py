@@ -50,6 +50,7 @@ DOORS = {
     "GET pipeline/": "viewer",
     "GET loops/": "viewer",
     "GET loops/<int:loop_id>/": "viewer",
+    "GET loops/<int:loop_id>/predicted": "viewer",
     "POST loops/<int:loop_id>/override": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
     "GET overrides/": "viewer",

@@ -110,6 +110,45 @@ def test_a_bad_override_is_refused_at_its_field_and_changes_nothing(case, operat
     assert not Override.objects.exists() and audited() == []
 
 
+@pytest.fixture
+def flow_loop(db) -> Loop:
+    gains = {"kp": -0.005589, "ki": -0.001293, "kd": 0.685}
+    return Loop.objects.create(
+        name="flow", law="flow", target={}, parameters={**gains, "a": 0.985, "b": -134.0, "delay": 1}
+    )
+
+
+def test_gains_that_are_unstable_on_the_model_are_refused_and_said_so_before(operator, browsers, flow_loop):
+    posted = {
+        "would-kd": "0",
+        "would-kp": "-0.006141",
+        "would-ki": "-0.007986",
+        "reason": "x",
+        "minutes": "5",
+    }
+    answer = fetch(operator, f"/loops/{flow_loop.pk}/override", posted)
+    assert answer.status_code == 422 and "spectral radius 1.515" in str(answer.json()["errors"])
+    assert in_force(flow_loop) == {}
+    typed = {name: value for name, value in posted.items() if name.startswith("would-")}
+    prediction = browsers["viewer"].get(f"/loops/{flow_loop.pk}/predicted", typed).context["prediction"]
+    assert prediction["grave"] and "1.515" in prediction["sentence"]
+
+
+def test_gains_that_are_stable_only_together_are_set_together(operator, flow_loop):
+    alone = {"would-kd": "1.893", "reason": "x", "minutes": "5"}
+    assert fetch(operator, f"/loops/{flow_loop.pk}/override", alone).status_code == 422
+    together = {**alone, "would-kp": "-0.013915", "would-ki": "-0.007986"}
+    assert fetch(operator, f"/loops/{flow_loop.pk}/override", together).status_code == 200
+    assert in_force(flow_loop) == {"kp": -0.013915, "ki": -0.007986, "kd": 1.893}
+
+
+def test_an_empty_field_of_what_is_not_set_changes_nothing(operator, flow_loop):
+    Loop.objects.filter(pk=flow_loop.pk).update(parameters={})
+    posted = {"would-a": "", "would-b": " ", "would-setpoint": "5e8", "reason": "x", "minutes": "5"}
+    assert fetch(operator, f"/loops/{flow_loop.pk}/override", posted).status_code == 200
+    assert in_force(flow_loop) == {"setpoint": 500_000_000}
+
+
 def test_a_plain_form_is_led_on_and_told(operator, loop, control):
     answer = operator.post(f"/loops/{loop.pk}/override", GOOD, follow=True)
     assert answer.redirect_chain == [(f"/loops/{loop.pk}/", 302)]

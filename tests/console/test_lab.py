@@ -66,7 +66,7 @@ def test_a_real_trace_shapes_the_day(tmp_path, name):
     ("field", "arguments"),
     [
         ("SCENARIO", ["weather"]),
-        ("SCENARIO", ["ladder"]),
+        ("SCENARIO", ["elasticity"]),
         ("--law", ["queues", "--law", "luck"]),
         ("--set configuration", ["queues", "--set", "configuration=5"]),
         ("--set colour", ["queues", "--set", "colour=1"]),

@@ -122,6 +122,13 @@ def test_a_replica_at_its_minimum_is_named_as_the_limit_and_winds_nothing_up():
     assert shares["a"] > 0.3
 
 
+def test_shares_in_points_move_as_parts_of_one_do():
+    times = {"a": 3.0, "b": 1.0, "c": 1.5}
+    parts, points = {"a": 0.5, "b": 0.3, "c": 0.2}, {"a": 500, "b": 300, "c": 200}
+    found = shares_after(times, points)
+    assert found == pytest.approx({name: 1000 * each for name, each in shares_after(times, parts).items()})
+
+
 TWO, HALF = {"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.5}
 
 

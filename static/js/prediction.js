@@ -1,0 +1,30 @@
+// What would be on the model, asked of the server while gains are typed; an answer to an older question is dropped.
+const PAUSE_MILLISECONDS = 200;
+
+let timer = null, newest = 0;
+
+export function start() {
+  document.addEventListener("input", ({ target }) => { if (target.closest("#steer")) later(); });
+  document.addEventListener("reset", ({ target }) => { if (target.matches("#steer")) later(); });
+  document.addEventListener("weir:part", ({ detail }) => { if (detail.matches("#steer")) later(); });
+}
+
+function later() {
+  if (!document.getElementById("prediction")) return;
+  clearTimeout(timer);
+  timer = setTimeout(ask, PAUSE_MILLISECONDS);
+}
+
+async function ask() {
+  const number = ++newest, place = document.getElementById("prediction"), form = document.getElementById("steer");
+  const values = new URLSearchParams([...form.querySelectorAll(".would")].map(({ name, value }) => [name, value]));
+  try {
+    const response = await fetch(`${place.dataset.url}?${values}`, { headers: { Accept: "text/html" } });
+    if (!response.ok || response.redirected) throw new Error(response.status);
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("prediction");
+    if (number === newest && fresh) document.getElementById("prediction").replaceWith(fresh);
+  } catch {
+    const words = place.querySelector("[role=status]");
+    if (number === newest && words) words.textContent = "The console does not answer: what would be is not known.";
+  }
+}
