@@ -104,15 +104,15 @@ def _rows(
         return each.spectral_radius, each.gain_margin, overshoot, _seconds(each, interval_seconds)
 
     names = (
-        ("Largest pole", "", "below 1"),
-        ("Gain margin", "times", "2 is ample"),
-        ("Overshoot", "%", ""),
-        ("Settling", "s", ""),
+        ("Largest pole", "", "below 1", "fraction"),
+        ("Gain margin", "times", "2 is ample", "fraction"),
+        ("Overshoot", "%", "", "integer"),
+        ("Settling", "s", "", "number"),
     )
     pairs = zip(names, of(present), of(wanted), strict=True)
     return [
-        {"name": name, "unit": unit, "limit": limit, "is": now, "would": would}
-        for (name, unit, limit), now, would in pairs
+        {"name": name, "unit": unit, "limit": limit, "format": form, "is": now, "would": would}
+        for (name, unit, limit, form), now, would in pairs
     ]
 
 
@@ -124,7 +124,7 @@ def _marks(of: Prediction | None, kind: str) -> list[dict[str, Any]]:
 
 def _inside(part: float) -> float:
     """A pole far outside is shown at the edge."""
-    return round(min(max(part, -EDGE), EDGE), 3)
+    return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus before a zero
 
 
 def _plane(stable: list[Prediction]) -> _Plane | None:
