@@ -5,6 +5,7 @@ from typing import Any
 
 from controllers import guard
 from controllers.balance import Balance
+from controllers.concurrency import Concurrency
 from controllers.flow import Flow
 from controllers.ladder import Ladder
 from controllers.law import Law
@@ -31,7 +32,16 @@ CONTRACT_LAWS = (
 )
 LAWS: Mapping[str, Law] = {
     law.name: law
-    for law in (Flow(), Balance(), WorkerRate(), Rebalancing(), NodeScaling(), Shedding(), Ladder())
+    for law in (
+        Flow(),
+        Balance(),
+        WorkerRate(),
+        Rebalancing(),
+        NodeScaling(),
+        Concurrency(),
+        Shedding(),
+        Ladder(),
+    )
 }
 
 

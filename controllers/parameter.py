@@ -1,8 +1,9 @@
 """A declared value: name, default, range, unit and help in one place; and reading documents against
 declarations.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be of `rows`, a list of objects
-with declared values each, or of a `map`, an object whose keys are names and whose values are all alike.
+Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them;
+of `rows`, a list of objects with declared values each; or of a `map`, an object whose keys are names and
+whose values are all alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class Parameter:
     default: Any = None
     minimum: float = 0.0
     maximum: float = 1e12
-    kind: Literal["number", "integer", "choice", "text", "flag", "rows", "map"] = "number"
+    kind: Literal["number", "integer", "choice", "text", "flag", "numbers", "rows", "map"] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False
     items: tuple["Parameter", ...] = ()  # of a row; of a map the one declaration of its values
@@ -40,6 +41,8 @@ class Parameter:
             return f"takes one of {', '.join(self.choices)}"
         if self.kind in OTHER_KINDS:
             return OTHER_KINDS[self.kind]
+        if self.kind == "numbers":
+            return f"takes a list of numbers from {self.minimum:g} to {self.maximum:g} ({self.unit})"
         noun = "a whole number" if self.kind == "integer" else "a number"
         return f"takes {noun} from {self.minimum:g} to {self.maximum:g} ({self.unit})"
 
@@ -47,6 +50,8 @@ class Parameter:
         """The value, or `BadInput` for `where.name` saying what it takes."""
         if not self._fits(value):
             raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {_short(value)}")
+        if self.kind == "numbers":
+            return [float(each) for each in value]
         if self.kind == "rows":
             return [
                 read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
@@ -63,6 +68,8 @@ class Parameter:
             return isinstance(value, str) and value != ""
         if self.kind == "flag":
             return isinstance(value, bool)
+        if self.kind == "numbers":
+            return isinstance(value, list) and all(map(self._is_number, value))
         if self.kind == "rows":
             return isinstance(value, list)
         if self.kind == "map":

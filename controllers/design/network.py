@@ -1,0 +1,125 @@
+"""`manage.py design network`: a document in, throughput and what is found at each station out.
+
+| document | model |
+|---|---|
+| stations, customers, think_seconds | closed, one class |
+| stations, classes | closed, several classes, each with its customers, thinking, service and visits |
+| stations, arrivals_per_second | open |
+| one station, arrivals_per_second, capacity | M/M/m/K |
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from controllers.decision import Json
+from controllers.design.queueing_models import (
+    Customers,
+    Solution,
+    Station,
+    closed,
+    closed_classes,
+    limited,
+    open_network,
+)
+from controllers.parameter import Parameter, read_values
+from queues.errors import BadInput
+
+MOST_POPULATIONS = 200_000
+STATION = (
+    Parameter("name", "name", "The station.", kind="text", required=True),
+    Parameter("servers", "servers", "How many; 0 is a delay, where nobody waits.", 1, 0, 100_000, "integer"),
+    Parameter("service_seconds", "s", "One visit's service.", 0.0, 0, 1e9),
+    Parameter("visits", "visits", "Per pass through the network.", 1.0, 0, 1e9),
+)
+BY_STATION = Parameter("value", "by station", "Of one station.", maximum=1e9)
+CLASS = (
+    Parameter("name", "name", "The class.", kind="text", required=True),
+    Parameter("customers", "customers", "How many go round.", 1, 0, 5_000, "integer", required=True),
+    Parameter("think_seconds", "s", "Between two passes.", 0.0, 0, 1e9),
+    Parameter("service_seconds", "s", "By station.", {}, kind="map", items=(BY_STATION,)),
+    Parameter("visits", "visits", "By station.", {}, kind="map", items=(BY_STATION,)),
+)
+INPUT = (
+    Parameter("stations", "rows", "Where customers are served.", kind="rows", required=True, items=STATION),
+    Parameter("customers", "customers", "How many go round.", None, 0, 5_000, "integer"),
+    Parameter("think_seconds", "s", "Between two passes.", 0.0, 0, 1e9),
+    Parameter("classes", "rows", "Classes of customers.", None, kind="rows", items=CLASS),
+    Parameter("arrivals_per_second", "1/s", "Of an open network.", None, 0, 1e12),
+    Parameter(
+        "capacity", "customers", "Room at the one station, servers included.", None, 1, 100_000, "integer"
+    ),
+)
+KINDS = ("customers", "classes", "arrivals_per_second")
+
+
+def answer(document: Any) -> dict[str, Json]:
+    """The solution of whichever model is given. Raises `BadInput` naming the field."""
+    given = read_values(INPUT, document, "document")
+    stations = [Station(**row) for row in given["stations"]]
+    _check(given, stations)
+    if given["classes"] is not None:
+        return _by_class(stations, given["classes"])
+    if given["capacity"] is not None:
+        return _printed(limited(stations[0], given["arrivals_per_second"], given["capacity"]))
+    if given["arrivals_per_second"] is not None:
+        return _printed(open_network(stations, given["arrivals_per_second"]))
+    return _printed(closed(stations, given["customers"], given["think_seconds"]))
+
+
+def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
+    names = [station.name for station in stations]
+    if not names:
+        raise BadInput("document.stations", "takes at least one")
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise BadInput(f"document.stations[{at}].name", f"{name} is there twice; names must differ")
+    kinds = [kind for kind in KINDS if given[kind] is not None]
+    if len(kinds) != 1:
+        raise BadInput(
+            "document", f"takes exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
+        )
+    if given["capacity"] is not None and (len(stations) != 1 or given["arrivals_per_second"] is None):
+        raise BadInput("document.capacity", "takes one station and arrivals_per_second beside it")
+    idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
+    if given["customers"] is not None and idle:
+        raise BadInput("document.stations", "takes at least one with service and visits, or think_seconds")
+
+
+def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
+    classes = [
+        Customers(
+            row["name"],
+            row["customers"],
+            row["think_seconds"],
+            _by_station(stations, row["service_seconds"], f"document.classes[{at}].service_seconds", 0.0),
+            _by_station(stations, row["visits"], f"document.classes[{at}].visits", 1.0),
+        )
+        for at, row in enumerate(rows)
+    ]
+    populations = 1
+    for each in classes:
+        populations *= each.count + 1
+    if populations > MOST_POPULATIONS:
+        raise BadInput(
+            "document.classes", f"make {populations} populations; at most {MOST_POPULATIONS} are solved"
+        )
+    return {"classes": {name: _printed(each) for name, each in closed_classes(stations, classes).items()}}
+
+
+def _by_station(
+    stations: list[Station], given: Mapping[str, float], where: str, default: float
+) -> dict[str, float]:
+    names = [station.name for station in stations]
+    for name in given:
+        if name not in names:
+            raise BadInput(f"{where}.{name}", f"is no station; the stations are {', '.join(names)}")
+    return {name: float(given.get(name, default)) for name in names}
+
+
+def _printed(solution: Solution) -> dict[str, Json]:
+    return {
+        "throughput_per_second": solution.throughput_per_second,
+        "stations": {name: asdict(each) for name, each in solution.stations.items()},
+        "blocked_share": solution.blocked_share,
+    }

@@ -1,0 +1,246 @@
+"""Queueing models with product form: closed networks of one class or several, open ones, and M/M/m/K.
+
+A station has `servers` m (0: a delay station, nobody waits), a service time S [s] and visits V per pass; its
+demand is D = V S. All times are means, service is exponential or the station a delay.
+
+Closed, one class, N customers, think time Z (Buzen's convolution):
+
+    f_k(n) = D_k^n / Π_{i ≤ n} min(i, m_k)        a delay station divides by n!, so does thinking
+    G = f_1 * f_2 * … * f_K * f_Z                 throughput X = G(N-1) / G(N)
+    P(n at k) = f_k(n) G_{without k}(N-n) / G(N)
+
+in logarithms throughout: the textbook's mean value analysis of a station with several servers computes an
+empty station's probability by subtraction, which drifts beyond some 50 customers (ERRATA E14).
+
+Closed, several classes: exact mean value analysis over all population vectors; each station has one server or
+is a delay. Open: each station an M/M/m queue at the rate λ V. One station with room for K: M/M/m/K.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Station:
+    """Where customers are served."""
+
+    name: str
+    servers: int
+    service_seconds: float
+    visits: float = 1.0
+
+    @property
+    def demand_seconds(self) -> float:
+        """Service of one pass through the network."""
+        return self.visits * self.service_seconds
+
+
+@dataclass(frozen=True)
+class Customers:
+    """One class: how many go round, how long they think, and what each visit to a station takes."""
+
+    name: str
+    count: int
+    think_seconds: float
+    service_seconds: Mapping[str, float]
+    visits: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AtStation:
+    """What is found at a station. Of a delay station the utilisation is the mean number there; residence and
+    waiting are per visit."""
+
+    utilisation: float
+    residence_seconds: float
+    queue_length: float
+    waiting_seconds: float = 0.0
+    empty_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Throughput of passes, what is found at each station, and the share turned away for want of room."""
+
+    throughput_per_second: float
+    stations: Mapping[str, AtStation]
+    blocked_share: float = 0.0
+
+
+def closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
+    """N customers of one class going round; see the module for the formulas. O(K N²)."""
+    if customers == 0:
+        return Solution(0.0, {each.name: AtStation(0.0, each.service_seconds, 0.0) for each in stations})
+    thinking = Station("", 0, think_seconds)
+    terms = [_log_terms(each, customers) for each in (*stations, thinking)]
+    before, after = _prefixes(terms), _prefixes(terms[::-1])[::-1]
+    whole = before[-1]
+    throughput = math.exp(whole[customers - 1] - whole[customers])
+    found = {}
+    for at, station in enumerate(stations):
+        others = _convolved(before[at], after[at + 1])
+        chances = np.exp(terms[at] + others[::-1] - whole[customers])
+        found[station.name] = _at_closed(station, throughput, chances)
+    return Solution(throughput, found)
+
+
+def throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:
+    """Passes per second for 1, 2, … customers, all at once."""
+    terms = [_log_terms(each, customers) for each in (*stations, Station("", 0, think_seconds))]
+    whole = _prefixes(terms)[-1]
+    return np.asarray(np.exp(whole[:-1] - whole[1:]))
+
+
+def _log_terms(station: Station, customers: int) -> Floats:
+    """log f_k(0…N)."""
+    numbers = np.arange(1, customers + 1, dtype=float)
+    rates = np.minimum(numbers, station.servers) if station.servers else numbers
+    if station.demand_seconds <= 0:
+        return np.concatenate([[0.0], np.full(customers, -np.inf)])
+    return np.concatenate([[0.0], np.cumsum(np.log(station.demand_seconds) - np.log(rates))])
+
+
+def _prefixes(terms: Sequence[Floats]) -> list[Floats]:
+    """The convolutions of none, the first, the first two, …"""
+    empty = np.full(len(terms[0]), -np.inf)
+    empty[0] = 0.0
+    found = [empty]
+    for each in terms:
+        found.append(_convolved(found[-1], each))
+    return found
+
+
+def _convolved(left: Floats, right: Floats) -> Floats:
+    """log Σ_i exp(left_i + right_{n-i})."""
+    return np.asarray([np.logaddexp.reduce(left[: n + 1] + right[n::-1]) for n in range(len(left))])
+
+
+def _at_closed(station: Station, throughput: float, chances: Floats) -> AtStation:
+    length = float(chances @ np.arange(len(chances)))
+    visits = throughput * station.visits
+    busy = throughput * station.demand_seconds
+    residence = length / visits if visits > 0 else station.service_seconds
+    return AtStation(
+        busy / station.servers if station.servers else busy,
+        residence,
+        length,
+        max(0.0, residence - station.service_seconds),
+        float(chances[0]),
+    )
+
+
+def closed_classes(stations: Sequence[Station], classes: Sequence[Customers]) -> Mapping[str, Solution]:
+    """Class → its throughput and stations, by exact mean value analysis.
+
+    R_{c,k}(n) = S_{c,k} (1 + Q_k(n - e_c)) at a station with one server, S_{c,k} at a delay;
+    X_c = n_c / (Z_c + Σ V R); Q = Σ X V R. Raises `BadInput` for a station with more servers.
+    """
+    for at, station in enumerate(stations):
+        if station.servers > 1:
+            raise BadInput(f"stations[{at}].servers", "takes 0 or 1 when there are several classes")
+    service = np.asarray([[each.service_seconds[s.name] for s in stations] for each in classes])
+    visits = np.asarray([[each.visits[s.name] for s in stations] for each in classes])
+    queues: dict[tuple[int, ...], Floats] = {}
+    one = np.asarray([station.servers == 1 for station in stations])
+    rates, residence = np.zeros(len(classes)), np.zeros_like(service)
+    for population in product(*(range(each.count + 1) for each in classes)):
+        rates, residence = np.zeros(len(classes)), service.copy()
+        for at, count in enumerate(population):
+            if count:
+                fewer = (*population[:at], count - 1, *population[at + 1 :])
+                residence[at] = service[at] * (1 + np.where(one, queues[fewer], 0.0))
+                rates[at] = count / (classes[at].think_seconds + float(visits[at] @ residence[at]))
+        queues[population] = (rates[:, None] * visits * residence).sum(axis=0)
+    return {
+        each.name: _class_solution(stations, rates[at], visits[at], service[at], residence[at])
+        for at, each in enumerate(classes)
+    }
+
+
+def _class_solution(
+    stations: Sequence[Station], rate: float, visits: Floats, service: Floats, residence: Floats
+) -> Solution:
+    found = {
+        station.name: AtStation(
+            float(rate * visits[at] * service[at]),
+            float(residence[at]),
+            float(rate * visits[at] * residence[at]),
+            float(residence[at] - service[at]),
+        )
+        for at, station in enumerate(stations)
+    }
+    return Solution(float(rate), found)
+
+
+def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Solution:
+    """Every station by itself, at the arrivals times its visits. Raises `BadInput` for one that can't keep
+    up."""
+    found = {}
+    for at, station in enumerate(stations):
+        rate = arrivals_per_second * station.visits
+        work = rate * station.service_seconds
+        if station.servers and work >= station.servers:
+            raise BadInput(
+                f"stations[{at}]",
+                f"{station.name} is offered {work:.4g} s of work per second and has {station.servers} "
+                f"server(s); it takes fewer arrivals than "
+                f"{station.servers / max(station.demand_seconds, 1e-300):.4g} per second",
+            )
+        found[station.name] = _at_open(station, rate, work)
+    return Solution(arrivals_per_second, found)
+
+
+def _at_open(station: Station, rate: float, work: float) -> AtStation:
+    if station.servers == 0:
+        return AtStation(work, station.service_seconds, work)
+    empty, waits = erlang_c(station.servers, work)
+    waiting = waits * station.service_seconds / (station.servers - work)
+    residence = station.service_seconds + waiting
+    return AtStation(work / station.servers, residence, rate * residence, waiting, empty)
+
+
+def erlang_c(servers: int, work: float) -> tuple[float, float]:
+    """The chance that an M/M/m station is empty, and that who comes has to wait; `work` = λ S < m.
+
+    By Erlang's recursion for the loss system, B = aB / (i + aB), which neither overflows nor cancels.
+    """
+    lost = 1.0
+    for count in range(1, servers + 1):
+        lost = work * lost / (count + work * lost)
+    waits = servers * lost / (servers - work * (1 - lost))
+    if work == 0:
+        return 1.0, 0.0
+    numbers = np.arange(1, servers)
+    logs = np.concatenate([[0.0], np.cumsum(math.log(work) - np.log(numbers))])
+    last = logs[-1] + math.log(work / servers) - math.log1p(-work / servers)
+    return float(np.exp(-np.logaddexp(np.logaddexp.reduce(logs), last))), waits
+
+
+def limited(station: Station, arrivals_per_second: float, capacity: int) -> Solution:
+    """M/M/m/K: who comes when K are there is turned away. Birth and death, in logarithms."""
+    work = arrivals_per_second * station.service_seconds
+    servers = station.servers or capacity
+    steps = np.log(work) - np.log(np.minimum(np.arange(1, capacity + 1), servers)) if work > 0 else None
+    logs = np.concatenate([[0.0], np.cumsum(steps)]) if steps is not None else np.zeros(1)
+    chances = np.exp(logs - np.logaddexp.reduce(logs))
+    blocked = float(chances[-1]) if len(chances) > capacity else 0.0
+    rate = arrivals_per_second * (1 - blocked)
+    length = float(chances @ np.arange(len(chances)))
+    residence = length / rate if rate > 0 else station.service_seconds
+    there = AtStation(
+        rate * station.service_seconds / servers,
+        residence,
+        length,
+        max(0.0, residence - station.service_seconds),
+        float(chances[0]),
+    )
+    return Solution(rate, {station.name: there}, blocked)

@@ -1,0 +1,117 @@
+"""What else chooses how many work at once; each sees threads, throughput and response time, step by step.
+
+| rival | rule |
+|---|---|
+| vegas+ | one more while n - X·minRTT < α, one fewer above β (Tang, 4.8); minRTT the least response time |
+| vegas++ | the same with the mean response time of an idle system, measured offline |
+| gradient2 | L ← .8 L + .2 (L · clip(1.5 · long/short, .5, 1) + 4), long a mean over 600 steps (Netflix) |
+| aimd | one more while the response time is below twice the least, else nine tenths (TCP) |
+| envoy | L ← L · clip((1 + B) minRTT / RTT, .5, 2) + √L, minRTT measured anew with 3 threads each 60 steps |
+| hill-climber | goes on by a tenth while throughput rises, turns round when it falls (.NET's thread pool) |
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+VEGAS_ALPHA, VEGAS_BETA = 1.0, 3.0
+ENVOY_BUFFER, ENVOY_PERIOD, ENVOY_PROBE = 0.1, 60, 3
+HILL_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One step: what ran, and what came of it; times in s."""
+
+    threads: int
+    throughput_per_second: float
+    response_seconds: float
+    least_response_seconds: float
+    idle_response_seconds: float
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rival's number, whole only when it is set, and what it remembers."""
+
+    value: float = 1.0
+    long_seconds: float | None = None
+    best_seconds: float | None = None
+    last_per_second: float = 0.0
+    direction: int = 1
+    step: int = 0
+
+    @property
+    def threads(self) -> int:
+        """What is set."""
+        return max(1, round(self.value))
+
+
+def vegas(limit: Limit, seen: Seen, base_seconds: float) -> Limit:
+    """TCP Vegas with a given time of an uncontended pass."""
+    queued = seen.threads - seen.throughput_per_second * base_seconds
+    change = 1 if queued < VEGAS_ALPHA else -1 if queued > VEGAS_BETA else 0
+    return replace(limit, value=max(1.0, limit.value + change))
+
+
+def vegas_plus(limit: Limit, seen: Seen) -> Limit:
+    """With the least response time, as TCP does: too low where service varies."""
+    return vegas(limit, seen, seen.least_response_seconds)
+
+
+def vegas_plus_plus(limit: Limit, seen: Seen) -> Limit:
+    """With the true one, which nobody knows online."""
+    return vegas(limit, seen, seen.idle_response_seconds)
+
+
+def gradient2(limit: Limit, seen: Seen) -> Limit:
+    """Netflix' second gradient limiter."""
+    short = seen.response_seconds
+    long = (
+        short if limit.long_seconds is None else limit.long_seconds + (short - limit.long_seconds) * 2 / 601
+    )
+    gradient = min(1.0, max(0.5, 1.5 * long / short))
+    return replace(limit, value=0.8 * limit.value + 0.2 * (limit.value * gradient + 4), long_seconds=long)
+
+
+def aimd(limit: Limit, seen: Seen) -> Limit:
+    """Additive increase, multiplicative decrease on twice the least response time."""
+    if seen.response_seconds > 2 * seen.least_response_seconds:
+        return replace(limit, value=max(1.0, 0.9 * limit.value))
+    return replace(limit, value=limit.value + 1)
+
+
+def envoy(limit: Limit, seen: Seen) -> Limit:
+    """Envoy's adaptive concurrency: the gradient of a least response time, measured from time to time."""
+    if limit.step % ENVOY_PERIOD == 0:
+        # The value is kept while the probe runs with few threads.
+        return replace(limit, step=limit.step + 1, best_seconds=None)
+    if limit.best_seconds is None:
+        return replace(limit, step=limit.step + 1, best_seconds=seen.response_seconds)
+    gradient = min(2.0, max(0.5, (1 + ENVOY_BUFFER) * limit.best_seconds / seen.response_seconds))
+    value = limit.value * gradient
+    return replace(limit, step=limit.step + 1, value=max(float(ENVOY_PROBE), value + math.sqrt(value)))
+
+
+def envoy_threads(limit: Limit) -> int:
+    """The probe's few threads while it measures, else the limit."""
+    return ENVOY_PROBE if limit.best_seconds is None else limit.threads
+
+
+def hill_climber(limit: Limit, seen: Seen) -> Limit:
+    """On in the same direction while it helps."""
+    rises = seen.throughput_per_second > limit.last_per_second
+    direction = limit.direction if rises else -limit.direction
+    step = max(1.0, HILL_SHARE * limit.value)
+    value = max(1.0, limit.value + direction * step)
+    return replace(limit, value=value, direction=direction, last_per_second=seen.throughput_per_second)
+
+
+RIVALS: Mapping[str, Callable[[Limit, Seen], Limit]] = {
+    "vegas+": vegas_plus,
+    "vegas++": vegas_plus_plus,
+    "gradient2": gradient2,
+    "aimd": aimd,
+    "envoy": envoy,
+    "hill-climber": hill_climber,
+}

@@ -1,0 +1,307 @@
+"""The lab's scenario `concurrency-live`: engines that explore while they work, event by event.
+
+| bottleneck | what is simulated (Tang, 4.2 to 4.5) |
+|---|---|
+| cpu | engine 1 ms and web 1.3 ms on 2 CPUs each (1.5 ms where engines share it), `delay_ms` between |
+| memory | engine 8 ms, web 1 ms on 8 CPUs each, 50 ms; beyond 48 threads the web machine swaps |
+| disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each that waits, 20 ms |
+| network | engine 1.5 ms and web 1 ms on 2 CPUs each, a link that takes 0.95 ms |
+
+`competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES`
+to `RELIEVED` seconds; with `servers` engines on one web station each runs the law by itself. With `drift` 1
+there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) + κ n (n-1)), κ from 0.0005 to 0.002 half way, seen
+through windows of 100 completions (10 % noise); our law then aims at the peak.
+
+threads_first, seconds_to_first   the first steady state
+threads_later                     mean of the later ones
+utilisation                       of the bottleneck, while steady
+share                             of the bottleneck's work that is the first engine's, while the competitor or
+                                  the other engines are there
+peak_fraction_before, _after      throughput over the peak's, in the second half of each part (drift only)
+windows_to_recover                after the change until 0.95 of the new peak is kept (drift only)
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from controllers.concurrency import Concurrency
+from controllers.parameter import Parameter
+from controllers.rivals.concurrency_limits import RIVALS, Limit, Seen, envoy_threads
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.thread_engine import Place, Pool, ThreadEngine
+from queues.errors import BadInput
+
+SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
+COMPETES, RELIEVED = 300.0, 600.0
+DRIFT_WINDOWS, WINDOW_SAMPLES = 400, 100
+SETTINGS = (
+    Parameter(
+        "bottleneck",
+        "choice",
+        "What saturates.",
+        "cpu",
+        kind="choice",
+        choices=("cpu", "memory", "disk", "network"),
+    ),
+    Parameter("competitor", "share of capacity", "Rate of the competing stream.", 0.0, 0, 0.95),
+    Parameter("servers", "engines", "That share the web machine.", 1, 1, 4, "integer"),
+    Parameter("delay_ms", "ms", "Between engine and web, cpu bottleneck only.", 7.0, 0, 1_000),
+    Parameter("drift", "0 or 1", "1: a drifting box in place of engines.", 0, 0, 1, "integer"),
+    Parameter("seconds", "s", "How long it lasts.", SECONDS, 100, 86_400),
+)
+
+
+@dataclass
+class Ours:
+    """The shipped law with its state."""
+
+    method: str
+    more: Mapping[str, Any]
+    threads: int = 1
+    state: Any = None
+    rests: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.law = Concurrency()
+        self.parameters = {each.name: each.default for each in self.law.parameters} | {
+            "method": self.method,
+            "steady_seconds": STEADY_SECONDS,
+            **self.more,
+        }
+        self.state = self.law.initial_state(self.parameters)
+
+    @property
+    def is_steady(self) -> bool:
+        return bool(self.state["machine"]["phase"] == "steady")
+
+    def look(self, now: float, gaps: list[float], seconds: float) -> int:
+        """The pool's size after what was completed since the last look."""
+        was_steady = self.is_steady
+        seen = {"threads": self.threads, "interdeparture_seconds": gaps, "seconds": seconds}
+        self.state, decision = self.law.decide(self.parameters, self.state, seen)
+        if decision.action is not None:
+            self.threads = int(decision.action["threads"])
+        if self.is_steady and not was_steady:
+            self.rests.append((now, self.threads))
+        return self.threads
+
+
+@dataclass
+class Theirs:
+    """A rival: a step a look; it never rests, so its rests are every tenth look."""
+
+    rival: str
+    idle_seconds: float
+    least_seconds: float
+    limit: Limit = Limit()
+    looks: int = 0
+    rests: list[tuple[float, int]] = field(default_factory=list)
+    is_steady: bool = True
+
+    @property
+    def threads(self) -> int:
+        return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
+
+    def look(self, now: float, gaps: list[float], seconds: float) -> int:
+        """The pool's size after what was completed since the last look."""
+        self.looks += 1
+        total = math.fsum(gaps)
+        if total > 0:
+            rate = len(gaps) / total
+            seen = Seen(self.threads, rate, self.threads / rate, self.least_seconds, self.idle_seconds)
+            self.limit = RIVALS[self.rival](self.limit, seen)
+        if self.looks % 10 == 0:
+            self.rests.append((now, self.threads))
+        return self.threads
+
+
+Hand = Ours | Theirs
+
+
+@dataclass(frozen=True)
+class Plant:
+    """What is simulated, and which station is the bottleneck."""
+
+    engine: ThreadEngine
+    bottleneck: Place
+    idle_seconds: float
+    least_seconds: float
+
+
+def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Plant:
+    kind, servers = settings["bottleneck"], int(settings["servers"])
+    cpus = 8 if kind in ("memory", "disk") else 2
+    own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
+    delay = {"cpu": float(settings["delay_ms"]) / 1_000, "memory": 0.05, "disk": 0.02, "network": 0.0}[kind]
+    pools = [Pool(Place(cpus, own)) for _ in range(servers)]
+    shared = {
+        "cpu": [Place(2, 0.0015 if servers > 1 else 0.0013)],
+        "memory": [Place(8, 0.001, crowd=_swapping)],
+        "disk": [Place(1, 0.004, stretch=_seeking)],
+        "network": [Place(1, 0.00095), Place(2, 0.001)],
+    }[kind]
+    bottleneck = pools[0].own if kind == "memory" else shared[0]
+    work = own + sum(place.service_seconds for place in shared)
+    return Plant(ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work)
+
+
+def _swapping(threads: int) -> float:
+    """Beyond 48 threads memory runs out, and a page comes from disk."""
+    return 1.0 if threads <= 48 else 40.0 * (threads - 48)
+
+
+def _seeking(there: int) -> float:
+    """A disk's head goes further the more requests there are."""
+    return 1 + 0.03 * (there - 1)
+
+
+def _hand(law: str, plant: Plant) -> Hand:
+    if law in ("tcc", "explorer"):
+        return Ours(law, {})
+    return Theirs(law, plant.idle_seconds, plant.least_seconds)
+
+
+@dataclass
+class _Tally:
+    """What is counted look by look."""
+
+    threads: list[float] = field(default_factory=list)
+    utilisation: list[float] = field(default_factory=list)
+    busy_before: float = 0.0
+    steady: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """One law; the seed is of the stations' chances."""
+    if trace is not None:
+        raise BadInput("--trace", "is not taken: in this scenario there is always work")
+    if settings["drift"]:
+        return _drifting(law, seed)
+    plant = _plant(settings, generator(seed, "engine"))
+    hands = [_hand(law, plant) for _ in plant.engine.pools]
+    tally, last = _Tally(), [0.0] * len(hands)
+    for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
+        now = tick * TICK_SECONDS
+        _compete(plant, settings, now)
+        for at, hand in enumerate(hands):
+            plant.engine.resize(at, hand.threads)
+        before = [pool.completed for pool in plant.engine.pools]
+        plant.engine.run(now + TICK_SECONDS)
+        _look(plant, hands, last, now + TICK_SECONDS)
+        _count(plant, settings, hands, before, tally, now)
+    return _outcome(settings, hands, tally)
+
+
+def _compete(plant: Plant, settings: Mapping[str, Any], now: float) -> None:
+    station = plant.engine.shared[-1]
+    rate = float(settings["competitor"]) * station.servers / station.service_seconds
+    plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
+
+
+def _look(plant: Plant, hands: list[Hand], last: list[float], now: float) -> None:
+    """Every law sees the times between its pool's completions."""
+    for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
+        times = [last[at], *pool.completions]
+        gaps = np.diff(times).tolist()
+        last[at] = times[-1]
+        pool.completions = []
+        hand.look(now, gaps, TICK_SECONDS)
+
+
+def _count(
+    plant: Plant, settings: Mapping[str, Any], hands: list[Hand], before: list[int], tally: _Tally, now: float
+) -> None:
+    busy = plant.bottleneck.busy_seconds
+    used = (busy - tally.busy_before) / TICK_SECONDS / plant.bottleneck.servers
+    tally.busy_before = busy
+    tally.threads.append(float(hands[0].threads))
+    tally.utilisation.append(used)
+    if all(hand.is_steady for hand in hands) and now > 60:
+        tally.steady.append(used)
+    competes = settings["competitor"] > 0 and COMPETES + 100 <= now < RELIEVED
+    if competes or (len(hands) > 1 and now > COMPETES):
+        own = plant.engine.pools[0].completed - before[0]
+        capacity = plant.bottleneck.servers / plant.bottleneck.service_seconds * TICK_SECONDS
+        tally.shares.append(own / capacity)
+
+
+def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> Outcome:
+    rests = hands[0].rests
+    later = [threads for _, threads in rests[1:]]
+    metrics = {
+        "threads_first": rests[0][1] if rests else None,
+        "threads_later": round(float(np.mean(later)), 2) if later else None,
+        "utilisation": round(float(np.mean(tally.steady)), 4) if tally.steady else None,
+        "seconds_to_first": rests[0][0] if rests else None,
+        "share": round(float(np.mean(tally.shares)), 4) if tally.shares else None,
+        "peak_fraction_before": None,
+        "peak_fraction_after": None,
+        "windows_to_recover": None,
+        "threads_least": min(later) if later else None,
+        "threads_most": max(later) if later else None,
+    }
+    series = {"threads": np.asarray(tally.threads), "utilisation": np.asarray(tally.utilisation)}
+    return Outcome(metrics, series, TICK_SECONDS)
+
+
+def box(threads: int, coherence: float) -> float:
+    """X(n) of the drifting box."""
+    return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
+
+
+def _drifting(law: str, seed: int) -> Outcome:
+    chance, half = generator(seed, "box"), DRIFT_WINDOWS // 2
+    aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
+    hand: Hand = Ours(law, aims) if law in ("tcc", "explorer") else Theirs(law, 0.01, 0.006)
+    fractions, threads = [], []
+    for window in range(DRIFT_WINDOWS):
+        coherence = 0.0005 if window < half else 0.002
+        rate, peak = box(hand.threads, coherence), max(box(n, coherence) for n in range(1, 200))
+        fractions.append(rate / peak)
+        threads.append(float(hand.threads))
+        gaps = chance.exponential(1 / rate, WINDOW_SAMPLES).tolist()
+        hand.look(float(window), gaps, math.fsum(gaps))
+    after = np.asarray(fractions[half:])
+    metrics = {
+        "threads_first": hand.rests[0][1] if hand.rests else None,
+        "threads_later": hand.rests[-1][1] if hand.rests else None,
+        "utilisation": None,
+        "seconds_to_first": hand.rests[0][0] if hand.rests else None,
+        "share": None,
+        "peak_fraction_before": round(float(np.mean(fractions[half // 2 : half])), 4),
+        "peak_fraction_after": round(float(np.mean(after[half // 2 :])), 4),
+        "windows_to_recover": int(_kept_from(after >= 0.95)),
+    }
+    return Outcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
+
+
+def _kept_from(good: Any) -> int:
+    """The first window from which on nine of ten are good."""
+    for at in range(len(good)):
+        if good[at] and np.mean(good[at : at + 20]) >= 0.9:
+            return at
+    return len(good)
+
+
+SCENARIO = Scenario(
+    "concurrency-live",
+    "Engines that explore while they work, with what competes and what drifts (Tang, section 4).",
+    ("tcc", "explorer", *RIVALS),
+    SETTINGS,
+    (
+        "threads_first",
+        "threads_later",
+        "utilisation",
+        "seconds_to_first",
+        "share",
+        "peak_fraction_before",
+        "peak_fraction_after",
+        "windows_to_recover",
+    ),
+    run,
+)

@@ -1,0 +1,163 @@
+"""Event simulation of engines whose threads process events at stations they share.
+
+A thread takes an event through its engine's station, a delay, and the shared stations, and begins the next at
+once; there is always one. A pool that grows starts threads immediately, one that shrinks loses them as they
+end their events. A competitor is an open stream of fixed rate at the last station (ERRATA E15: not a closed
+one). Service times are Pareto with k = 2.5, as in the paper's experiments (Tang, 4.2). Times in s.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+PARETO_K = 2.5
+CHUNK = 4_096
+
+
+@dataclass
+class Place:
+    """A station with its queue. `stretch(there)` multiplies service when so many are there, `crowd(threads)`
+    when so many threads are under way (a memory that they share)."""
+
+    servers: int
+    service_seconds: float
+    stretch: Callable[[int], float] | None = None
+    crowd: Callable[[int], float] | None = None
+    busy: int = 0
+    waiting: deque[int] = field(default_factory=deque)
+    busy_seconds: float = 0.0
+
+
+@dataclass
+class Pool:
+    """One engine: its own station, and what its threads completed since it was last asked."""
+
+    own: Place
+    wanted: int = 0
+    alive: int = 0
+    completions: list[float] = field(default_factory=list)
+    completed: int = 0
+
+
+class ThreadEngine:
+    """All engines on one clock. `run(until)` advances it."""
+
+    def __init__(
+        self, pools: list[Pool], shared: list[Place], delay_seconds: float, chance: np.random.Generator
+    ) -> None:
+        self.pools, self.shared, self.delay_seconds = pools, shared, delay_seconds
+        self.now = 0.0
+        self.events: list[
+            tuple[float, int, int]
+        ] = []  # time, thread (or below 0 a competitor's arrival), stage
+        self.of_thread: list[int] = []  # thread → pool
+        self.free: list[int] = []
+        self.draws = _pareto(chance)
+        self.gaps = _exponential(chance)
+        self.competitor_per_second = 0.0
+        self.competitor_waiting = 0
+
+    def resize(self, pool: int, threads: int) -> None:
+        """The pool's size from now on."""
+        there = self.pools[pool]
+        there.wanted = threads
+        while there.alive < threads:
+            there.alive += 1
+            thread = self._thread(pool)
+            self._enter(thread, 0)
+
+    def compete(self, per_second: float) -> None:
+        """An open stream at the last shared station, 0 to end it."""
+        if self.competitor_per_second == 0 and per_second > 0:
+            heapq.heappush(self.events, (self.now + next(self.gaps) / per_second, -1, 0))
+        self.competitor_per_second = per_second
+
+    def run(self, until: float) -> None:
+        """Up to an instant."""
+        events = self.events
+        while events and events[0][0] <= until:
+            self.now, thread, stage = heapq.heappop(events)
+            if thread == -1:
+                self._competitor_comes()
+            else:
+                self._leave(thread, stage)
+        self.now = until
+
+    def _thread(self, pool: int) -> int:
+        if self.free:
+            thread = self.free.pop()
+            self.of_thread[thread] = pool
+            return thread
+        self.of_thread.append(pool)
+        return len(self.of_thread) - 1
+
+    def _place(self, thread: int, stage: int) -> Place | None:
+        """Stage 0 is the engine's own, 1 the delay, 2 and on the shared ones; None is the delay."""
+        if thread < 0:
+            return self.shared[-1]
+        if stage == 0:
+            return self.pools[self.of_thread[thread]].own
+        return None if stage == 1 else self.shared[stage - 2]
+
+    def _enter(self, thread: int, stage: int) -> None:
+        place = self._place(thread, stage)
+        if place is None:
+            heapq.heappush(self.events, (self.now + self.delay_seconds, thread, stage))
+        elif place.busy < place.servers:
+            self._serve(place, thread, stage)
+        else:
+            place.waiting.append(thread)
+
+    def _serve(self, place: Place, thread: int, stage: int) -> None:
+        place.busy += 1
+        seconds = place.service_seconds * next(self.draws)
+        if place.stretch is not None:
+            seconds *= place.stretch(place.busy + len(place.waiting))
+        if place.crowd is not None:
+            seconds *= place.crowd(sum(pool.alive for pool in self.pools))
+        place.busy_seconds += seconds
+        heapq.heappush(self.events, (self.now + seconds, thread, stage))
+
+    def _leave(self, thread: int, stage: int) -> None:
+        place = self._place(thread, stage)
+        if place is not None:
+            place.busy -= 1
+            if place.waiting:
+                self._serve(place, place.waiting.popleft(), stage)
+        if thread < -1:
+            return
+        if stage - 1 < len(self.shared):
+            self._enter(thread, stage + 1)
+        else:
+            self._completed(thread)
+
+    def _completed(self, thread: int) -> None:
+        pool = self.pools[self.of_thread[thread]]
+        pool.completions.append(self.now)
+        pool.completed += 1
+        if pool.alive > pool.wanted:
+            pool.alive -= 1
+            self.free.append(thread)
+        else:
+            self._enter(thread, 0)
+
+    def _competitor_comes(self) -> None:
+        """Its events are served like any others, and end there; -2 marks them."""
+        if self.competitor_per_second > 0:
+            heapq.heappush(self.events, (self.now + next(self.gaps) / self.competitor_per_second, -1, 0))
+            self._enter(-2, len(self.shared) + 1)
+
+
+def _pareto(chance: np.random.Generator) -> Iterator[float]:
+    """Mean 1, k = 2.5: the least is 0.6."""
+    least = (PARETO_K - 1) / PARETO_K
+    while True:
+        yield from (least * (1 + chance.pareto(PARETO_K, CHUNK))).tolist()
+
+
+def _exponential(chance: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from chance.exponential(1.0, CHUNK).tolist()
