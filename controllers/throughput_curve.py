@@ -178,7 +178,8 @@ def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
     measured = threads / np.asarray([point.per_second for point in points])
     columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])
     (a, b, c), _ = nnls(columns / measured[:, None], np.ones_like(threads))
-    a = max(a, 1e-300)
+    # One thread takes some time, however little of it the points leave.
+    a = max(a, 1e-6 * float(measured.min()))
     curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)
     errors = [curve.at(point.threads) / point.per_second - 1 for point in points]
     return ScalabilityCurve(1 / a, b / a, c / a, math.sqrt(float(np.mean(np.square(errors)))))

@@ -2,9 +2,30 @@
 
 from collections.abc import Mapping
 
-from controllers.simulation import balance, crash, flow, ladder, manager, queues, shedding
+from controllers.simulation import (
+    balance,
+    concurrency,
+    concurrency_live,
+    crash,
+    flow,
+    ladder,
+    manager,
+    queues,
+    shedding,
+)
 from controllers.simulation.scenario import Scenario
 
 SCENARIOS: Mapping[str, Scenario] = {
-    each.SCENARIO.name: each.SCENARIO for each in (manager, queues, crash, flow, balance, shedding, ladder)
+    each.SCENARIO.name: each.SCENARIO
+    for each in (
+        manager,
+        queues,
+        crash,
+        concurrency,
+        concurrency_live,
+        flow,
+        balance,
+        shedding,
+        ladder,
+    )
 }

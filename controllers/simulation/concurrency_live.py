@@ -9,8 +9,8 @@
 
 `competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES`
 to `RELIEVED` seconds; with `servers` engines on one web station each runs the law by itself. With `drift` 1
-there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) + κ n (n-1)), κ from 0.0005 to 0.002 half way, seen
-through windows of 100 completions (10 % noise); our law then aims at the peak.
+there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) + κ n (n-1)), κ from 0.0005 to 0.002 half way,
+seen through windows of 100 completions (10 % noise); our law then aims at the peak.
 
 threads_first, seconds_to_first   the first steady state
 threads_later                     mean of the later ones
@@ -97,7 +97,7 @@ class Theirs:
     rival: str
     idle_seconds: float
     least_seconds: float
-    limit: Limit = Limit()
+    limit: Limit = field(default_factory=Limit)
     looks: int = 0
     rests: list[tuple[float, int]] = field(default_factory=list)
     is_steady: bool = True

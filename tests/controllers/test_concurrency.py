@@ -1,0 +1,232 @@
+"""The concurrency law: TCC's machine, the fitted explorer, and what is held."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers import catalog
+from controllers.concurrency import Concurrency
+from controllers.design import friendliness
+from controllers.design.friendliness import TABLE_1, least_q, least_w, scaled_q, share
+from controllers.simulation.concurrency import MODELS, SCENARIO, explore
+from controllers.throughput import Measurement, Sample, first_samples, second_samples
+from controllers.throughput_curve import Point, StationCurve, fit, fit_scalability, station_throughput
+from queues.errors import BadInput
+
+LAW = Concurrency()
+RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+def read(**parameters):
+    return catalog.read_parameters(LAW, parameters)
+
+
+def look(parameters, state, threads, gaps, **more):
+    seen = catalog.read_observation(LAW, {"threads": threads, "interdeparture_seconds": gaps, **more})
+    return LAW.decide(parameters, LAW.read_state(parameters, json.loads(json.dumps(state))), seen)
+
+
+def metrics(law, **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), 1, None).metrics
+
+
+LEAST = {"repairman": 0.93, "escalation": 0.84, "enrichment": 0.81}
+
+
+@pytest.mark.parametrize("model", LEAST)
+def test_tcc_keeps_the_bottleneck_busy_and_never_saturates_it_by_more_than_a_step(model):
+    found = {ratio: metrics("tcc", model=model, ratio=ratio) for ratio in RATIOS}
+    assert min(each["utilisation"] for each in found.values()) >= LEAST[model]
+    assert max(each["utilisation"] for each in found.values()) < 0.99
+    if model != "repairman":
+        assert min(found, key=lambda ratio: found[ratio]["utilisation"]) == 1
+
+
+@pytest.mark.parametrize("p", TABLE_1)
+def test_every_row_of_table_1_uses_92_to_97_percent(p):
+    assert 0.92 <= metrics("tcc", model="section-4.8", p=p)["utilisation"] <= 0.97
+
+
+def test_vegas_leaves_the_bottleneck_idle_as_the_paper_found():
+    assert metrics("vegas+", model="section-4.8")["utilisation"] == pytest.approx(0.558, abs=0.01)
+    assert metrics("vegas++", model="section-4.8")["utilisation"] == pytest.approx(0.713, abs=0.01)
+
+
+def test_the_explorer_needs_half_the_steps_for_the_same_threads_and_shares_as_well():
+    cold, warm, apart = [], [], []
+    for model in MODELS[:3]:
+        for ratio in RATIOS:
+            tcc, ours = (metrics(law, model=model, ratio=ratio) for law in ("tcc", "explorer"))
+            cold.append(ours["steps"] / tcc["steps"])
+            warm.append(ours["warm_steps"] / tcc["warm_steps"])
+            apart.append(ours["utilisation"] - tcc["utilisation"])
+            assert max(tcc["share"], ours["share"]) <= share(0.25, 0.14)[1]
+    assert np.mean(cold) <= 0.55 and np.mean(warm) <= 0.5
+    assert abs(np.mean(apart)) <= 0.03 and min(apart) >= -0.03
+
+
+@pytest.mark.parametrize("rival", ["gradient2", "aimd", "envoy", "hill-climber"])
+def test_no_rival_both_fills_the_bottleneck_and_leaves_it_unsaturated(rival):
+    assert not 0.85 <= metrics(rival, model="section-4.8")["utilisation"] <= 0.97
+
+
+def test_the_sharing_bounds_are_those_of_the_errata():
+    assert share(0.25, 0.14) == pytest.approx((0.44, 0.4955), abs=5e-5)
+    assert share(0.25, 0.05) == pytest.approx((0.80, 0.8333), abs=5e-5)
+    printed = friendliness.answer({"p": 0.2, "q": 0.115, "w": 0.33})
+    assert not printed["friendly"] and printed["conditions"]["w_at_least"] == pytest.approx(0.4537, abs=1e-4)
+    assert all(friendliness.answer({"p": p, "q": q, "w": w})["friendly"] for p, (q, w) in TABLE_1.items())
+
+
+@given(st.floats(0.01, 2), st.floats(1.001, 1.5), st.floats(0.01, 3))
+def test_a_step_of_another_size_has_to_bring_what_keeps_condition_1(p, above, step):
+    q = above * least_q(p)
+    assert scaled_q(p, q, step) > least_q(step)
+    assert scaled_q(p, q, p) == pytest.approx(q)
+
+
+def test_parameters_that_break_a_condition_are_refused_with_the_nearest_that_do_not():
+    with pytest.raises(BadInput, match=r"condition \(1\).*0\.138889") as refused:
+        read(q=0.13)
+    assert refused.value.field == "parameters.q"
+    with pytest.raises(BadInput, match=r"condition \(2\)") as refused:
+        read(w=0.2)
+    assert refused.value.field == "parameters.w"
+    assert f"{least_w(0.25, 0.14):.6g}" in refused.value.message
+    with pytest.raises(BadInput) as refused:
+        read(minimum=10, maximum=5)
+    assert refused.value.field == "parameters.minimum"
+
+
+def test_the_sample_sizes_are_those_of_the_errata():
+    # With factor 8, and a deviation as great as the mean.
+    z = 1.2815515655446004
+    assert first_samples(1.0, 0.14, 0.1, 0.25) == pytest.approx(8 * (z / 0.25 * (1 + 1 / 0.14)) ** 2)
+    before = Measurement(4, 1.0, 1.0, 1_000)
+    gained = 0.14 / 1.14
+    after = Measurement(5, 1 - gained, (1 - gained) ** 2, 1_000)
+    # In the worst case, a gain of exactly q, the second needs about as many as the first.
+    ratio = second_samples(before, after, 0.14, 0.1, 0.25) / first_samples(1.0, 0.14, 0.1, 0.25)
+    assert ratio == pytest.approx((1 - gained) ** 2, rel=1e-9)
+    idle = Measurement(5, 1.0, 1.0, 1_000)
+    assert second_samples(before, idle, 0.14, 0.1, 0.25) < first_samples(1.0, 0.14, 0.1, 0.25) / 10
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=400), st.integers(1, 399))
+def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps, cut):
+    whole = Sample().with_more(gaps)
+    parts = Sample().with_more(gaps[:cut]).with_more(gaps[cut:])
+    kept = sorted(gaps)[: len(gaps) - len(gaps) // 100]
+    for sample in (whole, parts):
+        found = sample.measured(1)
+        if math.fsum(kept) <= 0:
+            assert found is None
+        else:
+            assert found.samples == len(kept)
+            assert found.mean_seconds == pytest.approx(math.fsum(kept) / len(kept))
+
+
+def test_a_decline_is_taken_back_at_once():
+    cliff = {threads: float(threads if threads <= 10 else 1) for threads in range(1, 60)}
+    found = explore("tcc", cliff.__getitem__, 0.25)
+    assert found.threads <= 10
+    assert max(found.series) <= 13  # one step beyond the cliff, and no further
+
+
+def test_what_can_not_be_decided_on_is_held_with_the_reason():
+    parameters = read()
+    state = LAW.initial_state(parameters)
+    for gaps, words in (([], "Nothing was completed"), ([0.5], "One sample"), ([0.0, 0.0], "all at once")):
+        after, decision = look(parameters, state, 1, gaps)
+        assert decision.action is None and words in decision.reason
+        assert after["machine"] == state["machine"]
+
+
+def test_too_few_samples_are_waited_for_and_counted():
+    parameters = read()
+    _, decision = look(parameters, LAW.initial_state(parameters), 1, [0.9, 1.1] * 20)
+    assert decision.action is None and decision.limited_by == "samples"
+    assert "40 of" in decision.reason
+
+
+def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
+    parameters = read(patience=3)
+    state = LAW.initial_state(parameters)
+    for _ in range(40):
+        threads = min(state["machine"]["threads"], 4)
+        state, decision = look(parameters, state, threads, [1 / threads] * 60)
+        assert decision.action is None or 1 <= decision.action["threads"] <= 5
+    assert state["limit"] == 4 and state["machine"]["threads"] <= 4
+
+
+def test_a_range_that_excludes_the_start_moves_it_into_the_range():
+    parameters = read(start=1, minimum=5, maximum=9)
+    state, decision = look(parameters, LAW.initial_state(parameters), 5, [1.0] * 60)
+    assert 5 <= decision.action["threads"] <= 9
+
+
+@given(st.integers(1, 20), st.integers(0, 200), st.lists(st.floats(0.001, 10), min_size=2, max_size=30))
+def test_threads_never_leave_the_range(minimum, more, rates):
+    parameters = read(minimum=minimum, maximum=minimum + more, initial_samples=2, method="explorer")
+    state = LAW.initial_state(parameters)
+    for rate in rates:
+        threads = state["machine"]["threads"]
+        state, decision = look(parameters, state, threads, [1 / rate] * 4, seconds=100.0)
+        assert minimum <= state["machine"]["threads"] <= minimum + more
+
+
+def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed_twice_over():
+    parameters = read(steady_seconds=1000.0)
+    state = LAW.initial_state(parameters)
+    while state["machine"]["phase"] != "steady":
+        threads = state["machine"]["threads"]
+        state, _ = look(parameters, state, threads, [1 / min(threads, 8)] * 60)
+    steady = state["machine"]["threads"]
+    calm, decision = look(parameters, state, steady, [1 / min(steady, 8)] * 60, seconds=1.0)
+    assert decision.action is None and "nothing calls" in decision.reason
+    once, decision = look(parameters, calm, steady, [1.0] * 60, seconds=1.0)
+    assert decision.action is None and "once more" in decision.reason
+    _, decision = look(parameters, once, steady, [1.0] * 60, seconds=1.0)
+    assert decision.action["phase"] == "base" and decision.action["threads"] < steady
+    _, decision = look(parameters, calm, steady, [1 / min(steady, 8)] * 60, seconds=2000.0)
+    assert decision.action["phase"] == "base"
+
+
+def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability():
+    points = [Point(n, station_throughput(n, 2, 1538.0, 0.0093)) for n in (1, 2, 4, 8, 16, 32)]
+    curve = fit(points)
+    assert isinstance(curve, StationCurve) and curve.servers == 2
+    assert curve.capacity_per_second == pytest.approx(1538, rel=1e-3)
+    bent = [Point(n, 100 * n / (1 + 0.02 * (n - 1) + 0.0005 * n * (n - 1))) for n in (1, 4, 16, 64, 128)]
+    found = fit_scalability(bent)
+    assert found.peak_threads == pytest.approx(math.sqrt(0.98 / 0.0005), rel=1e-6)
+    assert type(fit(bent)) is type(found)
+
+
+def test_where_no_curve_fits_tcc_takes_over():
+    rugged = {n: 10.0 * n * (0.4 if n in (4, 8) else 1.0) if n <= 32 else 330.0 for n in range(1, 700)}
+    parameters = read(method="explorer", fit_tolerance=0.01)
+    state, kinds = LAW.initial_state(parameters), set()
+    for _ in range(60):
+        threads = state["machine"]["threads"]
+        state, _ = look(parameters, state, threads, [1 / rugged[threads]] * 60, seconds=1.0)
+        kinds.add(state["machine"]["kind"])
+    assert kinds == {"tcc", "explorer"} or "tcc" in kinds
+
+
+@pytest.mark.parametrize(
+    ("seen", "field"),
+    [
+        ({"threads": 3, "interdeparture_seconds": [-1.0]}, "observation.interdeparture_seconds"),
+        ({"threads": 3, "interdeparture_seconds": "fast"}, "observation.interdeparture_seconds"),
+        ({"threads": -3, "interdeparture_seconds": []}, "observation.threads"),
+    ],
+)
+def test_measurements_without_sense_are_refused_by_name(seen, field):
+    with pytest.raises(BadInput) as refused:
+        catalog.read_observation(LAW, seen)
+    assert refused.value.field == field

@@ -1,0 +1,57 @@
+"""Engines that explore while they work, event by event; and the box that drifts."""
+
+import numpy as np
+import pytest
+
+from controllers.simulation.concurrency_live import SCENARIO
+from controllers.simulation.scenario import generator
+from controllers.simulation.thread_engine import Place, Pool, ThreadEngine
+from controllers.throughput_curve import station_throughput
+
+
+def metrics(law, seed=1, **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, None).metrics
+
+
+def test_the_drifting_box_is_followed_to_its_new_peak():
+    found = [metrics("explorer", seed, drift=1) for seed in range(1, 21)]
+    assert np.mean([each["peak_fraction_before"] for each in found]) >= 0.99
+    assert np.mean([each["peak_fraction_after"] for each in found]) >= 0.99
+    assert max(each["windows_to_recover"] for each in found) <= 30
+
+
+def test_an_engine_completes_what_the_queueing_model_says():
+    pools = [Pool(Place(2, 0.001))]
+    engine = ThreadEngine(pools, [Place(2, 0.0013)], 0.007, generator(1, "engine"))
+    engine.resize(0, 6)
+    engine.run(30.0)
+    # Six threads hardly queue: a pass takes the delay and both services.
+    assert pools[0].completed / 30 == pytest.approx(6 / 0.0093, rel=0.04)
+    assert pools[0].completed / 30 < station_throughput(6, 2, 2 / 0.0013, 0.0093) * 1.03
+
+
+def test_a_pool_that_shrinks_loses_its_threads_as_they_end_their_events():
+    pools = [Pool(Place(2, 0.001))]
+    engine = ThreadEngine(pools, [Place(2, 0.001)], 0.01, generator(1, "engine"))
+    engine.resize(0, 10)
+    engine.run(1.0)
+    engine.resize(0, 3)
+    engine.run(2.0)
+    assert pools[0].alive == 3
+    engine.resize(0, 5)
+    assert pools[0].alive == 5
+
+
+@pytest.mark.slow
+def test_with_seven_milliseconds_of_delay_tcc_settles_where_the_paper_did():
+    found = metrics("tcc")
+    assert found["threads_first"] in (16, 17)
+    assert 15 <= found["threads_least"] and found["threads_most"] <= 18
+    assert 0.94 <= found["utilisation"] <= 0.96
+
+
+@pytest.mark.slow
+def test_two_engines_relieve_the_machine_that_they_share():
+    found = metrics("tcc", servers=2, delay_ms=0)
+    assert found["utilisation"] < 0.99
+    assert 0.3 < found["share"] < 0.6
