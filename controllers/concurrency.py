@@ -214,7 +214,9 @@ def _refused(parameters: Values, state: Json, machine: Machine, threads: int) ->
     if threads < machine.threads and threads >= parameters["minimum"]:
         limit = threads
     held = _into_range(_limited(parameters, limit), max(1, threads))
-    after = _state(replace(machine, threads=held), Sample(), 0, limit)
+    # No step was made, so there is none to compare: what can be added has been.
+    phase = "max" if machine.phase == "add" else machine.phase
+    after = _state(replace(machine, threads=held, phase=phase), Sample(), 0, limit)
     reason = f"The pool has stayed at {threads} threads although it was set to {machine.threads}: its limit."
     return after, _act(machine, held, reason, "pool")
 

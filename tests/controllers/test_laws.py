@@ -22,6 +22,8 @@ each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def values_of(declared: Parameter) -> st.SearchStrategy:
     if declared.kind == "choice":
         return st.sampled_from(declared.choices)
+    if declared.kind == "numbers":
+        return st.lists(st.floats(declared.minimum, min(declared.maximum, 1e3)), max_size=40)
     if declared.kind == "flag":
         return st.booleans()
     if declared.kind == "map":
