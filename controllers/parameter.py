@@ -121,6 +121,14 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
 
 
+def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:
+    """`read_values` of a document's top level, where a field needs no prefix."""
+    try:
+        return read_values(declared, document, "document")
+    except BadInput as error:
+        raise BadInput(error.field.removeprefix("document."), error.message) from error
+
+
 def _read_value(parameter: Parameter, given: Mapping[str, Any], where: str) -> Any:
     # Where nothing need be known, null says that it isn't.
     unknown = parameter.default is None and not parameter.required and given.get(parameter.name) is None

@@ -22,6 +22,7 @@ LANES = {
     "rebalancing": Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
     # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
     "node_scaling": Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+    "concurrency": Lanes("Completions, events/s", "Threads", "set", has_reference=False),
     "shedding": Lanes("Work offered, % of the operator", "Work shed, %", "shed", scale=100.0),
     "ladder": Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
 }

@@ -11,7 +11,7 @@ p = 0.25, q = 0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833
 from typing import Any
 
 from controllers.decision import Json
-from controllers.parameter import Parameter, read_values
+from controllers.parameter import Parameter, read_document
 
 INPUT = (
     Parameter("p", "share", "Threads added at a time.", None, 1e-6, 10, required=True),
@@ -57,7 +57,7 @@ def scaled_q(p: float, q: float, step: float) -> float:
 
 def answer(document: Any) -> dict[str, Json]:
     """`manage.py design tcc`. Raises `BadInput` naming the field."""
-    given = read_values(INPUT, document, "document")
+    given = read_document(INPUT, document)
     p, q, w = (float(given[name]) for name in "pqw")
     conditions = {
         "q_above": least_q(p),

@@ -22,7 +22,7 @@ from controllers.design.queueing_models import (
     limited,
     open_network,
 )
-from controllers.parameter import Parameter, read_values
+from controllers.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 MOST_POPULATIONS = 200_000
@@ -55,7 +55,7 @@ KINDS = ("customers", "classes", "arrivals_per_second")
 
 def answer(document: Any) -> dict[str, Json]:
     """The solution of whichever model is given. Raises `BadInput` naming the field."""
-    given = read_values(INPUT, document, "document")
+    given = read_document(INPUT, document)
     stations = [Station(**row) for row in given["stations"]]
     _check(given, stations)
     if given["classes"] is not None:
@@ -70,20 +70,20 @@ def answer(document: Any) -> dict[str, Json]:
 def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     names = [station.name for station in stations]
     if not names:
-        raise BadInput("document.stations", "takes at least one")
+        raise BadInput("stations", "takes at least one")
     for at, name in enumerate(names):
         if name in names[:at]:
-            raise BadInput(f"document.stations[{at}].name", f"{name} is there twice; names must differ")
+            raise BadInput(f"stations[{at}].name", f"{name} is there twice; names must differ")
     kinds = [kind for kind in KINDS if given[kind] is not None]
     if len(kinds) != 1:
         raise BadInput(
             "document", f"takes exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
         )
     if given["capacity"] is not None and (len(stations) != 1 or given["arrivals_per_second"] is None):
-        raise BadInput("document.capacity", "takes one station and arrivals_per_second beside it")
+        raise BadInput("capacity", "takes one station and arrivals_per_second beside it")
     idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
     if given["customers"] is not None and idle:
-        raise BadInput("document.stations", "takes at least one with service and visits, or think_seconds")
+        raise BadInput("stations", "takes at least one with service and visits, or think_seconds")
 
 
 def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
@@ -92,8 +92,8 @@ def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[st
             row["name"],
             row["customers"],
             row["think_seconds"],
-            _by_station(stations, row["service_seconds"], f"document.classes[{at}].service_seconds", 0.0),
-            _by_station(stations, row["visits"], f"document.classes[{at}].visits", 1.0),
+            _by_station(stations, row["service_seconds"], f"classes[{at}].service_seconds", 0.0),
+            _by_station(stations, row["visits"], f"classes[{at}].visits", 1.0),
         )
         for at, row in enumerate(rows)
     ]
@@ -101,9 +101,7 @@ def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[st
     for each in classes:
         populations *= each.count + 1
     if populations > MOST_POPULATIONS:
-        raise BadInput(
-            "document.classes", f"make {populations} populations; at most {MOST_POPULATIONS} are solved"
-        )
+        raise BadInput("classes", f"make {populations} populations; at most {MOST_POPULATIONS} are solved")
     return {"classes": {name: _printed(each) for name, each in closed_classes(stations, classes).items()}}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from controllers.decision import Json
-from controllers.design import lqr, placement
+from controllers.design import friendliness, lqr, network, placement, selectivity
 from controllers.design.lqr import Floats
 from controllers.design.placement import FORMS, Gains, Model, Report
-from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.parameter import Parameter, read_document, read_object, refuse_unknown
 from queues.errors import BadInput
 
 MODEL = (
@@ -37,7 +37,7 @@ def place(document: Any) -> dict[str, Json]:
     if "A" in given or "B" in given:
         return _place_states(given)
     wanted = _poles(given, "discrete")
-    values = _values((*MODEL, FORM), {key: each for key, each in given.items() if key != "poles"})
+    values = read_document((*MODEL, FORM), {key: each for key, each in given.items() if key != "poles"})
     model = _model(values)
     gains = placement.place(model, wanted, values["form"])
     return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(placement.report(model, gains))}
@@ -45,7 +45,7 @@ def place(document: Any) -> dict[str, Json]:
 
 def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
     refuse_unknown(given, ("A", "B", "poles", "time"), "")
-    time = _values((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
+    time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
     wanted = _poles(given, time)
     a, b = _matrix(given, "A"), _matrix(given, "B")
     _check_square(a)
@@ -56,7 +56,7 @@ def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
 
 def check(document: Any) -> dict[str, Json]:
     """What gains promise, from {a, b, delay, kp, ki, kd, form}."""
-    values = _values((*MODEL, *GAINS), document)
+    values = read_document((*MODEL, *GAINS), document)
     gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
     report = placement.report(_model(values), gains)
     return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(report)}
@@ -66,7 +66,7 @@ def regulate(document: Any) -> dict[str, Json]:
     """K, X and the spectral radius from {A, B, Q, R, time}; in continuous time the largest real part."""
     given = read_object(document, "document")
     refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
-    time = _values((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
+    time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
     a, b, q, r = (_matrix(given, name) for name in "ABQR")
     _check_square(a)
     found = lqr.regulator(a, b, q, r) if time == "discrete" else lqr.continuous(a, b, q, r)
@@ -74,7 +74,14 @@ def regulate(document: Any) -> dict[str, Json]:
     return {"K": found.gain.tolist(), "X": found.cost.tolist(), measure: getattr(found, measure)}
 
 
-DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {"place": place, "check": check, "lqr": regulate}
+DESIGNS: Mapping[str, Callable[[Any], dict[str, Json]]] = {
+    "place": place,
+    "check": check,
+    "lqr": regulate,
+    "network": network.answer,
+    "tcc": friendliness.answer,
+    "selectivity": selectivity.answer,
+}
 
 
 def _model(values: Mapping[str, Any]) -> Model:
@@ -83,14 +90,6 @@ def _model(values: Mapping[str, Any]) -> Model:
 
 def _promise(report: Report) -> dict[str, Json]:
     return asdict(report)
-
-
-def _values(declared: tuple[Parameter, ...], document: Any) -> dict[str, Any]:
-    """`read_values` of a document's top level, where a field needs no prefix."""
-    try:
-        return read_values(declared, document, "document")
-    except BadInput as error:
-        raise BadInput(error.field.removeprefix("document."), error.message) from error
 
 
 def _poles(given: Mapping[str, Any], time: str) -> list[complex]:

@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 from controllers.decision import Json
 from controllers.design.needs import Needs, needs_of
-from controllers.parameter import Parameter, read_values
+from controllers.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 # How little a type's rate is lowered to see whether the output follows, and what counts as following.
@@ -96,13 +96,13 @@ def answer(document: Any) -> dict[str, Json]:
     Raises `BadInput` naming the field; a type of the expression without a rate is one, since a forgotten
     type would read as one that never comes.
     """
-    given = read_values(INPUT, document, "document")
-    expression = needs_of(given["expression"], "document.expression")
+    given = read_document(INPUT, document)
+    expression = needs_of(given["expression"], "expression")
     if not expression.symbols:
-        raise BadInput("document.expression", "needs no event at all; name one it must have")
+        raise BadInput("expression", "needs no event at all; name one it must have")
     for symbol in expression.symbols:
         if symbol not in given["rates"]:
-            raise BadInput(f"document.rates.{symbol}", f"is missing; it {RATE.takes()}")
+            raise BadInput(f"rates.{symbol}", f"is missing; it {RATE.takes()}")
     rates = {symbol: float(rate) for symbol, rate in given["rates"].items()}
     return {
         "output_rate": output_rate(expression, rates),

@@ -165,7 +165,7 @@ def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
 
 def test_a_range_that_excludes_the_start_moves_it_into_the_range():
     parameters = read(start=1, minimum=5, maximum=9)
-    state, decision = look(parameters, LAW.initial_state(parameters), 5, [1.0] * 60)
+    _, decision = look(parameters, LAW.initial_state(parameters), 5, [1.0] * 60)
     assert 5 <= decision.action["threads"] <= 9
 
 

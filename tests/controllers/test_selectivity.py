@@ -74,11 +74,11 @@ def test_the_design_answers_with_the_rate_and_its_bottleneck():
 @pytest.mark.parametrize(
     ("document", "field"),
     [
-        ({"expression": "SEQ(A;B)", "rates": {"A": 1}}, "document.rates.B"),
-        ({"expression": "SEQ(A;B", "rates": {"A": 1, "B": 1}}, "document.expression"),
-        ({"expression": "A*", "rates": {}}, "document.expression"),
-        ({"expression": "A", "rates": {"A": -1}}, "document.rates.A"),
-        ({"rates": {"A": 1}}, "document.expression"),
+        ({"expression": "SEQ(A;B)", "rates": {"A": 1}}, "rates.B"),
+        ({"expression": "SEQ(A;B", "rates": {"A": 1, "B": 1}}, "expression"),
+        ({"expression": "A*", "rates": {}}, "expression"),
+        ({"expression": "A", "rates": {"A": -1}}, "rates.A"),
+        ({"rates": {"A": 1}}, "expression"),
     ],
 )
 def test_a_design_without_sense_is_refused_by_name(document, field):
