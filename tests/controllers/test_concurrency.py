@@ -175,7 +175,7 @@ def test_threads_never_leave_the_range(minimum, more, rates):
     state = LAW.initial_state(parameters)
     for rate in rates:
         threads = state["machine"]["threads"]
-        state, decision = look(parameters, state, threads, [1 / rate] * 4, seconds=100.0)
+        state, _ = look(parameters, state, threads, [1 / rate] * 4, seconds=100.0)
         assert minimum <= state["machine"]["threads"] <= minimum + more
 
 
