@@ -85,7 +85,7 @@ def test_what_the_law_has_nothing_to_say_to_is_said_under_the_title(open_page, o
 def test_a_proposal_is_counted_on_the_rail_as_it_comes(open_page, observer):
     page = open_page("/")
     live(page, observer)
-    count = page.locator(".rail .count")
+    count = page.locator(".rail .count[data-derived=open_proposals]")
     expect(count).to_have_text("")
     plan = {"id": 7, "state": "proposed", "title": "a plan", "progress_share": 0.0}
     observer.publish(lambda snapshot: snapshot.update(plans=[plan]))
