@@ -28,8 +28,8 @@ FIRST_ADMINISTRATOR = "admin"
 FIRST_LOGIN = "first-login"
 
 RETENTION = "retention"
-# Every tick of every loop is kept: some 100 MB a day for the first eight loops.
-FIRST_RETENTION = {"ledger_days": 14}
+# Every tick of every loop is kept: some 250 MB a day for the first six managers.
+FIRST_RETENTION = {"ledger_days": 7}
 
 # What a plant starts with: the host's telemetry through the pipeline, and two ways of keeping what comes.
 FIRST_QUEUES: tuple[dict[str, Any], ...] = (
