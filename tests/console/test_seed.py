@@ -104,7 +104,7 @@ def test_old_data_goes_each_night_until_somebody_decides_otherwise(control):
     seed(control, {"WEIR_NODES": NODES})
     task = Task.objects.get(name="retention")
     assert task.enabled
-    assert task.parameters == {"ledger_days": 14}
+    assert task.parameters == {"ledger_days": 7}
     assert (task.periodic.crontab.hour, task.periodic.crontab.minute) == ("3", "30")
     batch_tasks.define("retention", "retention", parameters={"ledger_days": 60}, enabled=False)
     seed(control, {"WEIR_NODES": NODES})
