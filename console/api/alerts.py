@@ -15,8 +15,8 @@ from console.api.moment import Moment
 from console.control_server import control
 from queues.errors import BadInput
 from workers.alerts import history, matching, on_call, preview, review, rules, silences
-from workers.alerts.evaluator import in_force
 from workers.alerts.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
+from workers.alerts.silences import in_force
 from workers.alerts.standing import OPEN, document
 
 router = Router(tags=["alerts"])

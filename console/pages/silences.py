@@ -17,8 +17,8 @@ from console.pages.matchers import matchers_of, rows_of
 from queues.errors import BadInput
 from workers.alerts import matching
 from workers.alerts import silences as kept
-from workers.alerts.evaluator import in_force
 from workers.alerts.models import Alert, Silence
+from workers.alerts.silences import in_force
 
 MOST_ENDED = 25
 

@@ -10,8 +10,8 @@ from django.db import transaction
 
 from queues.errors import BadInput
 from workers.alerts import machine, outbox, rules
-from workers.alerts.evaluator import episode_of, keep
-from workers.alerts.models import Alert, AlertEvent, Receiver
+from workers.alerts.episodes import episode_of, keep
+from workers.alerts.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.standing import OPEN
 
 Kind = AlertEvent.Kind
@@ -54,8 +54,10 @@ def escalate(alert_id: int, by: AbstractBaseUser, note: str, now: datetime) -> A
     at = alert.next_step
     alert.next_step = at + 1
     receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
-    _noted(alert, Kind.ESCALATED, by, _text(note, required=False), now)
-    outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
+    said = ", ".join(steps[at]["receivers"])
+    _noted(alert, Kind.ESCALATED, by, f"to {said}. {_text(note, required=False)}".strip(), now)
+    owed = outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
+    Delivery.objects.bulk_create(owed, ignore_conflicts=True)
     alert.save()
     return alert
 

@@ -8,58 +8,57 @@ from workers.alerts.models import Alert
 SAFE = "Nothing acknowledged is lost."
 
 
-def of(alert: Alert, snapshot: Mapping[str, Any]) -> str:
-    """A sentence or three on who is touched, from the snapshot."""
-    if "node" in alert.labels and alert.condition.startswith("node_"):
-        return _of_node(alert.labels["node"], snapshot)
-    if "queue" in alert.labels:
-        return _of_queue(alert.labels["queue"], alert.condition, snapshot)
-    return GENERAL.get(alert.condition, "")
+BEHIND_SECONDS = 10.0
 
 
-def _of_node(name: str, snapshot: Mapping[str, Any]) -> str:
-    node = snapshot["nodes"].get(name)
-    if node is None:
-        return "The node is no longer part of the plant."
-    queues = [queue for queue, row in snapshot["queues"].items() if _points(row, name)]
-    others = [other for other, row in snapshot["nodes"].items() if other != name and _serves(row)]
-    held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
-    if node.get("state") != "OFFLINE":
-        return f"{held} What waits there waits longer. {SAFE}"
-    waiting = sum((_container(row, name).get("waiting_events") or 0) for row in snapshot["queues"].values())
-    left = f" {waiting:,} events wait there until it returns." if waiting else ""
-    served = (
-        f"{_list(others)} take{'s' if len(others) == 1 else ''} new events"
-        if others
-        else "No other node is there"
-    )
-    return f"{held} {served}.{left} {SAFE}"
+class Impacts:
+    """What alerts mean on one snapshot: a sentence or three on who is touched."""
 
+    def __init__(self, snapshot: Mapping[str, Any]) -> None:
+        self._queues, self._nodes = snapshot["queues"], snapshot["nodes"]
+        waits = {name: row["wait_seconds"] or 0 for name, row in self._queues.items()}
+        self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
 
-def _of_queue(name: str, condition: str, snapshot: Mapping[str, Any]) -> str:
-    queue = snapshot["queues"].get(name)
-    if queue is None:
-        return "The queue is no longer part of the plant."
-    if condition == "dead_letters":
-        dead = queue["dead_letters"] or 0
-        return f"{dead:,} events of {name} have no effect until a person fixes, requeues or discards them."
-    behind = [
-        other
-        for other, row in snapshot["queues"].items()
-        if other != name and (row["wait_seconds"] or 0) > 10
-    ]
-    waits = queue["wait_seconds"]
-    said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
-    others = (
-        f"{_list(behind)} wait{'s' if len(behind) == 1 else ''} too."
-        if behind
-        else "The other queues keep up."
-    )
-    return f"{said}{others} {SAFE}"
+    def of(self, alert: Alert) -> str:
+        if "node" in alert.labels and alert.condition.startswith("node_"):
+            return self._of_node(alert.labels["node"])
+        if "queue" in alert.labels and alert.condition not in GENERAL:
+            return self._of_queue(alert.labels["queue"], alert.condition)
+        return GENERAL.get(alert.condition, "")
 
+    def _of_node(self, name: str) -> str:
+        node = self._nodes.get(name)
+        if node is None:
+            return "The node is no longer part of the plant."
+        queues = [queue for queue, row in self._queues.items() if _container(row, name).get("points")]
+        held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
+        if node.get("state") != "OFFLINE":
+            return f"{held} What waits there waits longer. {SAFE}"
+        waiting = sum(_container(row, name).get("waiting_events") or 0 for row in self._queues.values())
+        left = f" {waiting:,} events wait there until it returns." if waiting else ""
+        return f"{held} {self._served(name)}.{left} {SAFE}"
 
-def _points(queue: Mapping[str, Any], node: str) -> int:
-    return _container(queue, node).get("points") or 0
+    def _served(self, lost: str) -> str:
+        others = [name for name, row in self._nodes.items() if name != lost and _serves(row)]
+        if not others:
+            return "No other node takes its new events"
+        return f"{_list(others)} take{'s' if len(others) == 1 else ''} new events"
+
+    def _of_queue(self, name: str, condition: str) -> str:
+        queue = self._queues.get(name)
+        if queue is None:
+            return "The queue is no longer part of the plant."
+        if condition == "dead_letters":
+            dead = queue["dead_letters"] or 0
+            return (
+                f"{dead:,} events of {name} have no effect until a person fixes, requeues or discards them."
+            )
+        waits = queue["wait_seconds"]
+        said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
+        others = [other for other in self._behind if other != name]
+        verb = "waits" if len(others) == 1 else "wait"
+        rest = f"{_list(others)} {verb} too." if others else "The other queues keep up."
+        return f"{said}{rest} {SAFE}"
 
 
 def _container(queue: Mapping[str, Any], node: str) -> Mapping[str, Any]:

@@ -45,7 +45,8 @@ class Party:
 def causes(parties: Iterable[Party]) -> dict[int, int]:
     """{explained: its cause} of the open ones. A cause that is explained itself hands over to its own."""
     known = list(parties)
-    found = {each.id: _cause(each, known) for each in known if each.ended_seconds is None}
+    able = [each for each in known if each.condition in RANK]
+    found = {each.id: _cause(each, able) for each in known if each.ended_seconds is None}
     direct = {each: cause for each, cause in found.items() if cause is not None}
     return {each: _root(cause, direct) for each, cause in direct.items()}
 
@@ -57,8 +58,8 @@ def _root(cause: int, direct: Mapping[int, int]) -> int:
     return cause
 
 
-def _cause(party: Party, known: list[Party]) -> int | None:
-    explaining = [each for each in known if _explains(each, party)]
+def _cause(party: Party, able: list[Party]) -> int | None:
+    explaining = [each for each in able if _explains(each, party)]
     return min(explaining, key=lambda each: (RANK[each.condition], each.id)).id if explaining else None
 
 

@@ -1,5 +1,7 @@
 """What is kept of alerts: rules and receivers as people set them, alerts, silences, and what is sent."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -126,6 +128,9 @@ class Alert(models.Model):
     told_from = models.DateTimeField(null=True, default=None)
     # Of the last step that told the browsers: one that connects later shows it too, once.
     announcement = models.CharField(max_length=20, default="", blank=True)
+
+    # How it stood when the evaluator read it; not kept.
+    loaded: list[Any] = []
 
     class Meta:
         indexes = [models.Index(fields=["state", "-fired_at"])]

@@ -20,43 +20,46 @@ logger = logging.getLogger(__name__)
 # Those of one group that fire within this time are told together.
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
+MOST_TOLD = 50  # alerts that one message tells at length
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
 Waiting = Message.State.WAITING
 
 
 def owe(
     alert: Alert, step: int, names: Sequence[str], receivers: Mapping[str, Receiver], now: datetime
-) -> None:
-    """A step is due: its receivers are owed the alert. One that is gone or switched off is passed over; what
-    says that messages to a receiver fail isn't sent to that receiver.
+) -> list[Delivery]:
+    """A step is due: what its receivers are owed (not yet saved). One that is gone or switched off is passed
+    over; what says that messages to a receiver fail isn't sent to that receiver.
     """
+    owed = []
     for name in names:
         receiver = receivers.get(name)
         if receiver is None or alert.labels.get("receiver") == name:
             continue
-        _owed(alert, receiver, Delivery.Kind.FIRING, step, now)
+        owed.append(_owed(alert, receiver.pk, Delivery.Kind.FIRING, step, now))
         if receiver.channel == Receiver.Channel.BROWSER:
             alert.announcement = f"{alert.round}.{step}"
-    if step > 0:
-        text = f"Step {step + 1}: {', '.join(names)}."
-        AlertEvent.objects.create(alert=alert, at=now, kind=AlertEvent.Kind.ESCALATED, text=text)
+    return owed
 
 
-def owe_end(alert: Alert, now: datetime) -> None:
-    """It has ended: who was told of it, or is about to be, is owed that too."""
-    told = alert.deliveries.filter(kind=Delivery.Kind.FIRING, receiver__tells_resolved=True)
-    for receiver in Receiver.objects.filter(pk__in=told.values("receiver"), enabled=True):
-        _owed(alert, receiver, Delivery.Kind.RESOLVED, 0, now)
+def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
+    """They have ended: who was told of one, or is about to be, is owed that too (not yet saved)."""
+    known = {alert.pk: alert for alert in alerts}
+    told = Delivery.objects.filter(alert__in=known, kind=Delivery.Kind.FIRING)
+    wants = told.filter(receiver__tells_resolved=True, receiver__enabled=True)
+    pairs = wants.values_list("alert_id", "receiver_id").distinct() if known else ()
+    return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in pairs]
 
 
-def _owed(alert: Alert, receiver: Receiver, kind: str, step: int, now: datetime) -> None:
-    Delivery.objects.get_or_create(
+def _owed(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
+    return Delivery(
         alert=alert,
-        receiver=receiver,
+        receiver_id=receiver,
         kind=kind,
         round=alert.round,
         step=step,
-        defaults={"group": group_of(alert), "created_at": now},
+        group=group_of(alert),
+        created_at=now,
     )
 
 
@@ -82,9 +85,13 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
         receiver_id=receiver, group=group, kind=kind, state=Delivery.State.WAITING
     )
     found = list(rows.select_related("alert__rule").order_by("pk"))
-    dropped = [each for each in found if _is_void(each)]
+    heard = _heard(found) if kind == Delivery.Kind.RESOLVED else {}
+    dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
-    told = [each for each in found if each not in dropped and not _waits_its_turn(each)]
+    # Nobody hears of an end before the beginning: what is on its way comes first.
+    waiting = {alert for alert, states in heard.items() if Waiting in states}
+    void = {each.pk for each in dropped}
+    told = [each for each in found if each.pk not in void and each.alert_id not in waiting]
     if not told:
         return None
     alerts = list({each.alert_id: each.alert for each in told}.values())
@@ -101,25 +108,21 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
     return message
 
 
-def _firing_deliveries(delivery: Delivery) -> Any:
-    return Delivery.objects.filter(
-        alert=delivery.alert_id, receiver=delivery.receiver_id, kind=Delivery.Kind.FIRING
-    )
+def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
+    """{alert: states of the messages that told its receiver of the beginning, "owed" where none is made}."""
+    receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
+    firing = Delivery.objects.filter(kind=Delivery.Kind.FIRING, receiver__in=receivers, alert__in=alerts)
+    found: dict[int, set[str]] = {}
+    for alert, state in firing.exclude(state="dropped").values_list("alert_id", "message__state"):
+        found.setdefault(alert, set()).add(state or "owed")
+    return found
 
 
-def _is_void(delivery: Delivery) -> bool:
+def _is_void(delivery: Delivery, heard: set[str]) -> bool:
     """The alert was over before anybody was told; or the end of one that this receiver never heard of."""
     if delivery.kind == Delivery.Kind.FIRING:
         return delivery.alert.resolved_at is not None
-    heard = _firing_deliveries(delivery).filter(state__in=("waiting", "bundled"))
-    return not heard.exclude(message__state=Message.State.FAILED).exists()
-
-
-def _waits_its_turn(delivery: Delivery) -> bool:
-    """Nobody hears of an end before the beginning."""
-    if delivery.kind == Delivery.Kind.FIRING:
-        return False
-    return _firing_deliveries(delivery).filter(message__state=Waiting).exists()
+    return heard <= {Message.State.FAILED}
 
 
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
         "severity": first.severity,
         "title": f"{over}{first.title}{others}",
         "sentence": first.sentence,
-        "alerts": [_told(each) for each in rows],
+        "alerts": [_told(each) for each in rows[:MOST_TOLD]],
     }
 
 

@@ -22,6 +22,12 @@ def labels_of(alert: Alert) -> dict[str, str]:
     return {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
 
 
+def in_force(now: datetime) -> Any:
+    """The silences that hold at this moment, the longest first."""
+    standing = Silence.objects.filter(created_at__lte=now, expires_at__gt=now, ended_at__isnull=True)
+    return standing.order_by("-expires_at", "pk")
+
+
 def hidden(matchers: Sequence[Mapping[str, str]], now: datetime) -> dict[str, Any]:
     """What a silence would hide: the open alerts it matches now, and how many it would have matched in the
     last week, of how many.

@@ -5,14 +5,19 @@ from typing import Any
 from workers.alerts.inhibition import GRAVITY
 from workers.alerts.models import Alert
 
+MOST_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
 def open_alerts() -> list[dict[str, Any]]:
-    """See `document`; one query."""
+    """See `document`; one query. Of very many the gravest: who has 200 needs no more on each page."""
     found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
     rows = [document(each) for each in found]
-    return sorted(rows, key=lambda row: (row["quiet"] is not None, -GRAVITY[row["severity"]], row["since"]))
+    return sorted(rows, key=_order)[:MOST_SHOWN]
+
+
+def _order(row: dict[str, Any]) -> tuple[bool, int, float]:
+    return row["quiet"] is not None, -GRAVITY[row["severity"]], row["since"] or 0.0
 
 
 def document(alert: Alert) -> dict[str, Any]:
@@ -20,6 +25,7 @@ def document(alert: Alert) -> dict[str, Any]:
     browser shows once, null while there is nothing to show.
     """
     quiet, until = quiet_of(alert)
+    has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
     return {
         "id": alert.pk,
         "rule": alert.rule_name,
@@ -32,7 +38,7 @@ def document(alert: Alert) -> dict[str, Any]:
         "under": alert.under_id,
         "quiet": quiet,
         "quiet_until": until.timestamp() if until else None,
-        "acknowledged_by": alert.acknowledged_by.get_username() if alert.acknowledged_by else None,
+        "acknowledged_by": has_it.get_username() if has_it else None,
         "value": alert.value,
         "round": alert.round,
         "step": alert.next_step,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
-from workers.alerts import evaluator, outbox, rules
+from workers.alerts import evaluator, outbox, rules, telling
 from workers.alerts.evaluator import Overtaken
 from workers.alerts.evidence import Ended, Failing, LoopFacts, Tick
 from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
@@ -202,7 +202,7 @@ def test_a_look_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ((evaluator, "_tell"), (outbox, "owe"), (evaluator, "_begin_new")):
+    for place in ((telling, "tell"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()
@@ -386,3 +386,18 @@ def test_a_message_that_never_arrives_is_given_up_and_says_so(looks):
     message.refresh_from_db()
     assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
     assert outbox.due(looks.moment + timedelta(days=1)) == []
+
+
+def test_a_thousand_alerts_are_told_in_one_message_and_then_cost_no_query_each(
+    looks, django_assert_max_num_queries
+):
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    looks.snapshot = plant(queues={f"q{at}": queue(99) for at in range(1_000)})
+    looks.look()
+    with django_assert_max_num_queries(20):
+        looks.look()
+    assert Alert.objects.filter(state="firing").count() == Delivery.objects.count() == 1_000
+    looks.now += 6
+    with django_assert_max_num_queries(20):
+        (message,) = outbox.bundle(looks.moment)
+    assert "and 999 more" in message.content["title"]
