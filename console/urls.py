@@ -24,6 +24,7 @@ from console.pages import (
     silences,
     tasks,
     timeline,
+    what_if,
 )
 
 handler403 = "console.pages.action.forbidden"
@@ -47,6 +48,7 @@ urlpatterns = [
     path("loops/<int:loop_id>/", loops.loop, name="loop"),
     path("loops/<int:loop_id>/predicted", loops.predicted, name="loop-predicted"),
     path("loops/<int:loop_id>/override", loops.override, name="loop-override"),
+    path("loops/<int:loop_id>/what-if/", what_if.page, name="what-if"),
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/create", overrides.create, name="override-create"),

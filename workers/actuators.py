@@ -34,6 +34,27 @@ ACTUATORS: Mapping[str, Actuator] = {
     "rebalancing": move_points,
     "node_scaling": move_points,
 }
+
+
+def size(action: Mapping[str, Any] | None) -> float:
+    """How much an action does, as one number: points moved, nodes used less nodes released, workers started,
+    the value or the sum of the values set; 0 for none.
+    """
+    if not action:
+        return 0.0
+    if "moves" in action:
+        return float(sum(move["points"] for move in action["moves"]))
+    if "use" in action:
+        return float(len(action["use"]) - len(action["release"]))
+    return sum(_amount(value) for value in action.values())
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return sum(_amount(each) for each in value.values())
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
 # Laws whose advice is put before a person as a plan.
 PLANNING = ("rebalancing", "node_scaling")
 

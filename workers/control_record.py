@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, Subquery
 
 from workers import plans
+from workers.actuators import size
 from workers.alerts.standing import open_alerts
 from workers.models import LedgerEntry, Run
 from workers.overrides import by_loop, document, in_force, soonest_first
@@ -158,14 +159,7 @@ def _actuator(entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry."""
     if entry is None:
         return None
-    if not entry.applied or not entry.action:
-        return 0
-    if "moves" in entry.action:
-        return sum(move["points"] for move in entry.action["moves"])
-    if "use" in entry.action:
-        return len(entry.action["use"]) - len(entry.action["release"])
-    numbers = [value for value in entry.action.values() if isinstance(value, int | float)]
-    return numbers[0] if numbers else None
+    return size(entry.action) if entry.applied else 0
 
 
 def _first(document: dict[str, Any] | None, names: tuple[str, ...]) -> Any:

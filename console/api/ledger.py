@@ -1,13 +1,17 @@
 """The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.utils import timezone
 from ninja import Query, Router, Schema
 from pydantic import Field
 
 from console.api.authentication import actor_for
+from console.api.control import loop_named
 from console.api.moment import Moment
+from console.pages import what_if
+from console.pages.expiry import number_of
 from console.pages.streaming import export, newest_first
 from queues.errors import BadInput
 from workers import keyset, ledger
@@ -99,6 +103,31 @@ def replay_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
     """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
     actor_for(request, "plant.view")
     return ledger.replay(entry_numbered(entry_id)).to_json()
+
+
+@router.get("/loops/{loop_id}/what-if", summary="What it would have decided with other values")
+def ask_what_if(
+    request: HttpRequest,
+    loop_id: int,
+    set: Annotated[list[str], Query(...)],
+    hours: float = what_if.FIRST_HOURS,
+) -> dict[str, Any]:
+    """`set`: name=value, repeated, of parameters or guard.NAME. Open-loop: the recorded observations of the
+    last hours do not answer to what would have been done.
+    """
+    actor_for(request, "plant.view")
+    changed = dict(_assignment(text) for text in set)
+    return what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now()).to_json()
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise BadInput("set", f"takes name=value, not {text[:60]!r}.")
+    try:
+        return name.strip(), number_of(value, "set")
+    except BadInput:
+        return name.strip(), value.strip()
 
 
 def entry_numbered(entry_id: int) -> LedgerEntry:

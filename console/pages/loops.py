@@ -189,7 +189,7 @@ def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str,
     law = catalog.law(loop.law)
     if "name" in request.POST:
         name = request.POST["name"]
-        return {name: _typed(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
+        return {name: typed_value(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
     held = overrides.on(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
@@ -197,13 +197,13 @@ def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str,
         name = row["name"]
         text = request.POST.get(WOULD + name)
         if text is not None and not (row["effective"] is None and not text.strip()):
-            value = _typed(catalog.parameter(law, name), text, WOULD + name)
+            value = typed_value(catalog.parameter(law, name), text, WOULD + name)
             if value != row["effective"]:
                 wanted[name] = value
     return wanted
 
 
-def _typed(parameter: Parameter, text: str, field: str) -> Any:
+def typed_value(parameter: Parameter, text: str, field: str) -> Any:
     """What was typed as the parameter's kind, within its range. Raises BadInput naming the form's field."""
     value = text.strip() if parameter.kind == "choice" else number_of(text, field)
     try:

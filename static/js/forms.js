@@ -4,10 +4,13 @@ import { refreshAll } from "./refresh.js";
 import { newKey, send, valuesOf } from "./sending.js";
 import { toast } from "./toast.js";
 
+// What a form was sent under, until its answer is there; another value is another submission.
+const submissions = new WeakMap();
+
 export function start() {
   document.querySelectorAll("form.steer").forEach(differ);
   document.addEventListener("submit", submit);
-  document.addEventListener("input", ({ target }) => { if (target.form) target.form.submission = null; const form = target.closest("form.steer"); if (form) differ(form); });
+  document.addEventListener("input", ({ target }) => { if (target.form) submissions.delete(target.form); const form = target.closest("form.steer"); if (form) differ(form); });
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
@@ -129,11 +132,11 @@ async function submit(event) {
   // The attribute, not the property: a button named "action" would stand in its place.
   const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
   form.dataset.sending = "true";
-  form.submission ??= newKey();
-  const answer = await send(url, valuesOf(form, event.submitter), form.submission);
+  if (!submissions.has(form)) submissions.set(form, newKey());
+  const answer = await send(url, valuesOf(form, event.submitter), submissions.get(form));
   delete form.dataset.sending;
   // What became of it is not known: sent again under its key, it is done once only.
-  if (!answer.unknown) form.submission = null;
+  if (!answer.unknown) submissions.delete(form);
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors);
 }

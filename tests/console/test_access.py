@@ -51,6 +51,7 @@ DOORS = {
     "GET loops/": "viewer",
     "GET loops/<int:loop_id>/": "viewer",
     "GET loops/<int:loop_id>/predicted": "viewer",
+    "GET loops/<int:loop_id>/what-if/": "viewer",
     "POST loops/<int:loop_id>/override": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
     "GET overrides/": "viewer",
@@ -135,6 +136,7 @@ DOORS = {
     "GET api/v1/loops/<loop_id>": "viewer",
     "POST api/v1/loops/<loop_id>/mode": "operator",
     "GET api/v1/ledger": "viewer",
+    "GET api/v1/loops/<loop_id>/what-if": "viewer",
     "GET api/v1/ledger/export": "viewer",
     "GET api/v1/ledger/<entry_id>": "viewer",
     "GET api/v1/ledger/<entry_id>/replay": "viewer",
@@ -203,6 +205,7 @@ DOORS = {
 }
 QUERY = {
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
+    "GET api/v1/loops/<loop_id>/what-if": {"set": "upper_limit=5"},
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},
     "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},

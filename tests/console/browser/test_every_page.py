@@ -19,6 +19,9 @@ PAGES = (
     "/queues/alert/",
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
+    "/loops/2/what-if/",
+    "/settings/plant/",
+    "/settings/users/",
     "/alerts/review/",
     "/alerts/silences/",
     "/alerts/rules/node-lost/",

@@ -1,0 +1,104 @@
+"""The what-if page and its command: a question in the address, answered from the record."""
+
+import io
+import json
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from console.pages.what_if import chart_of
+from workers.models import Loop
+from workers.what_if import Step
+
+pytestmark = pytest.mark.django_db
+OBSERVED = {"removed": 0, "started": 0, "waiting_to_run": 0, "age_seconds": 0.2, "unfit": None}
+
+
+@pytest.fixture
+def loop(people, stored_snapshot) -> Loop:
+    """A loop that started 5 workers at each of its last ten ticks."""
+    loop = Loop.objects.create(
+        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
+    )
+    for number in range(10):
+        loop.entries.create(
+            at=timezone.now() - timedelta(seconds=100 - 5 * number),
+            mode="auto",
+            parameters={"events_per_worker": 100, "guard": {}},
+            observation={**OBSERVED, "queue_length": 3_000},
+            action={"start": 5},
+            reason="3,000 events wait.",
+        )
+    return loop
+
+
+def test_the_address_asks_and_the_page_answers(browsers, loop):
+    address = f"/loops/{loop.pk}/what-if/?would-guard.maximum=2&would-upper_limit=1000&hours=1"
+    page = browsers["viewer"].get(address)
+    found = page.context["found"]
+    assert page.context["changed"] == {"guard.maximum": 2}
+    assert (len(found.steps), found.did.total, found.would.total <= 20) == (10, 50.0, True)
+    assert "open-loop" in page.content.decode() and "<path" in page.content.decode()
+    row = next(row for row in page.context["rows"] if row["name"] == "guard.maximum")
+    assert row["would"] == "2"
+
+
+def test_nothing_changed_asks_nothing(browsers, loop):
+    page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/")
+    assert page.context["found"] is None and page.context["errors"] == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("would-upper_limit=-1", "would-upper_limit"),
+        ("would-upper_limit=many", "would-upper_limit"),
+        ("would-upper_limit=5&hours=0", "hours"),
+        ("would-upper_limit=5&hours=25", "hours"),
+        ("would-upper_limit=5&hours=inf", "hours"),
+        ("would-guard.direction=sideways", "would-guard.direction"),
+    ],
+)
+def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_typed(
+    query, field, browsers, loop
+):
+    page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?{query}")
+    assert (list(page.context["errors"]), page.context["found"]) == ([field], None)
+    typed = next(row for row in page.context["rows"] if f"would-{row['name']}={row['would']}" in query)
+    assert str(typed["would"]) in page.content.decode()
+
+
+def test_a_time_without_data_is_a_sentence(browsers, loop):
+    loop.entries.all().delete()
+    page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?would-upper_limit=5")
+    assert "Nothing was decided in this time" in page.content.decode()
+
+
+def test_the_command_asks_the_same(loop):
+    output = io.StringIO()
+    line = ["loops", str(loop.pk), "what-if", "--set", "guard.maximum=2", "--set", "upper_limit=900"]
+    call_command("weir", *line, stdout=output)
+    answer = json.loads(output.getvalue())
+    assert (answer["decisions"], answer["did"]["total"]) == (10, 50.0)
+    assert answer["would"]["total"] <= 20 and "do not answer" in answer["open_loop"]
+
+
+@pytest.mark.parametrize("text", ["upper_limit", "=5", "upper_limit=", "upper_limit=x", "speed=5"])
+def test_a_bad_assignment_is_refused(text, browsers, loop):
+    answer = browsers["viewer"].get(f"/api/v1/loops/{loop.pk}/what-if", {"set": text})
+    assert answer.status_code == 422
+
+
+def test_the_chart_is_two_step_lines_in_its_box():
+    begin = timezone.now()
+    sizes = [(0.0, 1.0), (0.0, 1.0), (4.0, 1.0)]
+    steps = [
+        Step(begin + timedelta(seconds=5 * number), number, did, would, "", "", did != would)
+        for number, (did, would) in enumerate(sizes)
+    ]
+    chart = chart_of(steps)
+    assert chart["did"] == "M0.0 200.0H1000.0V0.0H1000.0"
+    assert chart["would"] == "M0.0 150.0H1000.0"
+    assert (chart["low"], chart["high"]) == (0.0, 4.0)
