@@ -152,7 +152,7 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
     try:
         asked = {
-            each.name: _typed(each, text, each.name)
+            each.name: typed_value(each, text, each.name)
             for each in law.parameters
             if (text := request.GET.get(WOULD + each.name, "").strip())
         }
