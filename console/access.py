@@ -41,6 +41,7 @@ ACTIONS = {
     "plan.propose": "operator",
     "plan.approve": "operator",
     "plan.stop": "operator",
+    "lab.run": "operator",
     "task.run": "operator",
     "task.cancel": "operator",
     "task.resume": "operator",

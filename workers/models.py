@@ -4,7 +4,9 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-import workers.alerts.models  # noqa: F401  Django finds an application's models through this module
+# Django finds an application's models through this module.
+import workers.alerts.models
+import workers.lab.models  # noqa: F401
 from workers.packed_json import PackedJSONField
 
 

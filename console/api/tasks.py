@@ -3,7 +3,6 @@
 from datetime import datetime, time
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Router
@@ -12,11 +11,10 @@ from console import task_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.plans import Reason
-from console.control_server import control
+from console.surroundings import surroundings
 from console.task_documents import chunk_document, run_document, task_document
 from console.task_steering import Wanted
 from queues.errors import BadInput
-from workers.jobs.job import Surroundings
 from workers.models import Run, Task
 
 router = Router(tags=["tasks"])
@@ -86,10 +84,8 @@ def begin(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
     _task(name)
     if body.deadline_at is not None and body.deadline_at.tzinfo is None:
         raise BadInput("deadline_at", "takes a time with its zone, such as 2026-11-20T06:00:00Z.")
-    where = Surroundings(settings.WEIR_DATA, control(), timezone.now())
-    return run_document(
-        task_steering.begin(actor, name, body.parameters, body.deadline_at, body.reason, where)
-    )
+    made = task_steering.begin(actor, name, body.parameters, body.deadline_at, body.reason, surroundings())
+    return run_document(made)
 
 
 @router.get("/runs", summary="Runs of batch tasks, newest first")

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
@@ -14,16 +13,16 @@ from django.views.decorators.http import require_safe
 
 from console import task_steering
 from console.access import actor_of, requires
-from console.control_server import control
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import number_of, time_of
 from console.pages.frame import show
+from console.surroundings import surroundings
 from console.task_documents import chunk_document, last_runs, parameter_rows, run_document, task_document
 from console.task_steering import Wanted
 from queues.errors import BadInput
 from workers import runs
 from workers.jobs import catalog
-from workers.jobs.job import REQUIREMENTS, Surroundings
+from workers.jobs.job import REQUIREMENTS
 from workers.models import Chunk, Run, Task
 
 TREND_RUNS = 24
@@ -206,11 +205,6 @@ def resume(request: HttpRequest, run_id: int) -> Done:
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
     return _opened(made, f"Run {run_id} goes on with what was not done.")
-
-
-def surroundings() -> Surroundings:
-    """Where batch jobs work, now."""
-    return Surroundings(settings.WEIR_DATA, control(), timezone.now())
 
 
 def _opened(made: Run, message: str) -> Done:

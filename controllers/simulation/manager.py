@@ -177,4 +177,8 @@ SCENARIO = Scenario(
     SETTINGS,
     ("waiting_5s_post", "waiting_1s_post", "worker_runs", "minimum_runs"),
     run,
+    {
+        "worker_rate": ("worker_rate", {"method": "forecast"}),
+        "thesis": ("worker_rate", {"method": "thesis"}),
+    },
 )

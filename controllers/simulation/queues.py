@@ -298,4 +298,8 @@ SCENARIO = Scenario(
         "minutes_to_clear",
     ),
     run,
+    {
+        "rebalancing": ("rebalancing", {"goal": "below-busy"}),
+        "greedy-band": ("rebalancing", {"goal": "band"}),
+    },
 )

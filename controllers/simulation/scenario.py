@@ -27,7 +27,11 @@ Run = Callable[[str, Mapping[str, Any], int, Floats | None], Outcome]
 
 @dataclass(frozen=True)
 class Scenario:
-    """`run(law, settings, seed, trace)`: a trace holds arrivals, None stands for the scenario's own."""
+    """`run(law, settings, seed, trace)`: a trace holds arrivals, None stands for the scenario's own.
+
+    `steers`: law of the lab → law of the plant and parameters that make it this one. Where it names none, a
+    law stands for the plant's of the same name.
+    """
 
     name: str
     about: str
@@ -35,6 +39,7 @@ class Scenario:
     settings: Sequence[Parameter]
     metrics: Sequence[str]
     run: Run
+    steers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def read_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All settings, given or by default. Raises `BadInput` naming the setting."""

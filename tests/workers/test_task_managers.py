@@ -275,7 +275,7 @@ def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -
 
 
 def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench) -> None:
-    assert batch_tasks.ensure_tasks() == Task.objects.count() == 6
+    assert batch_tasks.ensure_tasks() == Task.objects.count() == 7
     spill = Task.objects.get(name="metric_spill")
     assert (spill.periodic.interval.every, spill.periodic.task) == (600, batch_tasks.START)
     assert Task.objects.get(name="stream_statistics").periodic.crontab.hour == "1"

@@ -9,6 +9,7 @@ from workers import retention
 from workers.jobs import archive, metric_files, spark_client, spill
 from workers.jobs.job import Job, Piece, Surroundings, Values
 from workers.jobs.parameters import Parameter, moment
+from workers.lab import job as lab_job
 
 HOUR_SECONDS = 3_600
 OWN = "python:"
@@ -159,6 +160,16 @@ JOBS = {
             retention.opened,
             pieces=retention.pieces,
             crontab="10 3 * * *",
+        ),
+        Job(
+            lab_job.NAME,
+            "Simulates a scenario of the lab, a law a chunk; begun on the Lab page.",
+            lab_job.PARAMETERS,
+            lab_job.opened,
+            pieces=lab_job.pieces,
+            # Where batch work is done: what is only tried out takes no slot from consumers.
+            requirements=("memory",),
+            single_instance=False,
         ),
     )
 }

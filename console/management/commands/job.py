@@ -5,13 +5,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import CommandParser
 
 from console import task_steering
 from console.access import Actor
-from console.control_server import control
 from console.management.document import JsonCommand
+from console.surroundings import surroundings
 from console.task_documents import run_document, task_document
 from queues.errors import BadInput
 from workers import batch_tasks, batch_worker, runs, task_managers
@@ -56,7 +55,7 @@ class Command(JsonCommand):
         return "\n".join(f"{key:<12} {value}" for key, value in document.items())
 
     def _run(self, options: dict[str, Any]) -> dict[str, Any]:
-        where = Surroundings(settings.WEIR_DATA, control(), datetime.now(UTC))
+        where = surroundings()
         deadline_at = _deadline(options["deadline"])
         given = read_values(options["values"])
         run = task_steering.begin(ACTOR, options["subject"], given, deadline_at, options["reason"], where)

@@ -1,0 +1,125 @@
+"""What people do with experiments: begun, ended, and what they found applied to the plant; audited."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console import audit, planning, steering
+from console.access import Actor, demand
+from console.lab import Applicable, Wanted, applicable
+from controllers import catalog
+from queues.errors import BadInput
+from workers import overrides, runs
+from workers.jobs.job import Surroundings
+from workers.lab import job
+from workers.lab.models import Experiment
+from workers.lab.series import write_trace
+from workers.loops import active_loops
+from workers.models import Loop, Override, Plan
+
+ALL = "all"
+
+
+@transaction.atomic
+def begin(actor: Actor, wanted: Wanted, where: Surroundings) -> Experiment:
+    """Keep an experiment and begin its run: a chunk a law."""
+    demand(actor, "lab.run")
+    made = Experiment.objects.create(
+        scenario=wanted.scenario.name,
+        title=wanted.title,
+        laws=wanted.laws,
+        settings=wanted.settings,
+        seed=wanted.seed,
+        trace=wanted.trace.about() if wanted.trace else None,
+        owner=actor.user,
+        created_at=where.now,
+    )
+    if wanted.trace:
+        write_trace(where.data, made.pk, wanted.trace.values)
+    made.run = runs.begin(job.NAME, where, {"experiment": made.pk}, owner=actor.user)
+    made.save(update_fields=["run"])
+    after = {"scenario": made.scenario, "laws": made.laws, "seed": made.seed, "run": made.run.pk}
+    audit.record(actor, "lab.run", f"experiment {made.pk}", after=after)
+    return made
+
+
+def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
+    """End its run; what is simulated stays. Raises BadInput when it has ended."""
+    demand(actor, "lab.run")
+    if experiment.run is None:
+        raise BadInput("run", "has ended already.")
+    with transaction.atomic():
+        runs.cancel(experiment.run, now)
+        before = {"state": experiment.run.state}
+        audit.record(actor, "lab.cancel", f"experiment {experiment.pk}", before=before)
+    return Experiment.objects.select_related("run", "owner").get(pk=experiment.pk)
+
+
+@transaction.atomic
+def override(
+    actor: Actor,
+    experiment: Experiment,
+    law: str,
+    loop: str,
+    names: Collection[str],
+    *,
+    reason: str,
+    now: datetime,
+    minutes: Any,
+) -> list[Override]:
+    """Put a law's parameters of an experiment in force on a loop (its number, or all of its law), until they
+    expire. What a loop has already is left out. Raises BadInput.
+    """
+    found = _applied(experiment, law)
+    values = {name: found.values[name] for name in names if name in found.values}
+    if not values:
+        raise BadInput("name", f"choose at least one of {', '.join(found.values)}.")
+    made: list[Override] = []
+    for each in loops_of(found, loop):
+        changed = {name: value for name, value in values.items() if in_force_on(each, now).get(name) != value}
+        if changed:
+            made += steering.override_loop(actor, each, changed, reason=reason, now=now, minutes=minutes)
+    if not made:
+        raise BadInput("name", "has these values in force already; nothing is to be changed.")
+    after = {"loops": sorted({each.loop.name for each in made}), **values}
+    audit.record(actor, "lab.apply", f"experiment {experiment.pk}", reason=reason.strip(), after=after)
+    return made
+
+
+def plan(
+    actor: Actor, experiment: Experiment, law: str, snapshot: Mapping[str, Any] | None, now: datetime
+) -> Plan:
+    """A plan of moved points by the goal that a law of an experiment has. Raises BadInput."""
+    found = _applied(experiment, law)
+    if not found.moves_points:
+        raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
+    goal = str(found.values.get("goal", "below-busy"))
+    return planning.propose_rebalance(actor, goal, dict(snapshot) if snapshot else None, now)
+
+
+def loops_of_law(found: Applicable) -> list[Loop]:
+    """The loops that steer by the plant's law, by name."""
+    return list(active_loops().filter(law=found.law).order_by("name"))
+
+
+def loops_of(found: Applicable, loop: str) -> list[Loop]:
+    """All of them, or the one of that number. Raises BadInput."""
+    chosen = [each for each in loops_of_law(found) if loop in (ALL, str(each.pk))]
+    if not chosen:
+        raise BadInput("loop", f"is no loop of {found.law}; choose one of the list.")
+    return chosen
+
+
+def _applied(experiment: Experiment, law: str) -> Applicable:
+    found = applicable(experiment)
+    if law not in found:
+        known = ", ".join(found) or "none of this experiment's"
+        raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
+    return found[law]
+
+
+def in_force_on(loop: Loop, now: datetime) -> dict[str, Any]:
+    held = list(overrides.in_force(now).filter(loop=loop))
+    return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)

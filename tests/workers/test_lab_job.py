@@ -1,0 +1,132 @@
+"""Experiments as batch work: a law a chunk, in a process that can be ended, noted under its seat."""
+
+import os
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+
+from controllers.simulation.catalog import SCENARIOS
+from queues.errors import BadInput
+from tests.waiting import until
+from workers import batch_tasks, batch_worker, runs, task_managers
+from workers.jobs.job import Surroundings
+from workers.lab import job, series
+from workers.lab.models import Experiment, ExperimentResult
+from workers.models import Chunk, Run
+
+pytestmark = pytest.mark.django_db
+SETTINGS = {"node": 2, "at": 300, "restore": 900}
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.fixture
+def where(control: redis.Redis, tmp_path: Path) -> Surroundings:
+    batch_tasks.ensure_tasks()
+    return Surroundings(tmp_path, control, now())
+
+
+def begun(where: Surroundings, **fields: Any) -> tuple[Experiment, Run]:
+    values = {"scenario": "crash", "laws": ["rebalancing", "thesis"], "settings": SETTINGS, "seed": 4}
+    experiment = Experiment.objects.create(**{**values, **fields})
+    return experiment, runs.begin(job.NAME, where, {"experiment": experiment.pk})
+
+
+def worked(run: Run, where: Surroundings) -> Run:
+    def work(number: int, worker: str, role: str) -> None:
+        assert role == "spark"  # not where consumers are
+        batch_worker.work_at(number, worker, where.control, where.data, now)
+
+    while run.state in runs.OPEN:
+        run = task_managers.manage(run, where.control, now(), work)
+    return run
+
+
+def test_an_experiment_gives_what_the_scenario_gives(where):
+    experiment, run = begun(where)
+    assert [chunk.identifier for chunk in run.chunks.all()] == ["law=rebalancing", "law=thesis"]
+    assert worked(run, where).state == Run.State.DONE
+    for result in experiment.results.all():
+        expected = SCENARIOS["crash"].run(result.law, SETTINGS, 4, None)
+        assert result.metrics == dict(expected.metrics)
+        step, columns = series.read_series(where.data, experiment.pk, result.law)
+        assert step == expected.series_seconds and set(columns) == set(expected.series)
+        for name, values in expected.series.items():
+            np.testing.assert_array_equal(columns[name], values)
+    assert experiment.results.count() == 2
+
+
+def test_a_trace_shapes_what_arrives(where):
+    trace = np.array([1.0, 5.0, 2.0])
+    experiment, run = begun(where, laws=["thesis"], trace={"name": "t", "column": "v", "rows": 3})
+    series.write_trace(where.data, experiment.pk, trace)
+    worked(run, where)
+    expected = SCENARIOS["crash"].run("thesis", SETTINGS, 4, trace)
+    assert experiment.results.get().metrics == dict(expected.metrics)
+
+
+def test_what_the_scenario_refuses_ends_the_run_with_the_reason(where):
+    experiment, run = begun(where, laws=["thesis"], trace={"name": "t", "column": "v", "rows": 1})
+    series.write_trace(where.data, experiment.pk, np.array([0.0]))
+    ended = worked(run, where)
+    assert ended.state == Run.State.FAILED and "at least one of them above 0" in ended.error
+    assert not experiment.results.exists()
+
+
+def test_an_experiment_that_is_not_there_is_refused_by_name(where):
+    with pytest.raises(BadInput, match="experiment"):
+        runs.begin(job.NAME, where, {"experiment": 99})
+
+
+class LosesItsSeat:
+    """A seat that is overtaken as soon as its simulation runs."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def check(self, progress: Any = None) -> None:
+        self.checks += 1
+        if self.checks > 1:
+            raise BadInput("seat", "is another's.")
+
+
+def test_who_loses_the_seat_ends_the_simulation(where, monkeypatch):
+    started: list[subprocess.Popen[str]] = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    monkeypatch.setattr(job.subprocess, "Popen", Noted)
+    request = {"scenario": "manager", "law": "worker_rate", "settings": {}, "seed": 1, "trace": False}
+    with pytest.raises(BadInput, match="seat"):
+        job._answered({**request, "number": 1, "data": str(where.data), "out": "x"}, LosesItsSeat())
+    (process,) = started
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_simulation_ends_when_its_worker_does(where):
+    read, write = os.pipe()
+    process = subprocess.Popen(job.COMMAND, stdin=read, stdout=subprocess.DEVNULL, cwd=job.ROOT)
+    os.close(read)
+    os.write(write, b'{"scenario": "queues", "law": "rebalancing", "settings": {"configuration": 4}, ')
+    os.close(write)  # as when the worker is killed
+    until(lambda: process.poll() is not None, 20)
+
+
+def test_a_law_is_noted_once_however_often_its_chunk_is_done(where):
+    experiment, run = begun(where, laws=["thesis"])
+    worked(run, where)
+    Chunk.objects.filter(run=run).update(state=Chunk.State.PENDING, fence=0)
+    Run.objects.filter(pk=run.pk).update(state=Run.State.RUNNING, ended_at=None)
+    worked(runs.run_of(run.pk), where)
+    assert ExperimentResult.objects.filter(experiment=experiment).count() == 1

@@ -1,0 +1,55 @@
+"""The series and the trace of an experiment, as NumPy files in the data folder.
+
+experiments/{number}/trace.npy         the numbers of the trace
+experiments/{number}/law={law}.npz     a column a series, and `step_seconds`
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+ROOT = "experiments"
+STEP = "step_seconds"
+
+
+def folder_of(number: int) -> str:
+    """Relative to the data folder, like all names here."""
+    return f"{ROOT}/{number}"
+
+
+def trace_file(number: int) -> str:
+    return f"{folder_of(number)}/trace.npy"
+
+
+def series_file(number: int, law: str) -> str:
+    return f"{folder_of(number)}/law={law}.npz"
+
+
+def write_trace(data: Path, number: int, trace: Floats) -> None:
+    path = data / trace_file(number)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, trace)
+
+
+def read_trace(data: Path, number: int) -> Floats:
+    return np.asarray(np.load(data / trace_file(number), allow_pickle=False))
+
+
+def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) -> None:
+    """Every series of a law, one value per step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **{STEP: np.array(step_seconds)}, **dict(series))
+
+
+def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
+    """(step in seconds, series by name); nothing when the file is gone."""
+    path = data / series_file(number, law)
+    if not path.exists():
+        return 0.0, {}
+    with np.load(path, allow_pickle=False) as found:
+        columns = {name: found[name] for name in found.files}
+    return float(columns.pop(STEP)), columns

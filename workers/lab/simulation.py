@@ -1,0 +1,64 @@
+"""The process of one simulation: `python -m workers.lab.simulation`, started by the worker that does the
+chunk (`workers.lab.job`), never by itself.
+
+Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out"}. Standard
+output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}} or {"failed": "..."}. A
+simulation can't be interrupted, so it has a process that can be ended; it ends too when its worker does.
+"""
+
+import json
+import math
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from controllers.simulation.catalog import SCENARIOS
+from queues.errors import BadInput
+from workers.lab.series import read_trace, write_series
+
+
+def simulate(request: dict[str, Any]) -> dict[str, Any]:
+    """Run it and write its series; the metrics, unknown where they aren't finite."""
+    data = Path(request["data"])
+    trace = read_trace(data, request["number"]) if request["trace"] else None
+    scenario = SCENARIOS[request["scenario"]]
+    outcome = scenario.run(request["law"], request["settings"], request["seed"], trace)
+    write_series(data / request["out"], outcome.series_seconds, outcome.series)
+    rows = max((len(values) for values in outcome.series.values()), default=0)
+    return {"metrics": {name: _known(value) for name, value in outcome.metrics.items()}, "rows": rows}
+
+
+def answer_of(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return simulate(request)
+    except BadInput as error:
+        return {"refused": {"field": error.field, "message": error.message}}
+    except Exception as error:  # whatever it was: the worker decides on another try
+        return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main() -> None:
+    # What the libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.readline())
+
+    def end_with_the_worker() -> None:
+        sys.stdin.read()
+        os._exit(0)
+
+    threading.Thread(target=end_with_the_worker, daemon=True).start()
+    json.dump(answer_of(request), answers, default=float)
+    answers.write("\n")
+    answers.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
