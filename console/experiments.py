@@ -42,6 +42,7 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
         "results": {result.law: result.metrics for result in _results(experiment)},
         "seconds": {result.law: result.seconds for result in _results(experiment)},
         "command": command_of(experiment),
+        "progress": run.progress if run else {},
     }
 
 

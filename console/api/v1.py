@@ -12,6 +12,7 @@ from console.api import (
     dead_letters,
     events,
     history,
+    lab,
     ledger,
     plans,
     plant,
@@ -44,6 +45,7 @@ for part in (
     events,
     tasks,
     dead_letters,
+    lab,
 ):
     api.add_router("/v1", part.router)
 

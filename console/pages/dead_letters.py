@@ -53,6 +53,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
         request,
         "dead_letters.html",
         "dead-letters",
+        view="frame",
         found=found,
         page_obj=page_obj,
         groups=[
@@ -104,6 +105,7 @@ def letter_page(
         request,
         "dead_letter.html",
         "dead-letters",
+        view="frame",
         queue=queue,
         node=node,
         dead_id=dead_id,

@@ -26,6 +26,7 @@ RAIL = (
     ("tasks", "Tasks", "steer"),
     ("ledger", "Ledger", "steer"),
     ("timeline", "Timeline", "look"),
+    ("lab", "Lab", "look"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
 )

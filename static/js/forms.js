@@ -229,11 +229,13 @@ function select(target) {
   const all = form.querySelector("[data-all]:checked");
   const count = all ? Number(all.dataset.all) : boxes.filter((box) => box.checked).length;
   for (const button of form.querySelectorAll("[data-counts]")) {
-    const what = form.dataset.selection === "letters" ? `${formatted(count, "integer")} letter${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
+    const what = nounOf(form) ? `${formatted(count, "integer")} ${nounOf(form)}${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
     button.textContent = count ? button.dataset.counts.replace("{}", what) : button.dataset.counts.replace(" {}", "");
     button.disabled = !count;
   }
 }
+
+const nounOf = (form) => ({ letters: "letter", experiments: "experiment" })[form.dataset.selection];
 
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy), words = button.textContent;

@@ -27,6 +27,7 @@ from tests.console.conftest import PASSWORD
 from workers import batch_tasks
 from workers.alerts.models import Alert, Receiver, Silence
 from workers.alerts.rules import define
+from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
 
 pytestmark = pytest.mark.django_db
@@ -70,6 +71,13 @@ DOORS = {
     "GET tasks/<str:name>/": "viewer",
     "POST tasks/<str:name>/run": "operator",
     "POST tasks/<str:name>/change": "operator",
+    "GET lab/": "viewer",
+    "POST lab/begin": "operator",
+    "GET lab/compare": "viewer",
+    "GET lab/<int:experiment_id>/": "viewer",
+    "POST lab/<int:experiment_id>/cancel": "operator",
+    "POST lab/<int:experiment_id>/apply": "operator",
+    "POST lab/<int:experiment_id>/plan": "operator",
     "GET runs/<int:run_id>/": "viewer",
     "POST runs/<int:run_id>/cancel": "operator",
     "POST runs/<int:run_id>/resume": "operator",
@@ -193,6 +201,14 @@ DOORS = {
     "GET api/v1/runs/<run_id>": "viewer",
     "POST api/v1/runs/<run_id>/cancel": "operator",
     "POST api/v1/runs/<run_id>/resume": "operator",
+    "GET api/v1/lab": "viewer",
+    "GET api/v1/experiments": "viewer",
+    "POST api/v1/experiments": "operator",
+    "GET api/v1/experiments/<experiment_id>": "viewer",
+    "GET api/v1/experiments/<experiment_id>/series": "viewer",
+    "POST api/v1/experiments/<experiment_id>/cancel": "operator",
+    "POST api/v1/experiments/<experiment_id>/apply": "operator",
+    "POST api/v1/experiments/<experiment_id>/plan": "operator",
     "GET api/v1/dead-letters": "viewer",
     "POST api/v1/dead-letters/requeue": "operator",
     "POST api/v1/dead-letters/discard": "operator",
@@ -231,6 +247,9 @@ API_BODIES = {
     "POST api/v1/plans/<plan_id>/roll-back": {"reason": "a test"},
     "POST api/v1/queues/<queue>/points": {"points": {"n1": 1000}, "reason": "a test"},
     "POST api/v1/nodes/<name>/use": {"use": "cordon", "reason": "a test"},
+    "POST api/v1/experiments": {"scenario": "crash"},
+    "POST api/v1/experiments/<experiment_id>/apply": {"law": "x", "names": ["x"], "reason": "a test"},
+    "POST api/v1/experiments/<experiment_id>/plan": {"law": "x"},
     "POST api/v1/dead-letters/requeue": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/discard": {"letters": ["alert/n1/1-0/x"], "reason": "a test"},
     "POST api/v1/dead-letters/<queue>/<node>/<dead_id>/fix": {"digest": "x", "event": {}, "reason": "a test"},
@@ -294,6 +313,7 @@ def things(people, control) -> dict[str, Any]:
         expires_at=timezone.now() + timedelta(minutes=5),
     )
     run = Run.objects.create(task=batch_tasks.define("retention", "retention"), single_instance=True)
+    experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     return {
         "<int:loop_id>": loop.pk,
         "<loop_id>": loop.pk,
@@ -312,6 +332,8 @@ def things(people, control) -> dict[str, Any]:
         "<plan_id>": plan.pk,
         "<int:run_id>": run.pk,
         "<run_id>": run.pk,
+        "<int:experiment_id>": experiment.pk,
+        "<experiment_id>": experiment.pk,
         "<queue>": "alert",
         "<str:queue>": "alert",
         "<node>": "n1",
