@@ -12,12 +12,14 @@ from console.lab import Applicable, Wanted, applicable
 from controllers import catalog
 from queues.errors import BadInput
 from workers import overrides, runs
+from workers.expiry import Expiry
 from workers.jobs.job import Surroundings
 from workers.lab import job
 from workers.lab.models import Experiment
 from workers.lab.series import write_trace
 from workers.loops import active_loops
 from workers.models import Loop, Override, Plan
+from workers.scope import Scope
 
 ALL = "all"
 
@@ -67,23 +69,23 @@ def override(
     *,
     reason: str,
     now: datetime,
-    minutes: Any,
+    expiry: Expiry,
 ) -> list[Override]:
-    """Put a law's parameters of an experiment in force on a loop (its number, or all of its law), until they
-    expire. What a loop has already is left out. Raises BadInput.
+    """Put a law's parameters of an experiment in force on a loop (its number), or on all of the plant's law,
+    until they expire. What is in force there already is left out. Raises BadInput.
     """
     found = _applied(experiment, law)
     values = {name: found.values[name] for name in names if name in found.values}
     if not values:
         raise BadInput("name", f"choose at least one of {', '.join(found.values)}.")
-    made: list[Override] = []
-    for each in loops_of(found, loop):
-        changed = {name: value for name, value in values.items() if in_force_on(each, now).get(name) != value}
-        if changed:
-            made += steering.override_loop(actor, each, changed, reason=reason, now=now, minutes=minutes)
-    if not made:
+    loops = loops_of(found, loop)
+    held = [in_force_on(each, now) for each in loops]
+    changed = {name: value for name, value in values.items() if any(each[name] != value for each in held)}
+    if not changed:
         raise BadInput("name", "has these values in force already; nothing is to be changed.")
-    after = {"loops": sorted({each.loop.name for each in made}), **values}
+    scope = Scope(law=found.law) if loop == ALL else Scope(loops[0])
+    made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
+    after = {"loops": [each.name for each in loops], **changed}
     audit.record(actor, "lab.apply", f"experiment {experiment.pk}", reason=reason.strip(), after=after)
     return made
 
@@ -121,5 +123,5 @@ def _applied(experiment: Experiment, law: str) -> Applicable:
 
 
 def in_force_on(loop: Loop, now: datetime) -> dict[str, Any]:
-    held = list(overrides.in_force(now).filter(loop=loop))
+    held = overrides.on(loop, now)
     return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)

@@ -1,5 +1,6 @@
 """The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +19,7 @@ from console.surroundings import surroundings
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.metrics import metric
 from queues.errors import BadInput
+from workers.expiry import Expiry
 from workers.lab.models import Experiment
 from workers.plans import plan_document
 
@@ -45,6 +47,7 @@ class Application(Given):
     reason: str
     loop: int | str = lab_steering.ALL
     minutes: float | None = None
+    expires_at: datetime | None = None
 
 
 class Proposal(Given):
@@ -118,7 +121,7 @@ def apply(request: HttpRequest, experiment_id: int, body: Application) -> dict[s
         body.names,
         reason=body.reason,
         now=timezone.now(),
-        minutes=body.minutes,
+        expiry=Expiry(body.minutes, body.expires_at),
     )
     return {"overrides": [each.pk for each in made]}
 

@@ -17,8 +17,9 @@ from console.experiments import experiment_document, experiments, results_table,
 from console.lab import Wanted, applicable, read_wanted, scenario_named, typed_setting
 from console.lab_traces import Trace, chosen_trace, known_traces, uploaded_trace
 from console.pages.action import Done, action
-from console.pages.expiry import minutes_of, number_of
+from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
+from console.pages.override_words import ending_of, instead_words, short
 from console.surroundings import surroundings
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.scenario import Scenario
@@ -126,7 +127,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
 
 @action("override.set", experiment_page)
 def apply(request: HttpRequest, experiment_id: int) -> Done:
-    """Posted: law (of the lab), loop (a number, or all), name (repeated), reason, minutes."""
+    """Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
     found = get_object_or_404(experiments(), pk=experiment_id)
     posted = request.POST
     made = lab_steering.override(
@@ -137,11 +138,10 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
         posted.getlist("name"),
         reason=posted.get("reason", ""),
         now=timezone.now(),
-        minutes=minutes_of(posted),
+        expiry=expiry_of(posted),
     )
-    loops = len({each.loop_id for each in made})
-    said = f"{len(made)} override{'s' if len(made) > 1 else ''} on {loops} loop{'s' if loops > 1 else ''}"
-    message = f"{said} until {made[0].expires_at:%H:%M:%S} UTC."
+    what = ", ".join(f"{each.name.replace('_', ' ')} {short(each.value)}" for each in made)
+    message = f"{what[:1].upper()}{what[1:]} {ending_of(made[0])}.{instead_words(made)}"
     url = reverse("experiment", args=[found.pk])
     return Done(message, url, {"overrides": [each.pk for each in made]})
 
