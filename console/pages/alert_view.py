@@ -17,6 +17,7 @@ from workers.alerts.models import Alert
 from workers.alerts.standing import quiet_of
 
 MOST_EVENTS = 60
+MOST_ALIKE, MOST_FOLDED = 4, 200
 LABELS = re.compile("_(seconds|per_second|bytes)$")  # the unit stands in the title
 # The hour: what went before it matters more than what came after.
 BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
@@ -33,15 +34,33 @@ TITLES = {
 
 
 def listed(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """{"alert", "quiet", "explained": [the same]}: what calls first, the gravest first, then the oldest."""
-    rows = {alert.pk: {"alert": alert, "quiet": quiet_of(alert)[0], "explained": []} for alert in alerts}
+    """{"alert", "quiet", "explained", "more"}: what calls first, the gravest first, then the oldest.
+
+    `explained`: rows of those it explains; `more`: rows alike that are folded below it, so that a thousand of
+    one rule hide no other.
+    """
+    rows = {
+        alert.pk: {"alert": alert, "quiet": quiet_of(alert)[0], "explained": [], "more": []}
+        for alert in alerts
+    }
     top = []
     for alert in alerts:
         cause = rows.get(alert.under_id or 0)
         (top if cause is None else cause["explained"]).append(rows[alert.pk])
     for row in rows.values():
         row["explained"].sort(key=_order)
-    return sorted(top, key=_order)
+    return _folded(sorted(top, key=_order))
+
+
+def _folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first few of each rule; the others are the last one's `more`."""
+    alike: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    for row in rows:
+        alike.setdefault((row["alert"].rule_name, row["quiet"] is None), []).append(row)
+    for group in alike.values():
+        group[:MOST_ALIKE][-1]["more"] = group[MOST_ALIKE:][:MOST_FOLDED]
+    folded = {id(row) for group in alike.values() for row in group[MOST_ALIKE:]}
+    return [row for row in rows if id(row) not in folded]
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.models import AuditEntry
-from tests.workers.alerts.looks import lost, rule, the_alert
+from tests.workers.alerts.looks import lost, queue, rule, the_alert
 from workers.alerts import evaluator, outbox
 from workers.alerts.evidence import Evidence
 from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
@@ -56,6 +56,16 @@ def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
     assert "It holds 1,000 points" in page and "Acknowledge" in page
     assert operator.get(f"/alerts/{alert.pk}/").context["alert"]["id"] == alert.pk
     assert operator.get("/alerts/999/").status_code == 404
+
+
+def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot):
+    rule()
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    look(snapshot={**lost(), "queues": {f"q{at}": queue(99, nodes=()) for at in range(30)}})
+    shown = operator.get("/alerts/").context["open_alerts"]
+    assert [row["alert"].rule_name for row in shown].count("queue-behind") == 4
+    assert sum(len(row["more"]) for row in shown) == 26
+    assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
 
 
 def test_an_alert_that_never_fired_has_no_page(operator, alert):
