@@ -7,7 +7,7 @@ them that ends, as if each had been tried in turn.
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from workers.pipeline.automaton import Automaton, parted_by_choice
+from workers.pipeline.automaton import Automaton, Take, parted_by_choice
 
 Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event; JSON values
 
@@ -49,7 +49,7 @@ class Attempt:
         return not self.ways
 
     def can_take(self, automaton: Automaton, mask: int) -> bool:
-        return any(mask & automaton.state(way.state).wanted for way in self.ways)
+        return any(automaton.taking(way.state, mask) for way in self.ways)
 
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
         """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
@@ -74,17 +74,11 @@ class Attempt:
                 return
 
     def _following(self, automaton: Automaton, way: Way, event: Event, mask: int, relaxed: bool) -> list[Way]:
-        takes = [take for take in automaton.state(way.state).takes if take.bit & mask]
+        takes = automaton.taking(way.state, mask)
+        if len(takes) == 1:
+            return [_taken(way, takes[0], event, self.seen, way.turns)]
         if takes:
-            return [
-                Way(
-                    take.state,
-                    way.taken if take.hidden else (*way.taken, event),
-                    self.seen,
-                    (*way.turns, *take.turns) if len(takes) > 1 else way.turns,
-                )
-                for take in takes
-            ]
+            return [_taken(way, take, event, self.seen, (*way.turns, *take.turns)) for take in takes]
         passed = automaton.passed_over(way.state, mask) if relaxed else None
         return [] if passed is None else [way._replace(state=passed)]
 
@@ -125,3 +119,7 @@ class Attempt:
             if state.ends_late or (to_the_last and state.ends and way.through == self.seen):
                 return way
         return self.ended
+
+
+def _taken(way: Way, take: Take, event: Event, through: int, turns: tuple[int, ...]) -> Way:
+    return Way(take.state, way.taken if take.hidden else (*way.taken, event), through, turns)

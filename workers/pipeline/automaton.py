@@ -249,6 +249,7 @@ class Automaton:
         self._items: list[Item] = []
         self._states: list[State | None] = []
         self._passed: dict[tuple[int, int], int | None] = {}
+        self._taking: dict[tuple[int, int], tuple[Take, ...]] = {}
         self.start = self.number(root)
 
     def number(self, item: Item) -> int:
@@ -279,6 +280,14 @@ class Automaton:
             elif what is Ending.NOW and not self._to_the_last:
                 break  # what comes behind is never preferred to ending
         return State(tuple(takes), ends, Ending.LATE in endings)
+
+    def taking(self, number: int, mask: int) -> tuple[Take, ...]:
+        """The ways it can take an event, the preferred first."""
+        found = self._taking.get((number, mask))
+        if found is None:
+            found = tuple(take for take in self.state(number).takes if take.bit & mask)
+            self._taking[number, mask] = found
+        return found
 
     def passed_over(self, number: int, mask: int) -> int | None:
         """The state after an event nobody takes; None: it is forbidden."""

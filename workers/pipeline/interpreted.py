@@ -39,7 +39,8 @@ class Interpreted:
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
         found: list[Found] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
-            found += self._advance(event[0])
+            if self._deadlines and self._deadlines[0][0] < event[0]:
+                found += self._advance(event[0])
             found += self._take(event, mask, key, group)
         return self._told(found)
 
@@ -76,7 +77,9 @@ class Interpreted:
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        return self._told(self._advance(now_us))
+        found = self._told(self._advance(now_us))
+        self._machines = {key: pair for key, pair in self._machines.items() if not pair[0].is_empty()}
+        return found
 
     def finish(self) -> Matches:
         """No event will come at all."""
