@@ -96,6 +96,7 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
     page = open_page("/timeline/?minutes=10", before=yesterday, timezone_id="Asia/Kathmandu")
     page.mouse.click(*at_share(page, 0.5))
     expect(page).to_have_url(re.compile("at="))
+    expect(page.locator("#strips")).to_have_attribute("data-moment", re.compile("."))
     at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-moment"))
     assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
 
