@@ -69,7 +69,7 @@ def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observ
     expect(page.locator("#strips")).not_to_have_attribute("data-live", re.compile("."))
     since, until = (
         datetime.fromisoformat(page.locator("#strips").get_attribute(f"data-{end}"))
-        for end in ("since", "until")
+        for end in ("begin", "end")
     )
     assert timedelta(minutes=5) < until - since < timedelta(minutes=7)
     page.get_by_role("link", name="Resume live").click()
