@@ -20,7 +20,7 @@ from workers.scope import Scope
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 MOST_ROWS = 4  # of bars over one another in a lane
-LABEL_SHARE, CHARACTER_SHARE = 0.035, 0.0095  # room of a sign and of a character, of a plot 700 px wide
+LABEL_SHARE, CHARACTER_SHARE = 0.03, 0.0085  # room of a sign and of a character, of a plot 700 px wide
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
 SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
 MOST_BARS = 200
@@ -52,13 +52,25 @@ class Bar:
 
     @property
     def inside(self) -> bool:
-        """Whether the label stands in the bar, not behind it."""
+        """Whether the label fits in the bar."""
         return self.width >= self.room
+
+    @property
+    def label_begin(self) -> float:
+        """A label begins with its bar; that of a box which is too small for it stands behind the box."""
+        return self.end if self.kind == "override" and not self.inside else self.begin
 
     @property
     def before(self) -> bool:
         """Whether it stands before the bar, since the plot ends behind it."""
-        return not self.inside and self.end + self.room > 1.0 and self.begin >= self.room
+        return not self.inside and self.label_begin + self.room > 1.0 and self.begin >= self.room
+
+    @property
+    def taken(self) -> tuple[float, float]:
+        """From where to where the bar and its label reach."""
+        if self.before:
+            return self.begin - self.room, self.end
+        return self.begin, max(self.end, self.label_begin + self.room)
 
 
 @dataclass(frozen=True)
@@ -213,8 +225,7 @@ def rowed(bars: Iterable[Bar]) -> list[Bar]:
     ends: list[float] = []
     placed = []
     for bar in bars:
-        begin = bar.begin - bar.room if bar.before else bar.begin
-        end = bar.end if bar.inside or bar.before else bar.end + bar.room
+        begin, end = bar.taken
         free = next((row for row, taken in enumerate(ends) if taken <= begin), len(ends))
         row = min(free, MOST_ROWS - 1)
         if row == len(ends):

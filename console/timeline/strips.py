@@ -1,8 +1,9 @@
 """The figures of a window as strips on one time axis: lines, and bands of node states."""
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ MOST_NODES = 12
 WIDTH, HEIGHT = 1000, 100  # of the plots' own coordinates
 NEAR_SHARE = 0.01
 CELLS = 360  # of a node's band: so many stretches at most, however often it changed
+REACH_STEPS = 5
 HOLE_STEPS = 12  # so many steps without a row, and nothing is known of what was between
 Column = Sequence[float | None]
 
@@ -96,13 +98,16 @@ class NodeBands:
 
 @dataclass(frozen=True)
 class Figures:
-    """All of it. `times` and `columns` are what the scrubber reads its values from."""
+    """All of it. `times` and `columns` are rows as they were measured, fewer than there are, for the cursor
+    to read its values from; `values` are those at the moment looked at.
+    """
 
     strips: list[Strip]
     nodes: list[NodeBands]
     calm_nodes: int  # how many are not shown, since others need the look more
     times: list[float] = field(default_factory=list)
     columns: dict[str, list[float | None]] = field(default_factory=dict)
+    values: dict[str, float | None] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -123,6 +128,7 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
         for node in nodes
     ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
+    every = math.ceil(len(at) / POINTS) or 1
     # The moments before and after a hole are kept, so that a line ends where its data did.
     times, columns = downsample(at, {path: found[path] for path in PATHS}, POINTS)
     hole = max(hole, 4 * window.seconds / POINTS)
@@ -130,9 +136,15 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
         strips=[_strip(window, declared, times, columns, hole) for declared in STRIPS],
         nodes=[row for row in rows if row in worst],
         calm_nodes=len(rows) - len(worst),
-        times=times,
-        columns=columns,
+        times=at[::every],
+        columns={path: list(found[path][::every]) for path in PATHS},
+        values=_values_at(window.moment.timestamp(), at, found, reach_seconds(window)),
     )
+
+
+def reach_seconds(window: Window) -> float:
+    """A value that is older than this is no longer that of the moment."""
+    return max(REACH_STEPS * step_seconds(window.seconds), 2 * window.seconds / POINTS)
 
 
 def _node(window: Window, name: str, bands: list[Band]) -> NodeBands:
@@ -205,9 +217,11 @@ def last_known(column: Column) -> float | None:
     return next((value for value in reversed(column) if value is not None), None)
 
 
-def values_at(figures: Figures, seconds: float, reach: float) -> dict[str, Any]:
+def _values_at(
+    seconds: float, times: Sequence[float], found: Mapping[str, Column], reach: float
+) -> dict[str, float | None]:
     """The value of each series at a moment: of the newest row before it, None when that is too long ago."""
-    place = next((p for p in range(len(figures.times) - 1, -1, -1) if figures.times[p] <= seconds), None)
-    if place is None or seconds - figures.times[place] > reach:
-        return dict.fromkeys(figures.columns)
-    return {path: column[place] for path, column in figures.columns.items()}
+    place = bisect_right(times, seconds) - 1
+    if place < 0 or seconds - times[place] > reach:
+        return dict.fromkeys(PATHS)
+    return {path: found[path][place] for path in PATHS}

@@ -10,7 +10,7 @@ import redis
 from console.timeline import happenings
 from console.timeline.axis import Tick, time_ticks
 from console.timeline.happenings import Bar, Lane
-from console.timeline.strips import PATHS, POINTS, Figures, figures_of, state_path, values_at
+from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
 from workers import metric_history
@@ -19,7 +19,6 @@ from workers.snapshot_archive import snapshot_at
 
 ZONE_COOKIE = "weir-zone"
 UTC_NAME = "UTC"
-REACH_STEPS = 5  # a value this many steps old is no longer that of the moment
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Timeline:
     figures: Figures
     bars: list[BarLane]
     lanes: list[Lane]
-    values: dict[str, Any]
 
     @property
     def cursor(self) -> float:
@@ -83,8 +81,7 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
         BarLane("alerts", "Alerts", happenings.alerts_of(window)),
         BarLane("overrides", "Overrides", happenings.overrides_of(window)),
     ]
-    values = values_at(figures, window.moment.timestamp(), reach_seconds(window))
-    return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window), values)
+    return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
 
 
 def moment_of(window: Window, data: Path, newest: dict[str, Any] | None) -> Moment:
@@ -94,10 +91,6 @@ def moment_of(window: Window, data: Path, newest: dict[str, Any] | None) -> Mome
     else:
         snapshot = snapshot_at(data, window.moment.timestamp())
     return Moment(window, snapshot, happenings.last_decision(window.moment))
-
-
-def reach_seconds(window: Window) -> float:
-    return max(REACH_STEPS * metric_history.step_seconds(window.seconds), 4 * window.seconds / POINTS)
 
 
 def zone_of(cookies: Any) -> ZoneInfo:
