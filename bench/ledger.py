@@ -1,4 +1,4 @@
-"""How long the ledger's page takes over a million entries, by filter: from the request to the page."""
+"""How long the ledger's page takes over a million entries, by filter; and what exporting them all takes."""
 
 import subprocess
 import sys
@@ -9,7 +9,8 @@ import orjson
 
 from bench.running_plant import ROOT, clean_environment
 
-LIMITS = {"slowest_filter_seconds": 0.3}
+# A streamed export holds a page of rows, however many there are.
+LIMITS = {"slowest_filter_seconds": 0.3, "export_grows_bytes": 64 * 2**20}
 
 
 def run(seconds: float) -> dict[str, Any]:
@@ -32,7 +33,8 @@ def run(seconds: float) -> dict[str, Any]:
         )
     found = orjson.loads(told)
     slowest = max(found["seconds"].values())
-    figures = {"slowest_filter_seconds": slowest, "bytes_per_entry": found["bytes_per_entry"]}
+    told_too = ("bytes_per_entry", "export_entries_per_second", "export_grows_bytes")
+    figures = {"slowest_filter_seconds": slowest, **{name: found[name] for name in told_too}}
     return {
         "figures": {**figures, **{f"seconds_{name}": value for name, value in found["seconds"].items()}},
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},

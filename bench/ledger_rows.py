@@ -5,10 +5,12 @@ The entries are what the manager law decides on made observations: eight contain
 """
 
 import random
+import resource
 import statistics
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -149,7 +151,29 @@ def measure() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
         size_bytes = cursor.fetchone()[0]
-    print(orjson.dumps({"seconds": seconds, "bytes_per_entry": size_bytes / ENTRIES}).decode())
+    told = {"seconds": seconds, "bytes_per_entry": size_bytes / ENTRIES, **exported(browser)}
+    print(orjson.dumps(told).decode())
+
+
+def exported(browser: Client) -> dict[str, float]:
+    """All entries as CSV: how many a second, and how much the process grows by it."""
+    before_bytes, began = _resident_bytes(), time.perf_counter()
+    most_bytes, lines = before_bytes, 0
+    for number, piece in enumerate(browser.get("/api/v1/ledger/export?format=csv").streaming_content):
+        lines += piece.count(b"\n")
+        if number % 20 == 0:
+            most_bytes = max(most_bytes, _resident_bytes())
+    if lines < ENTRIES:
+        raise AssertionError(f"{lines} of {ENTRIES} entries were exported")
+    return {
+        "export_entries_per_second": ENTRIES / (time.perf_counter() - began),
+        "export_grows_bytes": float(most_bytes - before_bytes),
+    }
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _seconds(browser: Client, query: str) -> float:

@@ -14,6 +14,30 @@ from workers.models import Loop
 from workers.overrides import read_reason
 
 
+def setting_rows() -> list[dict[str, Any]]:
+    """Each setting as it is declared, with its value and who changed it when."""
+    changed = plant_settings.changed()
+    return [
+        {
+            "name": each.name,
+            "value": changed[each.name].value if each.name in changed else each.default,
+            "default": each.default,
+            "minimum": each.minimum,
+            "maximum": each.maximum,
+            "unit": each.unit,
+            "help": each.help,
+            "kind": each.kind,
+            "changed_by": _name(changed.get(each.name)),
+            "changed_at": changed[each.name].changed_at if each.name in changed else None,
+        }
+        for each in plant_settings.DECLARED
+    ]
+
+
+def _name(row: Any) -> str | None:
+    return row.changed_by.get_username() if row is not None and row.changed_by else None
+
+
 @transaction.atomic
 def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
     """Set a setting of the plant; gives (before, after). Raises BadInput naming name, value or reason."""

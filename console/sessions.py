@@ -26,6 +26,7 @@ STEP = timedelta(minutes=1)  # so often a session that is used is noted; each re
 @receiver(user_logged_in)
 def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
     """A login lasts as long as the setting says."""
+    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # those long over
     if request is not None:
         request.session.set_expiry(timedelta(hours=plant_settings.value("session.hours")))
 

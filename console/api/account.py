@@ -11,7 +11,6 @@ from console.access import role_of
 from console.api.authentication import actor_for
 from console.api.control import Given, loop_named
 from console.models import ApiToken, UserSession
-from workers import plant_settings
 
 router = Router(tags=["settings"])
 SHOWN_ONCE = "no-store"
@@ -64,7 +63,7 @@ class NewToken(Given):
 @router.get("/settings", summary="The plant's settings, with what each takes")
 def list_settings(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    return {"settings": setting_rows()}
+    return {"settings": plant_steering.setting_rows()}
 
 
 @router.post("/settings/{name}", summary="Set a setting of the plant")
@@ -166,30 +165,6 @@ def revoke_token(request: HttpRequest, token_id: int) -> dict[str, Any]:
     if found is None or not (found.owner == actor.user or actor.may("user.manage")):
         raise Http404(f"token {token_id} is not there.")
     return {"id": token_id, "revoked": tokens.revoke(actor, found, timezone.now())}
-
-
-def setting_rows() -> list[dict[str, Any]]:
-    """Each setting as it is declared, with its value and who changed it when."""
-    changed = plant_settings.changed()
-    return [
-        {
-            "name": each.name,
-            "value": changed[each.name].value if each.name in changed else each.default,
-            "default": each.default,
-            "minimum": each.minimum,
-            "maximum": each.maximum,
-            "unit": each.unit,
-            "help": each.help,
-            "kind": each.kind,
-            "changed_by": _name(changed.get(each.name)),
-            "changed_at": changed[each.name].changed_at if each.name in changed else None,
-        }
-        for each in plant_settings.DECLARED
-    ]
-
-
-def _name(row: Any) -> str | None:
-    return row.changed_by.get_username() if row is not None and row.changed_by else None
 
 
 def _user(username: str) -> people.User:

@@ -10,7 +10,6 @@ from django.views.decorators.http import require_safe
 
 from console import plant_steering
 from console.access import actor_of, requires
-from console.api.account import setting_rows
 from console.models import AuditEntry
 from console.pages.action import Done, action
 from console.pages.expiry import number_of
@@ -39,7 +38,7 @@ def settings_page(
         request,
         "plant_settings.html",
         "settings",
-        settings=setting_rows(),
+        settings=plant_steering.setting_rows(),
         loops=loops,
         loop=chosen,
         own=own_rows(chosen) if chosen else [],
