@@ -10,7 +10,7 @@
 | REDIS_URL | that of ./run's plant in WEIR_DATA | the control server: broker, leases, live state |
 | WEIR_NODES | none | for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces |
 | WEIR_ADMIN_PASSWORD | a random one | for manage.py seed: the first administrator's password |
-| WEIR_URL | http://localhost:8000 | how the console is reached; it stands in messages |
+| WEIR_PUBLIC_URL | http://localhost:8000 | how the console is reached; it stands in messages |
 | WEIR_SMTP_URL | none: no mail | the mail server: smtp://user:password@host:587 (smtps: TLS from the start) |
 | WEIR_MAIL_FROM | weir@localhost | who mails come from |
 """
@@ -198,7 +198,7 @@ if WEIR_PRODUCTION:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 # Mail: the server as one address, so that nothing is half configured.
-WEIR_URL = (os.environ.get("WEIR_URL") or "http://localhost:8000").rstrip("/")
+WEIR_PUBLIC_URL = (os.environ.get("WEIR_PUBLIC_URL") or "http://localhost:8000").rstrip("/")
 _SMTP = urlsplit(os.environ.get("WEIR_SMTP_URL", ""))
 EMAIL_HOST = _SMTP.hostname or ""
 EMAIL_PORT = _SMTP.port or (465 if _SMTP.scheme == "smtps" else 587 if _SMTP.username else 25)

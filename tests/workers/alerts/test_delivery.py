@@ -54,7 +54,7 @@ def webhook_rule(posts: Desk) -> Receiver:
 
 
 def test_a_mail_says_what_is_wrong_what_it_means_and_where_to_look(looks, mails, settings):
-    settings.WEIR_URL = "https://weir.example"
+    settings.WEIR_PUBLIC_URL = "https://weir.example"
     rule(runbook="https://wiki/nodes")
     fire(looks)
     assert deliver(looks) == 1 and deliver(looks) == 0

@@ -49,5 +49,5 @@ def lines(content: dict[str, Any]) -> Iterator[str]:
             yield alert["impact"]
         if alert["runbook"]:
             yield f"Runbook: {alert['runbook']}"
-        yield f"{settings.WEIR_URL}{alert['path']}"
+        yield f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
         yield ""
