@@ -65,7 +65,8 @@ class Block:
         own = self.batch.column(0)
         if own.null_count == 0:
             return own
-        derived = pa.array([f"{self.block_id}:{row}" for row in range(self.events)], pa.string())
+        rows = pa.array(np.arange(self.events)).cast(pa.string())
+        derived = pc.binary_join_element_wise(self.block_id, rows, ":")
         return derived if own.null_count == self.events else pc.coalesce(own, derived)
 
     def explicit(self) -> pa.RecordBatch:

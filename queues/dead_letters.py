@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from queues.block import BlockIds, decode, newest_time_us
 from queues.errors import BadInput
-from queues.segment import CHUNK, REMEMBERED_SECONDS, Segment, entry_seconds
+from queues.segment import CHUNK, REMEMBERED_SECONDS, Segment, entry_seconds, letters_of
 
 GONE, CHANGED = 0, -1
 WORDS = {
@@ -97,6 +97,17 @@ class DeadLetters:
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.errors():
             return bool(self._segment.script("receive_letter", passage, kept_ms, *content))
+
+    def add(
+        self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
+    ) -> bool:
+        """Add poison rows (batch with explicit ids, error) of an entry that is read by stream id and removed
+        by `trim`. Once for each entry: False when they are here already.
+        """
+        passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
+        words = (passage, kept_ms, worker, block_id, *letters_of(rows))
+        with self._segment.errors():
+            return bool(self._segment.script("letter", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
         """Remove what another node has received; answers how many were still here."""

@@ -294,6 +294,18 @@ redis.call('ZREMRANGEBYSCORE', received, '-inf', now_ms() - tonumber(ARGV[3]))
 redis.call('ZADD', received, now_ms(), ARGV[2])
 return 1
 """,
+        # passage, ms kept, worker, block, then data, error, events, newest time
+        "letter": """
+if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+for i = 6, #ARGV, 4 do
+  redis.call('XADD', dead, '*', 'e', ARGV[i], 'error', ARGV[i + 1], 'n', ARGV[i + 2], 't', ARGV[i + 3],
+    'tries', 1, 'worker', ARGV[4], 'block', ARGV[5])
+  redis.call('HINCRBY', counters, 'dead_events', ARGV[i + 2])
+end
+redis.call('ZREMRANGEBYSCORE', received, '-inf', now_ms() - tonumber(ARGV[3]))
+redis.call('ZADD', received, now_ms(), ARGV[2])
+return 1
+""",
         # ids
         "confirm": """
 local events, blocks = 0, 0

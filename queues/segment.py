@@ -134,12 +134,7 @@ class Segment:
         gone already (another worker ended it), nothing is moved. Raises `BadInput` when a row's id is null:
         cut rows from `Block.explicit()`.
         """
-        letters: list[Any] = []
-        for batch, error in rows:
-            if batch.num_rows == 0 or batch.column(0).null_count:
-                raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
-            data = batch.serialize().to_pybytes()
-            letters += [data, error[:2000], batch.num_rows, newest_time_us(batch)]
+        letters = letters_of(rows)
         with self.errors():
             gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
         return Removed(gone[0], gone[1])
@@ -283,6 +278,17 @@ def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
         data=fields[b"d"],
         inserted_at_seconds=entry_seconds(entry_id),
     )
+
+
+def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
+    """Data, error, events and newest time of each letter. Raises `BadInput`."""
+    letters: list[Any] = []
+    for batch, error in rows:
+        if batch.num_rows == 0 or batch.column(0).null_count:
+            raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
+        data = batch.serialize().to_pybytes()
+        letters += [data, error[:2000], batch.num_rows, newest_time_us(batch)]
+    return letters
 
 
 def entry_seconds(entry_id: bytes) -> float:

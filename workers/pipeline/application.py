@@ -5,7 +5,7 @@
 | REDIS_URL | redis://127.0.0.1:6379/0 | the control server |
 | WEIR_DATA | .weir | the checkpoint is kept in its folder `pipeline` |
 | SPARK_MASTER | local[2] | where Spark runs |
-| WEIR_PIPELINE_TRIGGER_SECONDS | 2.5 | a batch begins this long after the one before, or when that one ends |
+| WEIR_PIPELINE_TRIGGER_SECONDS | 0.5 | a batch begins this long after the one before, or when that one ends |
 | WEIR_PIPELINE_APPLICATION | the shipped one | the declaration (YAML) |
 | WEIR_PIPELINE_PATIENCE_SECONDS | 30 | how long a planned batch waits for a node that went away |
 
@@ -27,24 +27,17 @@ from pathlib import Path
 import redis
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
-from queues.client import Client
 from queues.errors import BadInput, WeirError
-from workers.pipeline.batch import BatchWork
 from workers.pipeline.checkpoint import Checkpoint, lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.declaration import Application, read_application
-from workers.pipeline.outbox import Outbox
-from workers.pipeline.rules import check_rules
+from workers.pipeline.rules import check_rules, empty_events
+from workers.pipeline.running import Running
 from workers.pipeline.session import start_session
-from workers.pipeline.source import FORMAT
-from workers.pipeline.state import StateStore
 from workers.pipeline.status import KEY as STATUS
 from workers.pipeline.status import StatusBoard
 
 SHIPPED = Path(__file__).parent / "applications" / "performance.yaml"
-PRODUCER = "pipeline"  # the name that complex events are published under
-STOPPING_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 15.0
 
 log = logging.getLogger("weir.pipeline")
@@ -68,7 +61,7 @@ class Settings:
             environment.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
             Path(environment.get("WEIR_DATA", ".weir")).resolve(),
             environment.get("SPARK_MASTER", "local[2]"),
-            _seconds(environment, "WEIR_PIPELINE_TRIGGER_SECONDS", 2.5),
+            _seconds(environment, "WEIR_PIPELINE_TRIGGER_SECONDS", 0.5),
             Path(environment.get("WEIR_PIPELINE_APPLICATION", SHIPPED)),
             _seconds(environment, "WEIR_PIPELINE_PATIENCE_SECONDS", 30.0),
         )
@@ -86,17 +79,13 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
 
 
 class PipelineProcess:
-    """One run of the process: a session, and a query that is started again when it fails."""
+    """One run of the process: a session, and an application that is started again when it fails."""
 
     def __init__(self, settings: Settings, application: Application, control: redis.Redis) -> None:
         self._settings, self._application, self._control = settings, application, control
         self._folder = settings.data / "pipeline" / application.name
-        self._hold_key = f"weir:pipeline:hold:{application.name}"
         self._stopping = threading.Event()
-        self._store = StateStore(control, application.name)
-        names = tuple(rule.name for rule in application.rules)
-        patterns = tuple(pattern.name for pattern in application.patterns)
-        self._status = StatusBoard(control, application.name, application.queues, names, patterns)
+        self._status = StatusBoard(control, application)
 
     def stop(self, *_: object) -> None:
         """Safe in a signal handler: only says so."""
@@ -113,77 +102,49 @@ class PipelineProcess:
 
     def _run(self, reset: bool) -> None:
         self._status.turn("starting")
+        settings, application = self._settings, self._application
         if reset:
-            reset_checkpoint(self._folder, self._control, self._application.name)
-            self._store.clear()
-        checkpoint = open_checkpoint(self._folder, self._control, self._application.name)
-        settings = self._settings
+            reset_checkpoint(self._folder, self._control, application.name)
+        checkpoint = open_checkpoint(self._folder, self._control, application.name)
         with Beat(self._status):
-            spark = start_session(self._application.name, settings.master, settings.data / "pipeline")
+            spark = start_session(application.name, settings.master, settings.data / "pipeline")
             try:
-                events = spark.readStream.format(FORMAT).options(**self._options()).load()
-                check_rules(events, self._application.rules, self._application.columns)
-                with Client(settings.control_url, producer=PRODUCER) as client:
-                    self._keep_running(spark, checkpoint, Outbox(self._store, client, self._application.sink))
+                events = empty_events(spark, application.layout)
+                check_rules(
+                    events, application.rules, application.graph.columns, application.controls.criteria
+                )
+                self._keep_running(spark, checkpoint)
             finally:
                 spark.stop()
 
-    def _keep_running(self, spark: SparkSession, checkpoint: Checkpoint, outbox: Outbox) -> None:
-        work = BatchWork(
-            self._settings.control_url, self._application, checkpoint, self._store, outbox, self._status
-        )
+    def _keep_running(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
         pause_seconds = 1.0
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
-                self._control.delete(self._hold_key)
-                query = self._start(spark, checkpoint, work)
-                self._status.turn("running")
-                self._watch(query, outbox)
+                self._run_once(spark, checkpoint)
             except (PySparkException, WeirError, redis.RedisError) as error:
-                cause = work.failure or error
-                work.failure = None
-                if isinstance(cause, BadInput):
-                    raise cause from None
-                log.error("the query failed and is started again in %.0f s: %s", pause_seconds, cause)
-                self._status.turn("failed", _sentence(cause))
+                if isinstance(error, BadInput):
+                    raise
+                log.error("the pipeline failed and is started again in %.0f s: %s", pause_seconds, error)
+                self._status.turn("failed", _sentence(error))
                 if time.monotonic() - started > 60:
                     pause_seconds = 1.0
                 self._stopping.wait(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    def _start(self, spark: SparkSession, checkpoint: Checkpoint, work: BatchWork) -> StreamingQuery:
-        events = spark.readStream.format(FORMAT).options(**self._options()).load()
-        writer = events.writeStream.foreachBatch(work).option("checkpointLocation", checkpoint.location)
-        return writer.trigger(processingTime=f"{self._settings.trigger_seconds} seconds").start()
-
-    def _options(self) -> dict[str, str]:
-        return {
-            "control": self._settings.control_url,
-            "queues": ",".join(self._application.queues),
-            "controls": json.dumps(self._application.controls.to_document()),
-            "hold": self._hold_key,
-            "patience": str(self._settings.patience_seconds),
-        }
-
-    def _watch(self, query: StreamingQuery, outbox: Outbox) -> None:
-        """Until the query fails or the process is to stop."""
-        while not self._stopping.wait(1.0):
-            if not query.isActive:
-                raise query.exception() or WeirError("the query ended by itself")
-            outbox.retry()
-        self._status.turn("stopping")
-        self._end(query)
-
-    def _end(self, query: StreamingQuery) -> None:
-        """Admits nothing more, lets the running batch finish, and stops between two batches."""
-        deadline = time.monotonic() + STOPPING_SECONDS
-        self._control.set(self._hold_key, "stopping", ex=60)
-        pause = threading.Event()
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            pause.wait(0.05)
-        query.stop()
-        self._control.delete(self._hold_key)
+    def _run_once(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
+        """Until something fails or the process is to stop."""
+        settings = self._settings
+        times = (settings.trigger_seconds, settings.patience_seconds)
+        running = Running(spark, settings.control_url, self._application, checkpoint, self._status, *times)
+        try:
+            self._status.turn("running")
+            while not self._stopping.wait(1.0):
+                running.check()
+            self._status.turn("stopping")
+        finally:
+            running.end()
 
 
 class Beat:

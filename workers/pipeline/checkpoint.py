@@ -8,14 +8,21 @@ import fcntl
 import json
 import secrets
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import redis
 
 from queues.errors import BadInput, WeirError
-from workers.pipeline.offset import NEW_START, Offset
+from workers.pipeline.combining import Combined
+from workers.pipeline.cursor import NEW_START
+from workers.pipeline.dispatches import Dispatches
+from workers.pipeline.faults import FaultStore
+from workers.pipeline.result_queue import ResultQueue
+from workers.pipeline.state import StateStore
+
+COMBINER = "combiner"
 
 
 class CheckpointInUse(WeirError):  # noqa: N818
@@ -24,40 +31,57 @@ class CheckpointInUse(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """folder: where Spark keeps offsets and commits. run: 8 hex digits, new with every reset."""
+    """folder: where Spark keeps offsets and commits. run: 8 hex digits, new with every reset. query: whose
+    offsets (a replica, or COMBINER).
+    """
 
     folder: Path
     run: str
+    query: str = COMBINER
+
+    def of(self, query: str) -> "Checkpoint":
+        """That of another query of the same run."""
+        return replace(self, query=query)
 
     @property
     def location(self) -> str:
-        return str(self.folder / "spark")
+        return str(self.folder / "spark" / self.query)
 
-    def offset(self, batch: int) -> Offset:
+    def offset(self, batch: int) -> Any:
         """The end offset of a planned batch, as Spark wrote it before the batch began. Raises BadInput when
         it can't be read.
         """
-        path = self.folder / "spark" / "offsets" / str(batch)
+        path = Path(self.location) / "offsets" / str(batch)
         try:
             # Spark's offset log: a version, metadata, then one line for each source; there is one source.
-            return Offset.from_document(json.loads(path.read_text(encoding="utf-8").splitlines()[2]))
-        except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
+            return json.loads(path.read_text(encoding="utf-8").splitlines()[2])
+        except (OSError, ValueError, IndexError) as error:
             raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None
 
     def check(self) -> None:
         """Reads what a start will continue from. Raises BadInput when it is broken or of another program
         version.
         """
-        batches = [
-            int(path.name) for path in (self.folder / "spark" / "offsets").glob("*") if path.name.isdigit()
-        ]
-        if batches:
-            self.offset(max(batches))
-            metadata = self.folder / "spark" / "metadata"
-            try:
-                json.loads(metadata.read_text(encoding="utf-8"))["id"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise BadInput("checkpoint", f"{metadata} can't be read ({error}). {NEW_START}") from None
+        if (self.folder / "spark" / "offsets").exists():
+            raise BadInput("checkpoint", f"{self.folder} is of a program before this one. {NEW_START}")
+        for query in sorted(path.name for path in (self.folder / "spark").glob("*")):
+            self.of(query).check_query()
+
+    def check_query(self) -> None:
+        offsets = (Path(self.location) / "offsets").glob("*")
+        batches = [int(path.name) for path in offsets if path.name.isdigit()]
+        if not batches:
+            return
+        newest = self.offset(max(batches))
+        metadata = Path(self.location) / "metadata"
+        try:
+            json.loads(metadata.read_text(encoding="utf-8"))["id"]
+            if self.query == COMBINER:
+                Combined.from_document(newest)
+        except BadInput:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput("checkpoint", f"{self.location} can't be read ({error}). {NEW_START}") from None
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
@@ -91,7 +115,11 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
-    """Forgets folder and run; the next `open_checkpoint` begins anew."""
+    """Forgets folder, run and what is between the tiers; the next `open_checkpoint` begins anew."""
+    Dispatches(control, application).clear()
+    ResultQueue(control, application).clear()
+    FaultStore(control, application).clear()
+    StateStore(control, application).clear()
     control.delete(f"weir:pipeline:run:{application}")
     shutil.rmtree(folder / "spark", ignore_errors=True)
     (folder / "run.json").unlink(missing_ok=True)

@@ -1,27 +1,51 @@
-"""Reading containers: entries of segments as Arrow batches of events, with where they come from."""
+"""Reading containers: entries of segments as Arrow batches of the columns an application needs."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import redis
 
 from queues import block
 from queues.errors import NodeUnavailable
 from queues.segment import Segment
+from workers.pipeline.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
 
-ARROW = pa.schema(
-    [
-        *block.SCHEMA,
-        pa.field("queue", pa.string()),
-        pa.field("node", pa.string()),
-        pa.field("block", pa.string()),
-        pa.field("published", pa.timestamp("us", tz="UTC")),
-    ]
-)
-MERGED_ROWS = 10_000  # blocks are merged to about this many rows before they go to Spark
+MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_KINDS = {
+    **{each.name: each.type for each in block.SCHEMA},
+    "queue": pa.string(),
+    "node": pa.string(),
+    "block": pa.string(),
+    "published": _TIMESTAMP,
+}
+_SQL = {pa.string(): "string", pa.float64(): "double", _TIMESTAMP: "timestamp"}
+COLUMNS = tuple(_KINDS)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are read, in order: some of COLUMNS, then the declared attributes."""
+
+    columns: tuple[str, ...] = COLUMNS
+    attributes: tuple[Attribute, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        own = [pa.field(name, _KINDS[name]) for name in self.columns]
+        return pa.schema([*own, *(pa.field(each.name, TYPES[each.kind]) for each in self.attributes)])
+
+    @property
+    def sql(self) -> str:
+        """The same for Spark."""
+        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
+        return ", ".join([*own, *(f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes)])
 
 
 @dataclass(frozen=True)
@@ -33,6 +57,20 @@ class Range:
     url: str
     after: str
     through: str
+
+
+@dataclass
+class Faults:
+    """Rows that can't be worked, by their origin: (queue, node, entry id, block id) → (rows, cause)."""
+
+    ahead_us: int
+    now_us: int
+    found: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
+
+    def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
+        for cause in pc.unique(faults.drop_null()).to_pylist():
+            rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
+            self.found.setdefault(origin, []).append((rows, cause))
 
 
 class Nodes:
@@ -61,16 +99,25 @@ class Nodes:
         self._segments.clear()
 
 
-def read_range(nodes: Nodes, part: Range, patience_seconds: float) -> Iterator[pa.RecordBatch]:
-    """The entries of a planned range. They were promised to this batch, so a node that went away meanwhile is
-    waited for.
+class Stored(NamedTuple):
+    """A block as it was read, with its event ids written out."""
+
+    part: Range
+    entry_id: str
+    block_id: str
+    batch: pa.RecordBatch
+
+
+def read_range(nodes: Nodes, part: Range, patience_seconds: float) -> Iterator[Stored]:
+    """The blocks of a range that was dispatched. They were promised to this batch, so a node that went away
+    meanwhile is waited for.
     """
     deadline = time.monotonic() + patience_seconds
     after = part.after
     while True:
         try:
             for entry_id, block_id, data in nodes.segment(part.queue, part.url).read(after, part.through):
-                yield _with_origin(part, entry_id, block_id, data)
+                yield Stored(part, entry_id, block_id, block.decode(block_id, data).explicit())
                 after = entry_id
             return
         except UNREACHABLE as error:
@@ -82,26 +129,52 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float) -> Iterator[p
             time.sleep(0.2)
 
 
-def _with_origin(part: Range, entry_id: str, block_id: str, data: bytes) -> pa.RecordBatch:
-    """A stored block with its event ids written out, and where it comes from."""
-    batch = block.decode(block_id, data).explicit()
-    published_us = int(entry_id.partition("-")[0]) * 1000
-    origin = (part.queue, part.node, block_id, pa.scalar(published_us, pa.timestamp("us", tz="UTC")))
-    columns = [pa.repeat(value, batch.num_rows) for value in origin]
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=ARROW)
-
-
-def merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer, larger batches: what a batch costs on its way to Spark does not depend on its
+def merged(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """The same blocks in fewer, larger lots: what a batch costs on its way to Spark does not depend on its
     rows.
     """
-    gathered: list[pa.RecordBatch] = []
+    gathered: list[Stored] = []
     rows = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
+    for each in blocks:
+        gathered.append(each)
+        rows += each.batch.num_rows
         if rows >= MERGED_ROWS:
-            yield pa.concat_batches(gathered)
+            yield gathered
             gathered, rows = [], 0
     if gathered:
-        yield pa.concat_batches(gathered)
+        yield gathered
+
+
+def laid_out(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
+    """Blocks under the layout, as one batch without the faulty rows, which `faults` keeps."""
+    stored = pa.concat_batches([each.batch for each in blocks])
+    own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
+    given, wrong = extract(own["attributes"], layout.attributes) if layout.attributes else ([], None)
+    times_us = own["time"].view(pa.int64()).to_numpy(zero_copy_only=False)
+    found = ahead_faults(times_us, faults.now_us, faults.ahead_us)
+    found = found if wrong is None else pc.coalesce(wrong, found)
+    columns = [own[name] if name in own else _origin(name, blocks) for name in layout.columns]
+    batch = pa.RecordBatch.from_arrays([*columns, *given], schema=layout.schema)
+    if found.null_count == len(found):
+        return batch
+    _keep(blocks, found, faults)
+    return batch.filter(pc.is_null(found))
+
+
+def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
+    start = 0
+    for each in blocks:
+        own = found.slice(start, each.batch.num_rows)
+        start += each.batch.num_rows
+        if own.null_count < len(own):
+            faults.add((each.part.queue, each.part.node, each.entry_id, each.block_id), each.batch, own)
+
+
+def _origin(name: str, blocks: list[Stored]) -> pa.Array:
+    """Where rows come from, as a column."""
+    rows = [each.batch.num_rows for each in blocks]
+    if name == "published":
+        published_us = [int(each.entry_id.partition("-")[0]) * 1000 for each in blocks]
+        return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(_TIMESTAMP)
+    values = [each.block_id if name == "block" else getattr(each.part, name) for each in blocks]
+    return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(blocks)), rows)))

@@ -1,38 +1,64 @@
-"""What may be steered of the pipeline while it runs: key `weir:pipeline:controls` on the control server,
-JSON.
+"""What may be steered of an application while it runs: key `weir:pipeline:controls:{app}` on the control
+server, JSON.
 
-They are frozen into every offset, and offsets are checkpointed: a batch that is replayed after a crash uses
-the controls it was planned with.
+They are frozen into every dispatch and into the offsets of both tiers, which are checkpointed: a batch that
+is replayed after a crash uses the controls it was planned with.
 """
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from queues.errors import BadInput
 
-KEY = "weir:pipeline:controls"
+
+def key_of(application: str) -> str:
+    return f"weir:pipeline:controls:{application}"
 
 
 @dataclass(frozen=True)
 class Controls:
-    """admit_events_per_batch: most events one batch takes (0 admits none). parallelism: most tasks at once.
-    lateness_seconds: how far behind the newest
-    event an event may still come. hold_seconds: how long an unreachable node holds the watermark back.
-    revision: counts changes.
+    """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).
+    admit_events_per_batch: most events of one dispatch (0 admits none). shares: replica → share of the events
+    (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch, and of an
+    operator that `tasks` does not name. result_bytes: what the result queue may hold. lateness_seconds: how
+    far behind the newest event an event may still come. ahead_seconds: how far ahead of this host's clock an
+    event may be. hold_seconds: how long an unreachable node holds the watermark back. criteria: name → value,
+    for rules that name them. revision: counts changes.
     """
 
+    admit_events_per_second: float | None = None
     admit_events_per_batch: int = 200_000
+    shares: Mapping[str, float] = field(default_factory=dict)
     parallelism: int = 2
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    result_bytes: int = 64 * 2**20
     lateness_seconds: float = 5.0
+    ahead_seconds: float = 60.0
     hold_seconds: float = 15.0
+    criteria: Mapping[str, float] = field(default_factory=dict)
     revision: int = 0
 
     @property
     def lateness_us(self) -> int:
         return round(self.lateness_seconds * 1_000_000)
+
+    @property
+    def ahead_us(self) -> int:
+        return round(self.ahead_seconds * 1_000_000)
+
+    def tasks_of(self, operator: str) -> int:
+        return self.tasks.get(operator, self.parallelism)
+
+    def shares_of(self, replicas: tuple[str, ...]) -> dict[str, float]:
+        """Their sum is 1; equal where nothing usable is given."""
+        given = {name: max(0.0, self.shares.get(name, 1.0 / len(replicas))) for name in replicas}
+        whole = sum(given.values())
+        if whole <= 0:
+            return dict.fromkeys(replicas, 1.0 / len(replicas))
+        return {name: share / whole for name, share in given.items()}
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,24 +90,50 @@ class Controls:
         return default.changed(document)
 
 
-def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
+Check = tuple[str, Callable[[Any], bool]]
+
+
+def _whole(least: int, most: int) -> Check:
     return (
         f"a whole number from {least} to {most}",
         lambda value: type(value) is int and least <= value <= most,
     )
 
 
-def _seconds(most: float) -> tuple[str, Callable[[Any], bool]]:
+def _number(least: float, most: float, unit: str = "a number") -> Check:
     def accepts(value: Any) -> bool:
-        return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= most
+        return type(value) in (int, float) and math.isfinite(value) and least <= value <= most
 
-    return f"seconds from 0 to {most:g}", accepts
+    return f"{unit} from {least:g} to {most:g}", accepts
 
 
-_CHECKS = {
+def _mapping(check: Check) -> Check:
+    takes, accepts = check
+
+    def all_accepted(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(name, str) and accepts(item) for name, item in value.items()
+        )
+
+    return f"an object of name: {takes}", all_accepted
+
+
+def _or_null(check: Check) -> Check:
+    takes, accepts = check
+    return f"{takes}, or null", lambda value: value is None or accepts(value)
+
+
+_SECONDS = _number(0, 86_400, "seconds")
+_CHECKS: dict[str, Check] = {
+    "admit_events_per_second": _or_null(_number(0, 1e9)),
     "admit_events_per_batch": _whole(0, 100_000_000),
+    "shares": _mapping(_number(0, 1)),
     "parallelism": _whole(1, 1_024),
-    "lateness_seconds": _seconds(86_400),
-    "hold_seconds": _seconds(86_400),
+    "tasks": _mapping(_whole(1, 64)),
+    "result_bytes": _whole(2**20, 2**40),
+    "lateness_seconds": _SECONDS,
+    "ahead_seconds": _SECONDS,
+    "hold_seconds": _SECONDS,
+    "criteria": _mapping(_number(-1e300, 1e300)),
     "revision": _whole(0, 2**62),
 }

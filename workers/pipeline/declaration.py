@@ -1,24 +1,33 @@
-"""A declared pipeline application: which queues it reads, its rules, its patterns, and where complex events
+"""A declared pipeline application: which queues it reads, its rules, its operators, and where complex events
 go. YAML; see `applications/`.
 
 | key | takes |
 |---|---|
 | name | a name: lower-case letter, then letters, digits, - (40 at most) |
 | queues | list of pipeline queues |
+| replicas | intra-event replicas (1) |
 | lateness_seconds | how late an event may come (5) |
+| attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
+| criteria | {name: number}: values that rules name as `:name`; changed while it runs |
 | rules | list of rules, in order |
-| patterns | list of patterns |
-| sink | queue that complex events are published to |
+| key | the column that brings a pattern's events together, where a pattern does not say |
+| operators | list of {name, key, patterns}; each has one key |
+| patterns | list of patterns; each makes an operator of its own |
+| types | list of event types that come in (where given, a symbol that nobody emits is refused) |
+| sink | queue that complex events are published to, but for those that an operator reads |
+| sinks | list of {queue, types}: where further types go |
 
 A rule has a name and one of
 `discard` or `keep`: a condition in Spark SQL;
 `project`: {compute: {column: Spark SQL}, drop: [column]};
 `enrich`: {table: CSV file beside this one, using: column of the event, by: column of the table (`subnet`:
-by address), columns: [what it adds]}.
+by address), columns: [what it adds]}; the table is read again when it changes;
+`sample`: the share of events kept (by their id: the same ones each time);
+`cleanse`: {column: Spark SQL of its clean value}; an event of which one is null goes no further.
 
-A pattern has name, pattern `SEQ(A; B)`, define {symbol: condition} (a symbol not defined is an event type),
-key (column), within_seconds, quiet_seconds (0), emits (type of the complex event; the name), severity
-(warning).
+A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, as `match` takes it), define {symbol:
+condition} (a symbol not defined is an event type), key (column), within_seconds, contiguity (relaxed),
+consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
 """
 
 import math
@@ -31,89 +40,242 @@ from typing import Any
 import yaml
 
 from queues.errors import BadInput
+from workers.pipeline.attributes import TYPES, Attribute
+from workers.pipeline.containers import COLUMNS, Layout
 from workers.pipeline.controls import Controls
-from workers.pipeline.pattern import Pattern, definitions, expression_of, steps_of
-from workers.pipeline.reference import read_reference
-from workers.pipeline.rules import Enrich, Filter, Project, Rule
+from workers.pipeline.document_lines import line_of
+from workers.pipeline.graph import Graph, Operator, check_symbols
+from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
+from workers.pipeline.reference import ReferenceTable
+from workers.pipeline.result_writer import CARRIED
+from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample, names_in
 
 NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
+COLUMN = re.compile(r"\A[A-Za-z]\w*\Z")
+RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 SEVERITIES = ("info", "warning", "critical")
+
+
+MOST_REPLICAS = 16
+KEYS = (
+    "name",
+    "queues",
+    "replicas",
+    "lateness_seconds",
+    "attributes",
+    "criteria",
+    "rules",
+    "key",
+    "operators",
+    "patterns",
+    "types",
+    "sink",
+    "sinks",
+)
 
 
 @dataclass(frozen=True)
 class Application:
-    """A declared application, read and checked (but for its SQL, which Spark checks: `rules.check_rules`)."""
+    """A declared application, read and checked (but for its SQL, which Spark checks: `rules.check_rules`).
+
+    sinks: type of complex event → the queues it goes to.
+    """
 
     name: str
     queues: tuple[str, ...]
     controls: Controls
     rules: tuple[Rule, ...]
-    patterns: tuple[Pattern, ...]
-    sink: str
+    graph: Graph
+    sinks: dict[str, tuple[str, ...]]
+    replicas: tuple[str, ...] = ("iap1",)
+    attributes: tuple[Attribute, ...] = ()
 
     @property
-    def routes(self) -> tuple[str, ...]:
-        """The key columns of its patterns: the ways rows are brought together."""
-        return tuple(dict.fromkeys(pattern.key for pattern in self.patterns))
+    def patterns(self) -> tuple[Pattern, ...]:
+        return self.graph.patterns
 
     @property
-    def columns(self) -> frozenset[str]:
-        """What its patterns read."""
-        return frozenset().union(*(pattern.columns for pattern in self.patterns))
+    def tables(self) -> tuple[ReferenceTable, ...]:
+        """The reference tables that its rules look up."""
+        return tuple(rule.table for rule in self.rules if isinstance(rule, Enrich))
+
+    @property
+    def layout(self) -> Layout:
+        """The columns that its rules and patterns name, and those that everything needs."""
+        named = names_in(self.rules) | self.graph.columns | {"time", *CARRIED}
+        return Layout(tuple(name for name in COLUMNS if name in named), self.attributes)
 
 
 def read_application(path: Path) -> Application:
-    """Reads a declaration and its reference tables. Raises BadInput naming the field."""
+    """Reads a declaration and its reference tables. Raises BadInput naming the field and its line."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput("application", f"{path} can't be read: {error}") from None
+    return application_of_text(text, path.parent, path.name)
+
+
+def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
+    """The application of a YAML text; tables are looked for in `folder`."""
+    try:
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise BadInput("application", f"{path.name} is not YAML: {' '.join(str(error).split())}") from None
-    return application_of(document, path.parent)
+        raise BadInput("application", f"{name} is not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return application_of(document, folder)
+    except BadInput as error:
+        line = line_of(text, error.field)
+        raise BadInput(error.field, f"{error.message} ({name}, line {line})") from None
 
 
 def application_of(document: Any, folder: Path) -> Application:
     """The application of a YAML document; tables are looked for in `folder`."""
-    keys = ("name", "queues", "lateness_seconds", "rules", "patterns", "sink")
-    _mapping(document, "application", keys, required=("name", "queues", "patterns", "sink"))
+    _mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = _list(document["queues"], "queues")
     for place, queue in enumerate(queues):
         _name(queue, f"queues[{place}]", QUEUE)
     rules = [
         _rule(rule, place, folder) for place, rule in enumerate(_list(document.get("rules", []), "rules", 0))
     ]
-    patterns = [_pattern(item, place) for place, item in enumerate(_list(document["patterns"], "patterns"))]
     _distinct([rule.name for rule in rules], "rules")
-    _distinct([pattern.name for pattern in patterns], "patterns")
     _distinct(queues, "queues")
-    sink = _name(document["sink"], "sink", QUEUE)
-    if sink in queues:
-        raise BadInput("sink", f"{sink} is also read: its own complex events would come back for ever")
+    attributes = _attributes(document.get("attributes", {}))
+    graph = _graph(document)
+    if "types" in document:
+        types = [_text(each, "types") for each in _list(document["types"], "types")]
+        check_symbols(graph, frozenset(types), _places(document))
     lateness_seconds = _seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
+    controls = Controls(lateness_seconds=lateness_seconds, criteria=_criteria(document.get("criteria", {})))
     return Application(
         _name(document["name"], "name", NAME),
         tuple(queues),
-        Controls(lateness_seconds=lateness_seconds),
+        controls,
         tuple(rules),
-        tuple(patterns),
-        sink,
+        graph,
+        _sinks(document, graph, queues),
+        tuple(f"iap{number + 1}" for number in range(_replicas(document.get("replicas", 1)))),
+        attributes,
     )
+
+
+def _replicas(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_REPLICAS:
+        raise BadInput("replicas", f"takes a whole number from 1 to {MOST_REPLICAS}, not {value!r}")
+    return value
+
+
+def _attributes(document: Any) -> tuple[Attribute, ...]:
+    if not isinstance(document, dict):
+        raise BadInput("attributes", "takes name: type pairs")
+    return tuple(_attribute(name, value) for name, value in document.items())
+
+
+def _attribute(name: Any, value: Any) -> Attribute:
+    where = f"attributes.{name}"
+    _name(name, where, COLUMN)
+    if name in COLUMNS:
+        raise BadInput(where, f"{name} is a column of every event; take another name")
+    if not isinstance(value, dict):
+        value = {"type": value}
+    _mapping(value, where, ("type", "required"), required=("type",))
+    if value["type"] not in TYPES:
+        raise BadInput(where, f"takes {', '.join(TYPES)}, not {value['type']!r}")
+    if not isinstance(value.get("required", False), bool):
+        raise BadInput(f"{where}.required", "takes true or false")
+    return Attribute(name, value["type"], value.get("required", False))
+
+
+def _criteria(document: Any) -> dict[str, float]:
+    if not isinstance(document, dict):
+        raise BadInput("criteria", "takes name: number pairs")
+    for name, value in document.items():
+        _name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise BadInput(f"criteria.{name}", f"takes a number, not {value!r}")
+    return {name: float(value) for name, value in document.items()}
+
+
+def _graph(document: Mapping[str, Any]) -> Graph:
+    """Declared operators, and one for each pattern that stands alone."""
+    key = document.get("key")
+    operators = [
+        _operator(item, f"operators[{place}]", key)
+        for place, item in enumerate(_list(document.get("operators", []), "operators", 0))
+    ]
+    for place, item in enumerate(_list(document.get("patterns", []), "patterns", 0)):
+        pattern = _pattern(item, f"patterns[{place}]", key)
+        operators.append(Operator(pattern.name, pattern.key, (pattern,)))
+    if not operators:
+        raise BadInput("patterns", "takes a list of at least one, here or in operators")
+    _distinct([operator.name for operator in operators], "operators")
+    _distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
+    return Graph(tuple(operators))
+
+
+def _operator(document: Any, where: str, key: Any) -> Operator:
+    _mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
+    name = _name(document["name"], f"{where}.name", NAME)
+    own_key = _text(document.get("key", key), f"{where}.key")
+    patterns = tuple(
+        _pattern(item, f"{where}.patterns[{place}]", own_key)
+        for place, item in enumerate(_list(document["patterns"], f"{where}.patterns"))
+    )
+    for place, pattern in enumerate(patterns):
+        if pattern.key != own_key:
+            raise BadInput(
+                f"{where}.patterns[{place}].key",
+                f"is {pattern.key}, but the operator's key is {own_key}: an operator has one key",
+            )
+    return Operator(name, own_key, patterns)
+
+
+def _places(document: Mapping[str, Any]) -> dict[str, str]:
+    """Pattern → where it is declared."""
+    found = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
+    for place, operator in enumerate(document.get("operators", [])):
+        for inner, item in enumerate(operator["patterns"]):
+            found[item["name"]] = f"operators[{place}].patterns[{inner}]"
+    return found
+
+
+def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict[str, tuple[str, ...]]:
+    default = _sink(document["sink"], "sink", queues)
+    emitted = {pattern.emits for pattern in graph.patterns}
+    found = {event_type: [default] for event_type in emitted - graph.inner_types}
+    for place, item in enumerate(_list(document.get("sinks", []), "sinks", 0)):
+        where = f"sinks[{place}]"
+        _mapping(item, where, ("queue", "types"), required=("queue", "types"))
+        queue = _sink(item["queue"], f"{where}.queue", queues)
+        for event_type in _list(item["types"], f"{where}.types"):
+            if event_type not in emitted:
+                known = ", ".join(sorted(emitted))
+                raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
+            found.setdefault(event_type, []).append(queue)
+    return {event_type: tuple(dict.fromkeys(each)) for event_type, each in found.items()}
+
+
+def _sink(value: Any, where: str, queues: list[str]) -> str:
+    sink = _name(value, where, QUEUE)
+    if sink in queues:
+        raise BadInput(where, f"{sink} is also read: its own complex events would come back for ever")
+    return sink
 
 
 def _rule(document: Any, place: int, folder: Path) -> Rule:
     where = f"rules[{place}]"
-    _mapping(document, where, ("name", "discard", "keep", "project", "enrich"), required=("name",))
+    _mapping(document, where, ("name", *RULES), required=("name",))
     name = _text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
-        raise BadInput(
-            where, f"takes one of discard, keep, project, enrich; it has {', '.join(kinds) or 'none'}"
-        )
+        raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
         return Filter(name, _text(value, f"{where}.{kind}"), kind == "discard")
+    if kind == "sample":
+        return _sample(name, value, f"{where}.sample")
+    if kind == "cleanse":
+        return Cleanse(name, _expressions(value, f"{where}.cleanse"))
     if kind == "project":
         return _project(name, value, f"{where}.project")
     return _enrich(name, value, f"{where}.enrich", folder)
@@ -121,14 +283,24 @@ def _rule(document: Any, place: int, folder: Path) -> Rule:
 
 def _project(name: str, document: Any, where: str) -> Project:
     _mapping(document, where, ("compute", "drop"), required=())
-    compute = document.get("compute", {})
-    if not isinstance(compute, dict):
-        raise BadInput(f"{where}.compute", "takes column: expression pairs")
-    for column, text in compute.items():
-        _name(column, f"{where}.compute", re.compile(r"\A[A-Za-z]\w*\Z"))
-        _text(text, f"{where}.compute.{column}")
+    compute = _expressions(document.get("compute", {}), f"{where}.compute")
     drop = [_text(column, f"{where}.drop") for column in _list(document.get("drop", []), f"{where}.drop", 0)]
     return Project(name, compute, tuple(drop))
+
+
+def _sample(name: str, value: Any, where: str) -> Sample:
+    if type(value) not in (int, float) or not 0 < value <= 1:
+        raise BadInput(where, f"takes a share above 0 and up to 1, not {value!r}")
+    return Sample(name, float(value))
+
+
+def _expressions(document: Any, where: str) -> dict[str, str]:
+    if not isinstance(document, dict):
+        raise BadInput(where, "takes column: expression pairs")
+    for column, text in document.items():
+        _name(column, where, COLUMN)
+        _text(text, f"{where}.{column}")
+    return document
 
 
 def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
@@ -138,12 +310,11 @@ def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
     columns = [_text(column, f"{where}.columns") for column in _list(document["columns"], f"{where}.columns")]
     path = folder / _text(document["table"], f"{where}.table")
     by = _text(document["by"], f"{where}.by")
-    reference = read_reference(path, by, tuple(columns), f"{where}.table")
-    return Enrich(name, _text(document["using"], f"{where}.using"), reference)
+    table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
+    return Enrich(name, _text(document["using"], f"{where}.using"), table)
 
 
-def _pattern(document: Any, place: int) -> Pattern:
-    where = f"patterns[{place}]"
+def _pattern(document: Any, where: str, key: Any) -> Pattern:
     keys = (
         "name",
         "pattern",
@@ -153,12 +324,12 @@ def _pattern(document: Any, place: int) -> Pattern:
         "quiet_seconds",
         "emits",
         "severity",
+        "contiguity",
+        "consume",
     )
-    _mapping(document, where, keys, required=("name", "pattern", "key", "within_seconds"))
+    _mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
     name = _name(document["name"], f"{where}.name", NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
-    if steps_of(expression) is None:
-        raise BadInput(f"{where}.pattern", "takes SEQ(A; B; …) of single symbols")
     define = document.get("define", {})
     if not isinstance(define, dict):
         raise BadInput(f"{where}.define", "takes symbol: condition pairs")
@@ -169,11 +340,13 @@ def _pattern(document: Any, place: int) -> Pattern:
         name=name,
         expression=expression,
         defines=definitions(expression, define, f"{where}.define"),
-        key=_text(document["key"], f"{where}.key"),
+        key=_text(document.get("key", key), f"{where}.key"),
         within_us=_microseconds(document["within_seconds"], f"{where}.within_seconds"),
         quiet_us=_microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
         emits=_text(document.get("emits", name), f"{where}.emits"),
         severity=severity,
+        contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
+        consume=one_of(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
     )
 
 

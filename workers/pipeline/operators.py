@@ -1,265 +1,284 @@
-"""The inter-event stage of one batch: candidates into their key group's reorder buffer, what the watermark
-has passed through the matchers in event-time order, and state and matches written together.
+"""What one task does of an inter-event batch: some key groups of an operator, from the rows that are due to
+the matches, written together with the state they leave.
 
-An event that was stored twice (a block sent again after an unknown outcome) counts once: its second copy
-either meets the first in the buffer, where equal (time, id) are one, or comes after the watermark has passed,
-where it is late.
+An event that was stored twice (a block sent again after an unknown outcome) counts once: both copies have the
+same time, so they are due in the same batch, where equal (time, id) are one; a copy that comes after the
+watermark has passed it is late.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import redis
 
-from workers.pipeline.matcher import Match, SequenceMatcher, masks
+from workers.pipeline.combining import Combined
+from workers.pipeline.complex_event import complex_events
+from workers.pipeline.finder import Matcher, masks_of
+from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, ends_with_an_event, key_groups, types_named
+from workers.pipeline.matches import Matches, joined
+from workers.pipeline.operator_memory import OperatorMemory
 from workers.pipeline.pattern import Pattern
-from workers.pipeline.state import GroupState, StateStore, Written
+from workers.pipeline.result_queue import Result, ResultQueue
+from workers.pipeline.result_writer import SLICE_GROUPS, WHOLE
+from workers.pipeline.state import StateStore, Written
 
-KEY_GROUPS = 64
-CANDIDATE = pa.schema(
-    [
-        pa.field("time", pa.int64()),
-        pa.field("id", pa.string()),
-        pa.field("type", pa.string()),
-        pa.field("source", pa.string()),
-        pa.field("value", pa.float64()),
-        pa.field("match_key", pa.string()),
-    ]
-)
-STATISTICS = "pattern string, kept long, late long, candidates long, matches long, quiet long, seconds double"
-_STATISTICS_ARROW = pa.schema(
-    [
-        pa.field("pattern", pa.string()),
-        *(pa.field(name, pa.int64()) for name in ("kept", "late", "candidates", "matches", "quiet")),
-        pa.field("seconds", pa.float64()),
-    ]
-)
+_NOTHING = pa.table({"time": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An operator and those of its key groups that a task works."""
+
+    operator: str
+    groups: tuple[int, ...]
 
 
 @dataclass
 class PatternCount:
-    candidates: int = 0
+    """types: event type → events that the pattern was given. seconds: of matching. quiet: not emitted."""
+
+    types: dict[str, int] = field(default_factory=dict)
     matches: int = 0
     quiet: int = 0
     seconds: float = 0.0
 
 
 @dataclass
-class BatchCount:
-    """What one task, or one batch, did. kept: events that passed the rules."""
+class OperatorCount:
+    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late."""
 
-    kept: int = 0
+    operator: str
+    events: int = 0
     late: int = 0
+    seconds: float = 0.0
     patterns: dict[str, PatternCount] = field(default_factory=dict)
 
     def of(self, pattern: str) -> PatternCount:
         return self.patterns.setdefault(pattern, PatternCount())
 
-    def rows(self) -> pa.RecordBatch:
-        rows = [{"kept": self.kept, "late": self.late, "seconds": 0.0}]
-        rows += [{"pattern": name, **vars(count)} for name, count in self.patterns.items()]
-        return pa.RecordBatch.from_pylist(rows, schema=_STATISTICS_ARROW)
-
-    def add(self, row: dict) -> None:
-        """Adds a row that a task returned."""
-        if row["pattern"] is None:
-            self.kept += row["kept"]
-            self.late += row["late"]
-            return
-        count = self.of(row["pattern"])
-        count.candidates += row["candidates"]
-        count.matches += row["matches"]
-        count.quiet += row["quiet"]
-        count.seconds += row["seconds"]
+    def add(self, other: "OperatorCount") -> None:
+        self.events += other.events
+        self.late += other.late
+        self.seconds += other.seconds
+        for name, count in other.patterns.items():
+            own = self.of(name)
+            own.matches, own.quiet = own.matches + count.matches, own.quiet + count.quiet
+            own.seconds += count.seconds
+            for event_type, events in count.types.items():
+                own.types[event_type] = own.types.get(event_type, 0) + events
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One batch's inter-event stage; travels to the tasks. routes: the key columns of the patterns, in order;
-    a row comes once for each.
+class Work:
+    """One inter-event batch; travels to the tasks. level: of the operators that are worked now. sinks: type →
+    queue; `default_sink` takes the others.
     """
 
     control_url: str
     application: str
     run: str  # of the checkpoint: makes ids unique over resets
     batch: int
-    watermark_us: int | None
-    previous_watermark_us: int | None
-    patterns: tuple[Pattern, ...]
-    routes: tuple[str, ...]
+    combined: Combined
+    graph: Graph
+    sinks: dict[str, tuple[str, ...]]
+    level: int = 0
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What a Spark task runs (mapInArrow): all rows of its key groups, then one write."""
-        count = BatchCount()
-        for name in self.patterns:
-            count.of(name.name)
-        candidates = [found for batch in batches if (found := self.candidates(batch, count)).num_rows]
-        if candidates:
-            with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
-                self.work(StateStore(control, self.application), by_group(candidates), count)
-        yield count.rows()
+    def __call__(self, units: Iterable[Unit]) -> list[OperatorCount]:
+        """What a Spark task runs."""
+        with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
+            return [self.unit(control, unit) for unit in units]
 
-    def settle(self, store: StateStore, count: BatchCount) -> None:
-        """Groups that got nothing new, but keep events back that the watermark has passed meanwhile."""
-        if self.watermark_us is not None:
-            due = dict.fromkeys(store.due(self.watermark_us, self.batch))
-            self.work(store, due, count)
-
-    def candidates(self, batch: pa.RecordBatch, count: BatchCount) -> pa.RecordBatch:
-        """The rows that some pattern may use, with a mask per pattern and their key group."""
-        times_us = batch.column("time").cast(pa.int64())
-        first_route = pc.equal(batch.column("route"), 0)
-        count.kept += pc.sum(first_route).as_py() or 0
-        present = pc.is_valid(times_us)
-        if self.previous_watermark_us is not None:
-            on_time = pc.greater(times_us, self.previous_watermark_us)
-            count.late += pc.sum(pc.and_(first_route, pc.invert(on_time))).as_py() or 0
-            present = pc.and_kleene(present, on_time)
-        found = [self._mask(pattern, batch) for pattern in self.patterns]
-        wanted = pc.and_kleene(present, _any(found, batch.num_rows))
-        rows = self._rows(batch, times_us, found)
-        return rows.filter(wanted)
-
-    def _mask(self, pattern: Pattern, batch: pa.RecordBatch) -> pa.Array:
-        routed = pc.equal(batch.column("route"), self.routes.index(pattern.key))
-        return pc.if_else(routed, masks(pattern, batch), pa.scalar(0, pa.int64()))
-
-    def _rows(self, batch: pa.RecordBatch, times_us: pa.Array, found: list[pa.Array]) -> pa.RecordBatch:
-        own = [times_us, *(batch.column(name) for name in CANDIDATE.names[1:])]
-        names = [*CANDIDATE.names, *(pattern.signature for pattern in self.patterns), "group"]
-        return pa.RecordBatch.from_arrays([*own, *found, batch.column("group")], names=names)
-
-    def work(self, store: StateStore, arrived: dict[int, pa.RecordBatch | None], count: BatchCount) -> None:
-        states = store.load(list(arrived), self.batch)
-        store.write(
-            self.batch, [self._group(group, states[group], rows, count) for group, rows in arrived.items()]
-        )
-
-    def _group(
-        self, group: int, state: GroupState, arrived: pa.RecordBatch | None, count: BatchCount
-    ) -> Written:
-        buffered = self._buffered(state.buffer, arrived)
-        released, kept = self._released(buffered)
-        machines, outputs = {}, []
-        for pattern in self.patterns:
-            matcher = SequenceMatcher.resume(pattern, state.machines.get(pattern.signature))
-            matches = self._matches(matcher, released, count)
-            if self.watermark_us is not None:
-                matcher.forget(self.watermark_us)
-            if matcher.keys:
-                machines[pattern.signature] = matcher.snapshot()
-            outputs += [self._output(pattern, group, n, match) for n, match in enumerate(matches)]
-        due_us = pc.min(kept.column("time")).as_py() if kept.num_rows else None
-        return Written(group, GroupState(machines, kept).encode(), due_us, tuple(outputs))
-
-    def _buffered(self, buffer: pa.RecordBatch | None, arrived: pa.RecordBatch | None) -> pa.RecordBatch:
-        """What was kept back and what arrived, under this application's columns (a pattern that was changed
-        has no masks in an old buffer).
-        """
-        names = [*CANDIDATE.names, *(pattern.signature for pattern in self.patterns)]
-        parts = [
-            pa.RecordBatch.from_arrays([_column(part, name) for name in names], names=names)
-            for part in (buffer, arrived)
-            if part is not None
-        ]
-        return pa.concat_batches(parts)
-
-    def _released(self, buffered: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """(in event-time order what the watermark has passed, the rest)."""
-        if self.watermark_us is None:
-            return buffered.slice(0, 0), buffered
-        passed = pc.less_equal(buffered.column("time"), self.watermark_us)
-        released = buffered.filter(passed)
-        order = pc.sort_indices(released, sort_keys=[("time", "ascending"), ("id", "ascending")])
-        return released.take(order), buffered.filter(pc.invert(passed))
-
-    def _matches(self, matcher: SequenceMatcher, released: pa.RecordBatch, count: BatchCount) -> list[Match]:
-        """Matches to emit, in the order of completion."""
+    def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
+        """Works a unit, unless an attempt before has written it."""
         started = time.perf_counter()
-        mask = released.column(matcher.pattern.signature)
-        rows = released.filter(pc.not_equal(mask, 0))
-        found = list(_run(matcher, rows))
-        emitted = [match for match in found if not match.quiet]
-        counted = count.of(matcher.pattern.name)
-        counted.candidates += rows.num_rows
-        counted.matches += len(emitted)
-        counted.quiet += len(found) - len(emitted)
-        counted.seconds += time.perf_counter() - started
-        return emitted
+        operator = next(each for each in self.graph.operators if each.name == unit.operator)
+        store = StateStore(control, self.application)
+        count = OperatorCount(operator.name)
+        rows = self._rows(control, store, operator, unit.groups)
+        due, late = self._due(rows, self._counts_late(operator))
+        count.events, count.late = due.num_rows, late.num_rows
+        wakes = {f"{operator.name}/{group}" for group in self._woken(store, unit)}
+        groups = sorted(set(_groups(due)) | set(_groups(late)))
+        places = sorted({f"{operator.name}/{group}" for group in groups} | wakes)
+        before = store.load(places, self.batch)
+        if places and before is not None:
+            store.write(self.batch, self._work(operator, places, before, due, late, count))
+        count.seconds = time.perf_counter() - started
+        return count
 
-    def _output(self, pattern: Pattern, group: int, number: int, match: Match) -> tuple[str, bytes]:
-        """The complex event. Its id says pattern, batch, key group and number: a batch that is worked again
-        repeats it.
+    def _woken(self, store: StateStore, unit: Unit) -> list[int]:
+        if self.combined.watermark_us is None:
+            return []
+        return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
+
+    def _counts_late(self, operator: Operator) -> bool:
+        """Rows come to every operator of their route: one of them tells of the late ones."""
+        return operator is next(each for each in self.graph.operators if each.key == operator.key)
+
+    def _rows(
+        self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
+    ) -> pa.Table:
+        """The unit's rows of every blob that may hold some, and of what operators before have emitted."""
+        results = ResultQueue(control, self.application)
+        tables = [
+            _marked(batch, groups, result in self.combined.fresh)
+            for result in self.combined.read
+            for batch in results.read(result, self._blobs(result, operator, groups))
+        ]
+        if self.level:
+            emitted = [inner(rows, operator) for rows in store.between(self.batch)]
+            tables += [_marked(rows, groups, True) for rows in emitted if rows.num_rows]
+        tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
+        return pa.concat_tables(tables, promote_options="default") if tables else _NOTHING
+
+    def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
+        route = self.graph.routes.index(operator.key)
+        slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}
+        return [
+            blob.name
+            for blob in result.blobs
+            if blob.route == route and blob.slice in slices and self.combined.wants(blob.first_us)
+        ]
+
+    def _due(self, rows: pa.Table, tells_late: bool) -> tuple[pa.Table, pa.Table]:
+        """(rows that the watermark passes in this batch, in event-time order; rows that came too late)."""
+        if not rows.num_rows:
+            return rows, rows
+        times_us = rows.column("time").to_numpy()
+        passed = times_us <= (self.combined.watermark_us if self.combined.watermark_us is not None else -1)
+        before_us = self.combined.previous_watermark_us
+        if before_us is None:
+            return ordered(rows.filter(pa.array(passed))), rows.slice(0, 0)
+        old = times_us <= before_us
+        due = ordered(rows.filter(pa.array(passed & ~old)))
+        if not tells_late:
+            return due, rows.slice(0, 0)
+        late = old & rows.column("fresh").to_numpy() & rows.column("first").to_numpy()
+        return due, rows.filter(pa.array(late))
+
+    def _work(
+        self,
+        operator: Operator,
+        places: list[str],
+        before: dict[str, bytes],
+        due: pa.Table,
+        late: pa.Table,
+        count: OperatorCount,
+    ) -> Written:
+        memory = OperatorMemory.of(before)
+        batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
+        made = []
+        for pattern in operator.patterns:
+            matcher = Matcher.resume(pattern, memory.states(pattern.signature))
+            found = self._matches(matcher, batch, count.of(pattern.name))
+            memory.keep(pattern.signature, matcher.save(), self._until_us(pattern))
+            if len(found) > found.quiet.sum():
+                made.append(complex_events(pattern, found, self._ids(pattern, places)))
+        return Written(memory.written(places), *self._outputs(places, made), late=_told(late))
+
+    def _until_us(self, pattern: Pattern) -> int:
+        """Event time at which its machines have to be looked at though nothing came: at once where time alone
+        may complete one, else when all that is open now is over.
         """
-        id_ = f"{pattern.name}:{self.run}.{self.batch}:{group}:{number}"
-        return id_, complex_event(id_, pattern, match)
+        now_us = self.combined.watermark_us or 0
+        if not ends_with_an_event(pattern.expression):
+            return now_us + 1
+        return now_us + max(pattern.within_us, pattern.quiet_us) + 1
+
+    def _ids(self, pattern: Pattern, places: list[str]) -> str:
+        """What its complex events' ids begin with: a batch that is worked again repeats them."""
+        return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
+
+    def _matches(self, matcher: Matcher, due: pa.RecordBatch | None, count: PatternCount) -> Matches:
+        """In the order of completion, also those that event time completes."""
+        started = time.perf_counter()
+        parts = []
+        if due is not None:
+            masks = None if matcher.pattern.looks_back else masks_of(matcher.pattern, due)
+            parts.append(matcher.take(due, masks))
+            for each in pc.value_counts(due.column("type") if masks is None else _of_use(due, masks)):
+                event_type, events = each["values"].as_py(), each["counts"].as_py()
+                count.types[event_type] = count.types.get(event_type, 0) + events
+        if self.combined.watermark_us is not None:
+            parts.append(matcher.advance(self.combined.watermark_us + 1))
+        found = joined(parts)
+        quiet = int(found.quiet.sum())
+        count.matches += len(found) - quiet
+        count.quiet += quiet
+        count.seconds += time.perf_counter() - started
+        return found
+
+    def _outputs(
+        self, places: list[str], made: list[pa.RecordBatch]
+    ) -> tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]]:
+        """(for other operators, for sinks): each by its name."""
+        first = places[0]
+        between, outbox = {}, {}
+        for place, rows in enumerate(made):
+            event_type = rows.column("type")[0].as_py()
+            if event_type in self.graph.inner_types:
+                between[f"{first}/{place}"] = rows
+            for queue in self.sinks.get(event_type, ()):
+                outbox[f"{queue}|{self.batch}/{first}/{place}"] = rows
+        return between, outbox
 
 
-def complex_event(id_: str, pattern: Pattern, match: Match) -> bytes:
-    """A match as an event (JSON): time and value of its last event, source the key, key the pattern, its
-    contributing events in the attributes.
-    """
-    last = match.events[-1]
-    names = ("time_us", "id", "type", "value", "source")
-    contributing = [dict(zip(names, event, strict=True)) for event in match.events]
-    return orjson.dumps(
-        {
-            "id": id_,
-            "time": last[0] / 1_000_000,
-            "type": pattern.emits,
-            "source": match.key,
-            "key": pattern.name,
-            "value": last[3],
-            "attributes": {
-                "pattern": pattern.name,
-                "severity": pattern.severity,
-                "first_time": match.events[0][0] / 1_000_000,
-                "events": contributing,
-            },
-        }
+def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
+    """Complex events as rows of a route: those whose type the operator reads, with its key."""
+    names = ("id", "type", "source", "key", "value")
+    read = set().union(*map(types_named, operator.patterns))
+    kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
+    kept = kept.filter(pc.is_valid(kept.column(operator.key)))
+    keys = kept.column(operator.key)
+    arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
+    groups, first = pa.array(key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
+    return pa.RecordBatch.from_arrays(
+        [*arrays, groups, first], names=["time", *names, "match_key", "group", "first"]
     )
 
 
-def by_group(candidates: list[pa.RecordBatch]) -> dict[int, pa.RecordBatch | None]:
-    """Rows per key group, by one sort."""
-    rows = pa.concat_batches(candidates)
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[("group", "ascending")]))
-    groups = rows.column("group").to_numpy()
-    starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
-    ends = np.append(starts[1:], len(groups))
-    return {
-        int(groups[start]): rows.slice(start, end - start)
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    }
+def ordered(rows: pa.Table) -> pa.Table:
+    """In the order of (time, id), and of equal ones one."""
+    if rows.num_rows < 2:
+        return rows
+    times_us = rows.column("time").to_numpy()
+    order = np.argsort(times_us, kind="stable")
+    sorted_us = times_us[order]
+    equal = sorted_us[1:] == sorted_us[:-1]
+    if not equal.any():
+        return rows.take(pa.array(order))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[("time", "ascending"), ("id", "ascending")]))
+    ids = rows.column("id").combine_chunks()
+    copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
+    return rows.filter(pa.array(np.concatenate(([True], ~copies)))) if copies.any() else rows
 
 
-def _run(matcher: SequenceMatcher, rows: pa.RecordBatch) -> Iterator[Match]:
-    columns = [rows.column(name).to_pylist() for name in ("time", "id", "type", "value", "source")]
-    keys = rows.column("match_key").to_pylist()
-    bits = rows.column(matcher.pattern.signature).to_pylist()
-    last: tuple[int, str] | None = None
-    for key, mask, event in zip(keys, bits, zip(*columns, strict=True), strict=True):
-        if event[:2] == last:
-            continue  # the second copy of an event that was stored twice
-        last = event[:2]
-        match = matcher.take(key, mask, event)
-        if match is not None:
-            yield match
+def _marked(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
+    """Those of the groups, and whether they are read for the first time."""
+    if len(groups) < KEY_GROUPS:
+        own = np.zeros(KEY_GROUPS, bool)
+        own[list(groups)] = True
+        rows = rows.filter(pa.array(own[rows.column("group").to_numpy()]))
+    return rows.append_column("fresh", pa.repeat(fresh, rows.num_rows))
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name in batch.schema.names:
-        return batch.column(name)
-    return pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+def _groups(rows: pa.Table) -> list[int]:
+    return np.unique(rows.column("group").to_numpy()).tolist() if rows.num_rows else []
 
 
-def _any(found: list[pa.Array], rows: int) -> pa.Array:
-    total = pa.repeat(pa.scalar(False), rows)
-    for mask in found:
-        total = pc.or_(total, pc.not_equal(mask, 0))
-    return total
+def _told(late: pa.Table) -> pa.RecordBatch | None:
+    """What is kept of late events."""
+    if not late.num_rows:
+        return None
+    return (
+        late.select(["time", "id", "type", "source", "match_key", "value"]).combine_chunks().to_batches()[0]
+    )
+
+
+def _of_use(rows: pa.RecordBatch, masks: np.ndarray) -> pa.Array:
+    """The types of the rows that satisfy a symbol."""
+    return rows.column("type").filter(pa.array(masks != 0))

@@ -4,14 +4,14 @@ that never change.
 
 import logging
 
-import orjson
 import redis
 
 from queues.client import Client
 from queues.errors import WeirError
+from workers.pipeline.result_queue import decode
 from workers.pipeline.state import StateStore
 
-MOST_AT_ONCE = 5_000
+MOST_AT_ONCE = 256  # blobs
 
 log = logging.getLogger("weir.pipeline")
 
@@ -21,24 +21,20 @@ class Outbox:
     again, with the same id.
     """
 
-    def __init__(self, store: StateStore, client: Client, queue: str) -> None:
-        self._store, self._client, self._queue = store, client, queue
+    def __init__(self, store: StateStore, client: Client) -> None:
+        self._store, self._client = store, client
         self._pending = True  # what a process before may have left
 
     def publish(self) -> int:
-        """All that is there, in the order of event time; how many. Raises WeirError when the queue takes
-        none: they stay.
-        """
+        """All that is there; how many. Raises WeirError when a queue takes none: they stay."""
         self._pending = True
         total = 0
         while outputs := self._store.outputs(MOST_AT_ONCE):
-            events = sorted(
-                (orjson.loads(text) for text in outputs.values()),
-                key=lambda event: (event["time"], event["id"]),
-            )
-            self._client.publish(self._queue, events)
-            self._store.published(outputs)
-            total += len(outputs)
+            for queue, names in _by_queue(outputs).items():
+                batches = [rows for name in names for rows in decode(outputs[name])]
+                self._client.publish_batches(queue, batches)
+                self._store.published(names)
+                total += sum(rows.num_rows for rows in batches)
         self._pending = False
         return total
 
@@ -53,3 +49,11 @@ class Outbox:
             self.publish()
         except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
             log.warning("complex events wait in the outbox: %s", error)
+
+
+def _by_queue(outputs: dict[str, bytes]) -> dict[str, list[str]]:
+    """The names for each queue, those of earlier batches first."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(outputs, key=lambda name: (int(name.partition("|")[2].split("/")[0]), name)):
+        found.setdefault(name.partition("|")[0], []).append(name)
+    return found

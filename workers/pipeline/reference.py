@@ -1,14 +1,16 @@
 """Reference tables that events are enriched from: a CSV file with a header, small enough to be sent to every
 task.
 
-A table by subnet is turned into ranges that don't overlap (the longest prefix wins), so that a join finds at
-most one row for an address.
+A table by subnet is kept by prefix length: an address is looked up among the networks of each length, by its
+first bits, and the longest prefix that has it wins. That is as many look-ups as there are lengths, whatever
+the number of subnets. A table whose file changes is read again; one that is then wrong leaves the old one in
+use.
 """
 
 import csv
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from queues.errors import BadInput
@@ -18,22 +20,60 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Reference:
-    """columns: the names of what a row gives. equal: key → row. ranges: (low, high, row), addresses as
-    numbers, both ends inside.
+    """columns: the names of what a row gives. equal: key → row. networks: prefix length → first bits of an
+    address, as a number → row.
     """
 
     columns: tuple[str, ...]
     equal: Mapping[str, Row]
-    ranges: tuple[tuple[int, int, Row], ...] = ()
+    networks: Mapping[int, Mapping[int, Row]] = field(default_factory=dict)
+
+
+@dataclass
+class ReferenceTable:
+    """A table on disk. `current` is what it held when it was last right; trouble says why it is not newer."""
+
+    path: Path
+    by: str
+    columns: tuple[str, ...]
+    where: str
+    current: Reference
+    trouble: str | None = None
+    _seen: tuple[int, int] | None = None
+
+    @classmethod
+    def open(cls, path: Path, by: str, columns: tuple[str, ...], where: str) -> "ReferenceTable":
+        """Raises BadInput naming `where`."""
+        table = cls(path, by, columns, where, read_reference(path, by, columns, where))
+        table._seen = table._look()
+        return table
+
+    def refresh(self) -> None:
+        """Reads the table again when its file has changed."""
+        seen = self._look()
+        if seen is None or seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self.current = read_reference(self.path, self.by, self.columns, self.where)
+            self.trouble = None
+        except BadInput as error:
+            self.trouble = str(error)
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
 
 
 def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) -> Reference:
     """Reads a table whose key is column `by`; a column named `subnet` is matched by address. Raises BadInput
     naming `field`.
     """
-    rows = _rows(path, (by, *columns), field)
     keyed: dict[str, Row] = {}
-    for line, row in rows:
+    for line, row in _rows(path, (by, *columns), field):
         key = row[by]
         if not key or key in keyed:
             raise BadInput(
@@ -42,7 +82,16 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
         keyed[key] = tuple(row[name] for name in columns)
     if by != "subnet":
         return Reference(columns, keyed)
-    return Reference(columns, {}, disjoint({_network(key, path, field): row for key, row in keyed.items()}))
+    return Reference(columns, {}, by_prefix({_network(key, path, field): row for key, row in keyed.items()}))
+
+
+def by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[int, Row]]:
+    """The longest prefixes first."""
+    found: dict[int, dict[int, Row]] = {}
+    for network, row in sorted(networks.items(), key=lambda item: -item[0].prefixlen):
+        bits = int(network.network_address) >> (32 - network.prefixlen)
+        found.setdefault(network.prefixlen, {})[bits] = row
+    return found
 
 
 def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
@@ -76,23 +125,3 @@ def subnet_of(text: str, field: str) -> tuple[int, int]:
     except ValueError as error:
         raise BadInput(field, f"{error}; write a subnet as 92.126.10.0/24") from None
     return int(network.network_address), network.prefixlen
-
-
-def disjoint(networks: Mapping[ipaddress.IPv4Network, Row]) -> tuple[tuple[int, int, Row], ...]:
-    """Ranges that don't overlap, in order: within a subnet, a longer prefix takes its part."""
-    found: list[tuple[int, int, Row]] = []
-    # Subnets nest or are apart, never cross: from the shortest prefix on, each one cuts its place out of at
-    # most one range.
-    for network in sorted(networks, key=lambda item: (item.prefixlen, int(item.network_address))):
-        low, high = int(network.network_address), int(network.broadcast_address)
-        cut: list[tuple[int, int, Row]] = []
-        for first, last, row in found:
-            if last < low or first > high:
-                cut.append((first, last, row))
-                continue
-            if first < low:
-                cut.append((first, low - 1, row))
-            if last > high:
-                cut.append((high + 1, last, row))
-        found = [*cut, (low, high, networks[network])]
-    return tuple(sorted(found))

@@ -9,15 +9,19 @@ and what rules before have added. `in_subnet(address, '92.126.10.0/24')` may be 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
-from workers.pipeline.reference import Reference, subnet_of
+from workers.pipeline.containers import Layout
+from workers.pipeline.reference import Reference, ReferenceTable, Row, subnet_of
 
 _SUBNET = re.compile(r"\bin_subnet\(\s*(?P<address>[A-Za-z_]\w*)\s*,\s*'(?P<subnet>[^']*)'\s*\)")
+_CRITERION = re.compile(r"'[^']*'|\"[^\"]*\"|:(?P<name>[a-z][a-z0-9_]*)")  # or a text, which stays as it is
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _NEEDED = ("id", "time", "type", "source", "value")
 
 
@@ -47,10 +51,33 @@ class Enrich:
 
     name: str
     using: str
-    reference: Reference
+    table: ReferenceTable
 
 
-Rule = Filter | Project | Enrich
+@dataclass(frozen=True)
+class Sample:
+    """Keeps a share of the events, chosen by their id: the same ones whenever it is asked."""
+
+    name: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Cleanse:
+    """Replaces columns by their clean values; an event of which one is null goes no further."""
+
+    name: str
+    columns: Mapping[str, str]
+
+
+Rule = Filter | Project | Enrich | Sample | Cleanse
+REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
+_BUCKETS = 1_000_000
+_PARTS = [f"cast(_parts[{place}] as bigint)" for place in range(4)]
+_NUMBER = (  # of an address in parts; null where it is none
+    f"CASE WHEN size(_parts) = 4 AND {' AND '.join(f'{part} BETWEEN 0 AND 255' for part in _PARTS)} "
+    f"THEN {' + '.join(f'{part} * {256**power}L' for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))} END"
+)
 
 
 @dataclass
@@ -63,13 +90,15 @@ class Ruled:
     counts: dict[str, Observation]
 
 
-def apply_rules(events: DataFrame, rules: tuple[Rule, ...], observe: bool = True) -> Ruled:
+def apply_rules(
+    events: DataFrame, rules: tuple[Rule, ...], criteria: Mapping[str, float], observe: bool = True
+) -> Ruled:
     """The rules in order, lazily. `observe`: count what passes each filter, for `rule_counts`."""
-    filters = [rule for rule in rules if isinstance(rule, Filter)]
+    filters = [rule for rule in rules if isinstance(rule, REMOVING)]
     counts: dict[str, Observation] = {}
     for rule in rules:
-        events = apply_rule(events, rule)
-        if observe and isinstance(rule, Filter) and rule is not filters[-1]:
+        events = apply_rule(events, rule, criteria)
+        if observe and isinstance(rule, REMOVING) and rule is not filters[-1]:
             counts[rule.name] = Observation()
             events = events.observe(counts[rule.name], sql.count(sql.lit(1)).alias("out"))
     return Ruled(events, counts)
@@ -78,7 +107,7 @@ def apply_rules(events: DataFrame, rules: tuple[Rule, ...], observe: bool = True
 def rule_counts(rules: tuple[Rule, ...], ruled: Ruled, arrived: int, kept: int) -> list[dict]:
     """Per rule how many events went in and came out, after the batch has run."""
     result, before = [], arrived
-    filters = [rule.name for rule in rules if isinstance(rule, Filter)]
+    filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
     for rule in rules:
         after = before
         if rule.name in ruled.counts:
@@ -90,32 +119,63 @@ def rule_counts(rules: tuple[Rule, ...], ruled: Ruled, arrived: int, kept: int) 
     return result
 
 
-def apply_rule(events: DataFrame, rule: Rule) -> DataFrame:
-    """One rule. Raises Spark's AnalysisException or ParseException where an expression is wrong."""
+def apply_rule(events: DataFrame, rule: Rule, criteria: Mapping[str, float]) -> DataFrame:
+    """One rule. Raises Spark's AnalysisException or ParseException where an expression is wrong, BadInput
+    where it names a criterion that nobody declares.
+    """
     match rule:
         case Filter():
-            held = sql.expr(expanded(rule.condition, rule.name))
+            held = sql.expr(expanded(rule.condition, rule.name, criteria))
             return events.where(~sql.coalesce(held, sql.lit(False)) if rule.discard else held)
         case Project():
-            columns = {name: sql.expr(expanded(text, rule.name)) for name, text in rule.compute.items()}
+            columns = {
+                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.compute.items()
+            }
             return events.withColumns(columns).drop(*rule.drop)
-        case Enrich(reference=reference) if reference.ranges:
-            return _by_subnet(events, rule.using, reference)
-        case Enrich(reference=reference):
-            rows = [(key, *row) for key, row in reference.equal.items()]
-            table = _table(events, rows, ("_key", *reference.columns))
-            joined = events.join(sql.broadcast(table), events[rule.using] == table["_key"], "left")
-            return joined.drop("_key")
+        case Sample():
+            bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
+            return events.where(bucket < round(rule.share * _BUCKETS))
+        case Cleanse():
+            clean = {
+                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.columns.items()
+            }
+            return events.withColumns(clean).dropna(subset=list(rule.columns))
+        case Enrich(table=table) if table.current.networks:
+            return _by_subnet(events, rule.using, table.current)
+        case Enrich(table=table):
+            return _looked_up(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
     raise TypeError(f"{rule!r} is not a rule")
 
 
-def _by_subnet(events: DataFrame, on: str, reference: Reference) -> DataFrame:
-    rows = [(low, high, *row) for low, high, row in reference.ranges]
-    columns = ("_low", "_high", *reference.columns)
-    table = _table(events, rows, columns)
-    numbered = events.withColumn("_address", sql.expr(address_number(on)))
-    inside = numbered["_address"].between(table["_low"], table["_high"])
-    return numbered.join(sql.broadcast(table), inside, "left").drop("_address", "_low", "_high")
+def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
+    """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
+    parts = events.withColumn("_parts", sql.split(using, "[.]"))
+    numbered = parts.withColumn("_address", sql.expr(_NUMBER))
+    found = numbered.drop("_parts")
+    names = []
+    for length, rows in reference.networks.items():
+        names.append(f"_row{length}")
+        bits = sql.shiftright("_address", 32 - length)
+        found = _joined(found, bits, rows, names[-1], reference.columns)
+    row = sql.coalesce(*names)
+    columns = {name: row.getField(name) for name in reference.columns}
+    return found.withColumns(columns).drop("_address", *names)
+
+
+def _looked_up(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    found = _joined(events, key, rows, name, columns)
+    return found.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
+
+
+def _joined(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    """With the row of a small table whose key is `key`, as struct `name` (null where there is none)."""
+    table = _table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
+    packed = table.select("_key", sql.struct(*columns).alias(name))
+    return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
 
 
 def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
@@ -131,38 +191,78 @@ def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> Da
 def address_number(column: str) -> str:
     """SQL of an IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
 
-    The column is named once: Spark writes out what a column stands for wherever it is named, and here that is
-    mostly the parsing of JSON. The leading 1 tells four parts from three or five.
+    The column is named once: Spark writes out what a column stands for wherever it is named. The leading 1 tells
+    four parts from three or five.
     """
     parts = f"transform(split({column}, '[.]'), part -> cast(part as bigint))"
     return f"(aggregate({parts}, 1L, (number, part) -> number * 256L + part) - {256**4}L)"
 
 
-def expanded(text: str, field_name: str) -> str:
-    """An expression with `in_subnet(…)` written out. Raises BadInput for a wrong subnet."""
+def expanded(text: str, field_name: str, criteria: Mapping[str, float]) -> str:
+    """An expression with `in_subnet(…)` written out, and the value of each criterion in place of its `:name`.
+    Raises BadInput for a wrong subnet or an unknown criterion.
+    """
 
     def write(found: re.Match) -> str:
         low, prefix_length = subnet_of(found["subnet"], field_name)
-        free_bits = 32 - prefix_length
-        return f"(shiftright({address_number(found['address'])}, {free_bits}) = {low >> free_bits}L)"
+        address, free_bits = found["address"], 32 - prefix_length
+        # Most addresses differ in the text already, and are not taken apart.
+        begins = ".".join(str(low >> shift & 255) for shift in (24, 16, 8, 0)[: prefix_length // 8])
+        inside = f"shiftright({address_number(address)}, {free_bits}) = {low >> free_bits}L"
+        return f"(startswith({address}, '{begins}') AND {inside})"
 
-    return _SUBNET.sub(write, text)
+    def value(found: re.Match) -> str:
+        if found["name"] is None:
+            return found[0]
+        if found["name"] not in criteria:
+            known = ", ".join(sorted(criteria)) or "none"
+            raise BadInput(field_name, f":{found['name']} is not a declared criterion; there are {known}")
+        return repr(float(criteria[found["name"]]))
+
+    return _CRITERION.sub(value, _SUBNET.sub(write, text))
 
 
-def check_rules(events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str]) -> None:
+def names_in(rules: tuple[Rule, ...]) -> frozenset[str]:
+    """Every word in the rules that may be a column."""
+    texts: list[str] = []
+    for rule in rules:
+        match rule:
+            case Filter():
+                texts.append(rule.condition)
+            case Project():
+                texts += rule.compute.values()
+            case Enrich():
+                texts.append(rule.using)
+            case Cleanse():
+                texts += [*rule.columns, *rule.columns.values()]
+    return frozenset(_WORD.findall(" ".join(texts)))
+
+
+def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
+    """No events under a layout: enough for Spark to analyse rules."""
+    return spark.createDataFrame([], layout.sql)
+
+
+def check_rules(
+    events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Mapping[str, float]
+) -> None:
     """Lets Spark analyse every rule (nothing is read). Raises BadInput naming the rule, or the column a
     pattern needs and nobody makes.
     """
     for place, rule in enumerate(rules):
-        where = f"rules[{place}] ({rule.name})"
+        where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in events.columns:
             raise BadInput(
                 f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(events)}"
             )
         try:
-            events = apply_rule(events, rule)
+            events = apply_rule(events, rule, criteria)
+        except BadInput as error:
+            raise BadInput(where, f"({rule.name}) {error.message}") from None
         except (AnalysisException, ParseException) as error:
-            raise BadInput(where, f"is not understood by Spark SQL: {_first_line(error)}") from None
+            raise BadInput(
+                where, f"({rule.name}) is not understood by Spark SQL: {_first_line(error)}"
+            ) from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")

@@ -8,14 +8,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from workers.java import spark_environment
-from workers.pipeline.source import SegmentSource
+from workers.pipeline.source import AssignmentSource, ResultSource
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
-    # The first compiler is enough: most of a batch is Arrow in Python, and the second one would work for
-    # minutes on an idle plant.
-    "-XX:TieredStopAtLevel=1",
-    "-XX:ReservedCodeCacheSize=128m",
+    "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
     "-XX:-UsePerfData",
@@ -35,7 +32,8 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(SegmentSource)
+    spark.dataSource.register(AssignmentSource)
+    spark.dataSource.register(ResultSource)
     return spark
 
 

@@ -1,41 +1,58 @@
-"""What the matcher remembers between batches: one value per key group, kept on the control server with the
-batch that wrote it.
+r"""What operators remember between batches: one value per operator and key group, kept on the control server
+with the batch that wrote it.
 
-A group is stored as (batch, new, previous). Whoever works a batch again finds its own number there and starts
-from `previous`, so the same batch gives the same state and the same matches; they are written together with
-the matches, in one script. A writer of an older batch (a process that was thought dead) is refused.
+A place (`operator/group`) is stored with the batch that wrote it, in one script with the matches of that
+batch and with all other places of the task. So a task is either written or not: one that is written is not
+worked again, and one that is not starts from the state of the batch before. A writer of an older batch (a
+process that was thought dead) is refused.
 
 | key | type | holds |
 |---|---|---|
-| `weir:pipeline:state:{app}` | hash | `{group}` state, `{group}:previous`, `{group}:batch` |
-| `weir:pipeline:pending:{app}` | hash | group → earliest event time (µs) that it keeps back |
-| `weir:pipeline:outbox:{app}` | hash | event id → complex event (JSON) that is still to be published |
+| `weir:pipeline:state:{app}` | hash | `{operator}/{group}` state, `…:batch` |
+| `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
+| `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
+| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…` → complex events still to be published |
+| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow stream), `n` how many; the newest LATE_KEPT |
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import orjson
 import pyarrow as pa
 import redis
 
 from queues.errors import WeirError
+from workers.pipeline.result_queue import decode, encode
 
-_LENGTH = struct.Struct("<I")
+LATE_KEPT = 1_000
 
-# KEYS state, outbox, pending; ARGV group, batch, state, earliest buffered time or '', then (id, event) pairs.
+# KEYS state, pending, between, outbox, late; ARGV batch, places, then (place, state, due or '') each; then
+# counted lists: between (name, blob), outbox (name, blob), late (blob, events).
 _WRITE = """
-local stored = redis.call('HGET', KEYS[1], ARGV[1] .. ':batch')
-if stored and tonumber(stored) > tonumber(ARGV[2]) then return 0 end
-if stored ~= ARGV[2] then
-  local previous = redis.call('HGET', KEYS[1], ARGV[1])
-  if previous then redis.call('HSET', KEYS[1], ARGV[1] .. ':previous', previous) end
+local batch, count, at = ARGV[1], tonumber(ARGV[2]), 3
+for i = 0, count - 1 do
+  local stored = redis.call('HGET', KEYS[1], ARGV[at + 3 * i] .. ':batch')
+  if stored and tonumber(stored) > tonumber(batch) then return 0 end
 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3], ARGV[1] .. ':batch', ARGV[2])
-if ARGV[4] == '' then redis.call('HDEL', KEYS[3], ARGV[1]) else redis.call('HSET', KEYS[3], ARGV[1], ARGV[4])
-end for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end return 1
+for i = 1, count do
+  local place = ARGV[at]
+  redis.call('HSET', KEYS[1], place, ARGV[at + 1], place .. ':batch', batch)
+  if ARGV[at + 2] == '' then redis.call('HDEL', KEYS[2], place)
+  else redis.call('HSET', KEYS[2], place, ARGV[at + 2]) end
+  at = at + 3
+end
+for _, key in ipairs({KEYS[3], KEYS[4]}) do
+  local blobs = tonumber(ARGV[at])
+  at = at + 1
+  for i = 1, blobs do
+    redis.call('HSET', key, ARGV[at], ARGV[at + 1])
+    at = at + 2
+  end
+end
+if ARGV[at] == '1' then
+  redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[at + 3], '*', 'd', ARGV[at + 1], 'n', ARGV[at + 2])
+end
+return 1
 """
 
 
@@ -46,100 +63,90 @@ class StateFromTheFuture(WeirError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class GroupState:
-    """machines: pattern signature → a matcher's snapshot. buffer: candidates that wait for the watermark."""
-
-    machines: Mapping[str, Any] = field(default_factory=dict)
-    buffer: pa.RecordBatch | None = None
-
-    def encode(self) -> bytes:
-        head = orjson.dumps(self.machines)
-        if self.buffer is None or self.buffer.num_rows == 0:
-            return _LENGTH.pack(len(head)) + head
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.buffer.schema) as writer:
-            writer.write_batch(self.buffer)
-        return b"".join((_LENGTH.pack(len(head)), head, sink.getvalue().to_pybytes()))
-
-    @classmethod
-    def decode(cls, data: bytes | None) -> "GroupState":
-        if not data:
-            return cls()
-        (length,) = _LENGTH.unpack_from(data)
-        head, rest = data[_LENGTH.size : _LENGTH.size + length], data[_LENGTH.size + length :]
-        buffer = pa.ipc.open_stream(rest).read_next_batch() if rest else None
-        return cls(orjson.loads(head), buffer)
-
-
-@dataclass(frozen=True)
 class Written:
-    """What a batch made of one group. due_us: the earliest event time that is still buffered. outputs: (id,
-    complex event as JSON).
+    """What a task made of a batch. places: place → (state, event time (µs) at which it has to be looked at
+    again without events, or None). between, outbox: name → complex events. late: rows that came too late.
     """
 
-    group: int
-    state: bytes
-    due_us: int | None
-    outputs: tuple[tuple[str, bytes], ...]
+    places: Mapping[str, tuple[bytes, int | None]]
+    between: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    outbox: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    late: pa.RecordBatch | None = None
+
+    def arguments(self, batch: int) -> list:
+        found: list = [batch, len(self.places)]
+        for place, (state, due_us) in self.places.items():
+            found += [place, state, "" if due_us is None else due_us]
+        for blobs in (self.between, self.outbox):
+            found.append(len(blobs))
+            for name, rows in blobs.items():
+                found += [name, encode(rows)]
+        if self.late is None or not self.late.num_rows:
+            return [*found, 0]
+        return [*found, 1, encode(self.late), self.late.num_rows, LATE_KEPT]
 
 
 class StateStore:
-    """The three keys of one application."""
+    """The keys above, of one application."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control = control
         self._state = f"weir:pipeline:state:{application}"
         self._pending = f"weir:pipeline:pending:{application}"
+        self._between = f"weir:pipeline:between:{application}"
         self._outbox = f"weir:pipeline:outbox:{application}"
+        self._late = f"weir:pipeline:late:{application}"
         self._write = control.register_script(_WRITE)
 
-    def load(self, groups: list[int], batch: int) -> dict[int, GroupState]:
-        """The groups' state before `batch`. Raises StateFromTheFuture."""
-        fields = [name for group in groups for name in (f"{group}", f"{group}:previous", f"{group}:batch")]
+    def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
+        """The places' state before `batch`, without those that have none; None when the batch is written
+        already. Raises StateFromTheFuture.
+        """
+        fields = [name for place in places for name in (place, f"{place}:batch")]
         values = self._control.hmget(self._state, fields) if fields else []
-        return {
-            group: GroupState.decode(self._before(values[3 * index : 3 * index + 3], group, batch))
-            for index, group in enumerate(groups)
-        }
+        found: dict[str, bytes] = {}
+        for index, place in enumerate(places):
+            state, number = values[2 * index : 2 * index + 2]
+            if number is not None and int(number) > batch:
+                raise StateFromTheFuture(
+                    f"{place} has the state of batch {int(number)}, but batch {batch} is at work: the "
+                    "checkpoint is older than the state. "
+                    "Put the newer checkpoint back, or start once with --reset."
+                )
+            if number is not None and int(number) == batch:
+                return None
+            if state:
+                found[place] = state
+        return found
 
-    @staticmethod
-    def _before(stored: list[bytes | None], group: int, batch: int) -> bytes | None:
-        new, previous, number = stored
-        if number is None or int(number) < batch:
-            return new
-        if int(number) > batch:
-            raise StateFromTheFuture(
-                f"key group {group} has the state of batch {int(number)}, but batch {batch} is at work: "
-                "the checkpoint is older than the state. "
-                "Put the newer checkpoint back, or start once with --reset."
-            )
-        return previous
-
-    def write(self, batch: int, groups: Iterable[Written]) -> None:
-        """State, pending time and outputs, whole or not at all per group. Raises StateFromTheFuture."""
-        pipeline = self._control.pipeline(transaction=False)
-        for item in groups:
-            due = "" if item.due_us is None else item.due_us
-            outputs = [part for output in item.outputs for part in output]
-            self._write(
-                keys=[self._state, self._outbox, self._pending],
-                args=[item.group, batch, item.state, due, *outputs],
-                client=pipeline,
-            )
-        if not all(pipeline.execute()):
+    def write(self, batch: int, made: Written) -> None:
+        """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
+        keys = [self._state, self._pending, f"{self._between}:{batch}", self._outbox, self._late]
+        if not self._write(keys=keys, args=made.arguments(batch)):
             raise StateFromTheFuture(
                 f"a later batch than {batch} is already written: another run has taken over."
             )
 
-    def due(self, watermark_us: int, batch: int) -> list[int]:
-        """Groups that keep events up to the watermark back and have not been worked in this batch."""
-        pending = self._control.hgetall(self._pending)
-        groups = sorted(int(group) for group, due_us in pending.items() if int(due_us) <= watermark_us)
-        batches = self._control.hmget(self._state, [f"{group}:batch" for group in groups]) if groups else []
-        return [group for group, at in zip(groups, batches, strict=True) if at is None or int(at) < batch]
+    def due(self, watermark_us: int) -> dict[str, list[int]]:
+        """Operator → groups that are to be looked at when event time is there, events or none."""
+        found: dict[str, list[int]] = {}
+        for place, due_us in self._control.hgetall(self._pending).items():
+            if int(due_us) <= watermark_us:
+                operator, _, group = place.decode().rpartition("/")
+                found.setdefault(operator, []).append(int(group))
+        return found
+
+    def between(self, batch: int) -> list[pa.RecordBatch]:
+        """What operators have emitted for operators in this batch so far."""
+        found = self._control.hgetall(f"{self._between}:{batch}")
+        return [rows for name in sorted(found) for rows in decode(found[name])]
+
+    def forget_between(self, batch: int) -> None:
+        """Of a batch that is done."""
+        self._control.delete(f"{self._between}:{batch}")
 
     def outputs(self, most: int) -> dict[str, bytes]:
-        """Complex events that are still to be published, `most` or a few more."""
+        """Complex events that are still to be published, by name: `most` names, or a few more."""
         found: dict[str, bytes] = {}
         for name, value in self._control.hscan_iter(self._outbox, count=most):
             found[name.decode()] = value
@@ -147,10 +154,11 @@ class StateStore:
                 break
         return found
 
-    def published(self, ids: Iterable[str]) -> None:
+    def published(self, names: Iterable[str]) -> None:
         """Called after their publishing was acknowledged."""
-        self._control.hdel(self._outbox, *ids)
+        self._control.hdel(self._outbox, *names)
 
     def clear(self) -> None:
-        """Forgets everything but what is still to be published."""
-        self._control.delete(self._state, self._pending)
+        """Forgets everything but what is still to be published, and what came late."""
+        between = list(self._control.scan_iter(f"{self._between}:*"))
+        self._control.delete(self._state, self._pending, *between)

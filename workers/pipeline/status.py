@@ -1,23 +1,27 @@
-"""What the pipeline says of itself: key `weir:pipeline` on the control server, JSON, after each batch and
-each second. Unknown is null.
+"""What an application says of itself: key `weir:pipeline` on the control server, JSON, after each inter-event
+batch and each second. Unknown is null.
 
-Rates are over the last WINDOW_SECONDS: `in_per_second` read, `kept_per_second` after the rules,
-`alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet` count
-on over restarts; `seconds` is the matcher's time for one candidate event.
+Rates are over the last WINDOW_SECONDS: `in_per_second` worked by the replicas, `kept_per_second` after the
+rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet`
+count on over restarts; `seconds` is the matcher's time for one event. Per replica and operator `utilisation`
+is the share of the window that it worked (of each of its tasks).
 """
 
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
-from workers.pipeline.offset import Offset
-from workers.pipeline.operators import BatchCount
+from workers.pipeline.combining import Combined
+from workers.pipeline.cursor import Cursor
+from workers.pipeline.declaration import Application
+from workers.pipeline.operators import OperatorCount
+from workers.pipeline.result_queue import ResultQueue
 
 KEY = "weir:pipeline"
 WINDOW_SECONDS = 10.0
@@ -25,15 +29,33 @@ _COUNTED = ("inserted_events", "removed_events")
 
 
 @dataclass(frozen=True)
-class BatchRecord:
-    """One finished batch. at: monotonic seconds."""
+class ReplicaBatch:
+    """One finished batch of a replica. at: monotonic seconds. response_seconds: from dispatch to result."""
 
     at: float
+    batch: int
     events: int
     kept: int
-    alerts: int
+    size_bytes: int
     seconds: float
     rules: list[dict[str, Any]]
+    response_seconds: float
+
+
+@dataclass(frozen=True)
+class InterEventBatch:
+    """One finished inter-event batch. tasks: operator → how many worked it."""
+
+    at: float
+    batch: int
+    combined: Combined
+    operators: dict[str, OperatorCount]
+    tasks: dict[str, int]
+    seconds: float
+
+    @property
+    def alerts(self) -> int:
+        return sum(p.matches for operator in self.operators.values() for p in operator.patterns.values())
 
 
 @dataclass
@@ -43,6 +65,7 @@ class Totals:
     matches: dict[str, int] = field(default_factory=dict)
     quiet: dict[str, int] = field(default_factory=dict)
     late_events: int = 0
+    admitted_events: int = 0
 
     @classmethod
     def read(cls, text: bytes | None) -> "Totals":
@@ -52,36 +75,40 @@ class Totals:
             patterns = before.get("patterns", {})
             matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
             quiet = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
-            return cls(matches, quiet, int(before.get("late_events") or 0))
+            late, admitted = before.get("late_events"), before.get("admitted_events")
+            return cls(matches, quiet, int(late or 0), int(admitted or 0))
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
+    def add(self, batch: InterEventBatch) -> None:
+        for operator in batch.operators.values():
+            self.late_events += operator.late
+            for name, pattern in operator.patterns.items():
+                self.matches[name] = self.matches.get(name, 0) + pattern.matches
+                self.quiet[name] = self.quiet.get(name, 0) + pattern.quiet
+
 
 class StatusBoard:
-    """Collects what happens and writes the status. Used by the driver's main thread and by the one that works
-    batches.
+    """Collects what happens and writes the status. Used by the driver's main thread, the dispatcher's, and
+    those that work batches.
     """
 
     def __init__(
         self,
         control: redis.Redis,
-        application: str,
-        queues: tuple[str, ...],
-        rules: tuple[str, ...],
-        patterns: tuple[str, ...],
+        application: Application,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._control = control
+        self._control, self._application = control, application
         self._clock, self._monotonic = clock, monotonic
-        self._application, self._queues, self._rules, self._patterns = application, queues, rules, patterns
         self._totals = Totals.read(control.get(KEY))
-        self._records: deque[BatchRecord] = deque()
+        self._results = ResultQueue(control, application.name)
+        self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
+        self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
         self._lock = threading.Lock()
-        self._offset: Offset | None = None
-        self._batch: int | None = None
-        self._seconds_per_event: dict[str, float] = {}
+        self._cursor: Cursor | None = None
         self._state, self._error = "starting", None
         self.outbox_events = 0
 
@@ -91,19 +118,21 @@ class StatusBoard:
             self._state, self._error = state, error
         self.write()
 
-    def batch(self, batch: int, offset: Offset, count: BatchCount, rules: list[dict], seconds: float) -> None:
-        """A batch has been worked."""
-        alerts = sum(pattern.matches for pattern in count.patterns.values())
-        record = BatchRecord(self._monotonic(), offset.events_total, count.kept, alerts, seconds, rules)
+    def dispatched(self, cursor: Cursor, events: int) -> None:
         with self._lock:
-            self._batch, self._offset = batch, offset
-            self._records.append(record)
-            self._totals.late_events += count.late
-            for name, pattern in count.patterns.items():
-                self._totals.matches[name] = self._totals.matches.get(name, 0) + pattern.matches
-                self._totals.quiet[name] = self._totals.quiet.get(name, 0) + pattern.quiet
-                if pattern.candidates:
-                    self._seconds_per_event[name] = pattern.seconds / pattern.candidates
+            self._cursor = cursor
+            self._totals.admitted_events += events
+
+    def replica(self, name: str, batch: ReplicaBatch) -> None:
+        """A replica's batch is published."""
+        with self._lock:
+            self._replicas[name].append(batch)
+
+    def inter_event(self, batch: InterEventBatch) -> None:
+        """An inter-event batch is worked."""
+        with self._lock:
+            self._batches.append(batch)
+            self._totals.add(batch)
         self.write()
 
     def write(self) -> None:
@@ -115,60 +144,146 @@ class StatusBoard:
             return
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
+        room = self._results.room()
         with self._lock:
             now = self._monotonic()
-            # One batch behind the window stays: a rate needs the time since the batch before.
-            while len(self._records) > 1 and self._records[1].at < now - WINDOW_SECONDS:
-                self._records.popleft()
-            offset = self._offset
+            self._forget(now)
+            cursor, newest = self._cursor, self._batches[-1] if self._batches else None
+            controls = cursor.controls if cursor else self._application.controls
+            capacity = controls.result_bytes
             return {
-                "application": self._application,
+                "application": self._application.name,
                 "state": self._state,
                 "error": self._error,
                 "at": self._clock(),
-                "batch": self._batch,
+                "batch": newest.batch if newest else None,
                 **self._rates(now),
-                "batch_seconds": self._records[-1].seconds if self._records else None,
-                "watermark_lag_seconds": self._lag(offset),
-                "waiting_events": waiting_events(heartbeats, self._queues),
-                "patterns": {name: self._pattern(name) for name in self._patterns},
+                "batch_seconds": newest.seconds if newest else None,
+                "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
+                "waiting_events": waiting_events(heartbeats, self._application.queues),
+                "patterns": self._patterns(now),
                 "late_events": self._totals.late_events,
                 "outbox_events": self.outbox_events,
-                "skipped_nodes": list(offset.skipped) if offset else [],
-                "controls": offset.controls.to_document() if offset else None,
+                "skipped_nodes": list(cursor.skipped) if cursor else [],
+                "controls": controls.to_document(),
+                "admitted_events": self._totals.admitted_events,
+                "in_flight_events": room.in_flight_events,
+                "result_queue": {
+                    "capacity_bytes": capacity,
+                    "used_bytes": room.used_bytes,
+                    "free_bytes": max(0, capacity - room.used_bytes),
+                    "bytes_per_event": round(room.bytes_per_event, 1),
+                },
+                "replicas": {name: self._replica(name, now, controls.shares_of) for name in self._replicas},
+                "combiner": {
+                    "waits_for": newest.combined.waits_for if newest else None,
+                    "held_results": len(newest.combined.remaining()) if newest else None,
+                },
+                "operators": {each.name: self._operator(each.name, now) for each in self._graph.operators},
+                "edges": [vars(edge) for edge in self._graph.edges],
             }
 
+    @property
+    def _graph(self):
+        return self._application.graph
+
+    def _forget(self, now: float) -> None:
+        """One batch behind the window stays: what was last is shown until something newer is."""
+        for records in (*self._replicas.values(), self._batches):
+            while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
+                records.popleft()
+
+    def _window(self, now: float) -> float:
+        return min(WINDOW_SECONDS, max(now - self._started, 1.0))
+
+    def _rate(self, values: Iterable[float], now: float) -> float:
+        return round(sum(values) / self._window(now), 2)
+
+    def _recent(self, name: str, now: float) -> list[ReplicaBatch]:
+        return [each for each in self._replicas[name] if each.at >= now - WINDOW_SECONDS]
+
+    def _recent_batches(self, now: float) -> list[InterEventBatch]:
+        return [each for each in self._batches if each.at >= now - WINDOW_SECONDS]
+
     def _rates(self, now: float) -> dict[str, Any]:
-        recent = [record for record in self._records if record.at >= now - WINDOW_SECONDS]
-        window = min(WINDOW_SECONDS, max(now - self._started, 1.0))
-
-        def rate(values: list[int]) -> float:
-            return round(sum(values) / window, 2)
-
+        recent = [batch for name in self._replicas for batch in self._recent(name, now)]
         return {
-            "in_per_second": rate([record.events for record in recent]),
-            "kept_per_second": rate([record.kept for record in recent]),
-            "alerts_per_second": rate([record.alerts for record in recent]),
+            "in_per_second": self._rate((batch.events for batch in recent), now),
+            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "alerts_per_second": self._rate((batch.alerts for batch in self._recent_batches(now)), now),
             "rules": [
                 {
-                    "name": name,
-                    "in": rate([record.rules[place]["in"] for record in recent]),
-                    "out": rate([record.rules[place]["out"] for record in recent]),
+                    "name": rule.name,
+                    "in": self._rate((batch.rules[place]["in"] for batch in recent), now),
+                    "out": self._rate((batch.rules[place]["out"] for batch in recent), now),
                 }
-                for place, name in enumerate(self._rules)
+                for place, rule in enumerate(self._application.rules)
             ],
         }
 
-    def _lag(self, offset: Offset | None) -> float | None:
-        if offset is None or offset.watermark_us is None:
-            return None
-        return round(self._clock() - offset.watermark_us / 1_000_000, 3)
+    def _lag(self, watermark_us: int | None) -> float | None:
+        return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
-    def _pattern(self, name: str) -> dict[str, Any]:
+    def _replica(self, name: str, now: float, shares_of: Callable) -> dict[str, Any]:
+        recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         return {
+            "share": round(shares_of(self._application.replicas)[name], 4),
+            "in_per_second": self._rate((batch.events for batch in recent), now),
+            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
+            "batch_seconds": newest.seconds if newest else None,
+            "response_seconds": newest.response_seconds if newest else None,
+        }
+
+    def _operator(self, name: str, now: float) -> dict[str, Any]:
+        recent = [batch for batch in self._recent_batches(now) if name in batch.operators]
+        events = sum(batch.operators[name].events for batch in recent)
+        seconds = sum(batch.operators[name].seconds for batch in recent)
+        tasks = recent[-1].tasks.get(name, 1) if recent else None
+        operator = next(each for each in self._graph.operators if each.name == name)
+        return {
+            "key": operator.key,
+            "in_per_second": self._rate([events], now),
+            "out_per_second": self._rate(
+                (p.matches for batch in recent for p in batch.operators[name].patterns.values()), now
+            ),
+            "tasks": tasks,
+            "utilisation": round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
+            "seconds": seconds / events if events else None,
+            "late_per_second": self._rate((batch.operators[name].late for batch in recent), now),
+            "patterns": [pattern.name for pattern in operator.patterns],
+        }
+
+    def _patterns(self, now: float) -> dict[str, Any]:
+        recent = self._recent_batches(now)
+        return {
+            pattern.name: self._pattern(operator.name, pattern, recent, now)
+            for operator in self._graph.operators
+            for pattern in operator.patterns
+        }
+
+    def _pattern(
+        self, operator: str, pattern: Any, recent: list[InterEventBatch], now: float
+    ) -> dict[str, Any]:
+        name = pattern.name
+        counts = [
+            batch.operators[operator].patterns[name]
+            for batch in recent
+            if operator in batch.operators and name in batch.operators[operator].patterns
+        ]
+        types: dict[str, int] = {}
+        for count in counts:
+            for event_type, events in count.types.items():
+                types[event_type] = types.get(event_type, 0) + events
+        events = sum(types.values())
+        return {
+            "operator": operator,
+            "emits": pattern.emits,
             "matches": self._totals.matches.get(name, 0),
             "quiet": self._totals.quiet.get(name, 0),
-            "seconds": self._seconds_per_event.get(name),
+            "seconds": sum(count.seconds for count in counts) / events if events else None,
+            "types": {each: self._rate([number], now) for each, number in sorted(types.items())},
+            "out_per_second": self._rate((count.matches for count in counts), now),
         }
 
 

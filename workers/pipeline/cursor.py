@@ -1,8 +1,8 @@
-"""How far the pipeline has read, and how far event time has come: a batch's end offset. Pure arithmetic.
+"""How far the queues have been dispatched to the replicas, and how far event time has come. Pure arithmetic.
 
-The watermark promises that no event at or before it is still to come (but for late ones). It is the slowest
-container's progress less the allowed lateness; a container of which everything has been read holds nothing
-back, and the watermark never goes back.
+The watermark promises that no event at or before it is still to be dispatched (but for late ones). It is the
+slowest container's progress less the allowed lateness; a container of which everything has been dispatched
+holds nothing back, and the watermark never goes back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,86 +12,80 @@ from typing import Any
 from queues.errors import BadInput
 from workers.pipeline.controls import Controls
 
-VERSION = 1
+VERSION = 2
 BEGINNING = "0-0"
+NEW_START = "Start once with --reset to begin anew at the oldest events still waiting."
 
 Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a container has after what was read. complete: there is nothing behind these entries."""
+    """What a container has after what was dispatched. complete: there is nothing behind these entries."""
 
     entries: tuple[Entry, ...]
     complete: bool
 
 
 @dataclass(frozen=True)
-class Offset:
-    """ids: container → last entry read. newest_us: container → newest event time read. events: container →
-    events in this batch. read_from and
-    previous_watermark_us are those of the offset before: an offset says all of its batch. skipped: nodes that
-    did not answer.
+class Cursor:
+    """tick: counts dispatches. ids: container → last entry dispatched. newest_us: container → newest event
+    time dispatched. owed: replica → events its share still owes it. skipped: nodes that did not answer.
     """
 
+    tick: int = 0
     ids: Mapping[str, str] = field(default_factory=dict)
     newest_us: Mapping[str, int] = field(default_factory=dict)
-    events: Mapping[str, int] = field(default_factory=dict)
     watermark_us: int | None = None
-    previous_watermark_us: int | None = None
+    owed: Mapping[str, float] = field(default_factory=dict)
     controls: Controls = field(default_factory=Controls)
     skipped: tuple[str, ...] = ()
-
-    @property
-    def events_total(self) -> int:
-        return sum(self.events.values())
 
     @property
     def latest_us(self) -> int | None:
         return max(self.newest_us.values(), default=None)
 
-    def ranges(self, start: "Offset") -> dict[str, tuple[str, str]]:
-        """Per container with something new: (read after, read through)."""
-        return {
-            container: (start.ids.get(container, BEGINNING), through)
-            for container, through in self.ids.items()
-            if through != start.ids.get(container, BEGINNING)
-        }
-
     def to_document(self) -> dict[str, Any]:
         return {
             "version": VERSION,
+            "tick": self.tick,
             "ids": dict(self.ids),
             "newest_us": dict(self.newest_us),
-            "events": dict(self.events),
             "watermark_us": self.watermark_us,
-            "previous_watermark_us": self.previous_watermark_us,
+            "owed": dict(self.owed),
             "controls": self.controls.to_document(),
             "skipped": list(self.skipped),
         }
 
     @classmethod
-    def from_document(cls, document: Any) -> "Offset":
-        """Raises BadInput when the offset is not of this version."""
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            version = document.get("version") if isinstance(document, dict) else None
-            raise BadInput("offset.version", f"is {version!r}; this program reads {VERSION}. {NEW_START}")
+    def from_document(cls, document: Any) -> "Cursor":
+        """Raises BadInput when it is not of this version."""
+        check_version(document, "cursor")
         return cls(
+            document["tick"],
             document["ids"],
             document["newest_us"],
-            document["events"],
             document["watermark_us"],
-            document["previous_watermark_us"],
+            document["owed"],
             Controls().changed(document["controls"]),
             tuple(document["skipped"]),
         )
 
 
-NEW_START = "Start once with --reset to begin anew at the oldest events still waiting."
+def check_version(document: Any, what: str) -> None:
+    """Raises BadInput when a stored document is not of this version: nothing may be read out of it then."""
+    version = document.get("version") if isinstance(document, dict) else None
+    if version == VERSION:
+        return
+    if isinstance(version, int) and version > VERSION:
+        advice = "Start the newer program again, or begin anew."
+    else:
+        advice = "It can't be continued."
+    raise BadInput(f"{what}.version", f"is {version!r}; this program reads {VERSION}. {advice} {NEW_START}")
 
 
 def admit(surveys: Mapping[str, Survey], limit_events: int) -> dict[str, tuple[Entry, ...]]:
-    """Which entries a batch takes: one from each container in turn until the limit is reached (the last may
+    """Which entries are dispatched: one from each container in turn until the limit is reached (the last may
     pass it: blocks stay whole).
     """
     taken = dict.fromkeys(surveys, 0)
@@ -109,44 +103,44 @@ def admit(surveys: Mapping[str, Survey], limit_events: int) -> dict[str, tuple[E
 
 
 def advance(
-    start: Offset,
+    start: Cursor,
     surveys: Mapping[str, Survey],
+    admitted: Mapping[str, tuple[Entry, ...]],
     controls: Controls,
     now_us: int,
     skipped: Iterable[str] = (),
     holding: Iterable[str] = (),
-) -> Offset:
-    """The end offset of the next batch; `start` itself when there is nothing new.
+) -> Cursor:
+    """The cursor after the admitted entries; `start` itself when there are none.
 
     skipped: nodes that did not answer. holding: containers that did not answer and may still hold earlier
     events. An event time in the future counts as now, so that one wrong clock can't make everybody else late.
     """
-    admitted = admit(surveys, controls.admit_events_per_batch)
     if not admitted:
         return start
     newest_us = dict(start.newest_us)
     for name, entries in admitted.items():
         newest_us[name] = max(newest_us.get(name, 0), min(now_us, max(entry[2] for entry in entries)))
     unread = [name for name, survey in surveys.items() if not _is_read(survey, admitted.get(name, ()))]
-    return Offset(
+    return replace(
+        start,
+        tick=start.tick + 1,
         ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
         newest_us=newest_us,
-        events={name: sum(entry[1] for entry in entries) for name, entries in admitted.items()},
         watermark_us=_watermark(start, newest_us, {*unread, *holding}, controls),
-        previous_watermark_us=start.watermark_us,
         controls=controls,
         skipped=tuple(sorted(skipped)),
     )
 
 
-def close(start: Offset) -> Offset:
+def close(start: Cursor) -> Cursor:
     """After a silence: lets the watermark come up to the newest event, so that what waits for order is not
     kept for ever.
     """
     latest_us = start.latest_us
     if latest_us is None or (start.watermark_us is not None and start.watermark_us >= latest_us):
         return start
-    return replace(start, events={}, watermark_us=latest_us, previous_watermark_us=start.watermark_us)
+    return replace(start, tick=start.tick + 1, watermark_us=latest_us)
 
 
 def _is_read(survey: Survey, taken: tuple[Entry, ...]) -> bool:
@@ -154,7 +148,7 @@ def _is_read(survey: Survey, taken: tuple[Entry, ...]) -> bool:
 
 
 def _watermark(
-    start: Offset, newest_us: Mapping[str, int], holders: set[str], controls: Controls
+    start: Cursor, newest_us: Mapping[str, int], holders: set[str], controls: Controls
 ) -> int | None:
     """The slowest holder's progress less the lateness. A holder nothing was ever read of holds the watermark
     where it is.

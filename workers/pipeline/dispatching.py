@@ -1,0 +1,194 @@
+"""The dispatcher: what is new in the containers, how much of it is admitted, and which replica works it.
+
+It runs in the driver, a few times a second. What is not admitted waits in its container: nothing is dropped.
+Admission is bounded by the room of the result queue, by `admit_events_per_second` (the flow loop's actuator)
+and by `admit_events_per_batch`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import redis
+
+from queues.block import BLOCK_EVENTS
+from queues.errors import BadInput
+from queues.topology import KEY as TOPOLOGY
+from queues.topology import Topology
+from workers.pipeline import controls as steering
+from workers.pipeline.assignment import divide
+from workers.pipeline.containers import UNREACHABLE, Nodes
+from workers.pipeline.controls import Controls
+from workers.pipeline.cursor import BEGINNING, Cursor, Survey, admit, advance, close
+from workers.pipeline.dispatches import Dispatches
+from workers.pipeline.result_queue import ResultQueue
+
+SETTLING_SECONDS = 1.0
+TRIMMING_SECONDS = 0.5
+# Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
+BATCHES_AHEAD = 2
+BURST_SECONDS = 1.0
+
+log = logging.getLogger("weir.pipeline")
+
+
+class Dispatcher:
+    """What one run remembers: connections, the allowance, since when a node, or everything, is silent."""
+
+    def __init__(
+        self,
+        control_url: str,
+        application: str,
+        queues: tuple[str, ...],
+        replicas: tuple[str, ...],
+        defaults: Controls,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._control = redis.Redis.from_url(control_url, socket_timeout=5.0)
+        self._nodes = Nodes(timeout_seconds=1.0)
+        self._queues, self._replicas, self._defaults = queues, replicas, defaults
+        self._controls_key = steering.key_of(application)
+        self._dispatches = Dispatches(self._control, application)
+        self._results = ResultQueue(self._control, application)
+        self._monotonic, self._clock = monotonic, clock
+        self._down_since: dict[str, float] = {}
+        self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
+        self._allowance = 0.0
+        self._trimmed: dict[str, str] = {}
+        self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
+        self.admitted_events = 0
+
+    def step(self) -> int:
+        """One dispatch, when there is something new; how many events. Raises Overtaken, RedisError."""
+        stored, topology_text = self._control.mget(self._controls_key, TOPOLOGY)
+        controls = self._controls(stored)
+        topology = Topology.from_json(topology_text)
+        limit = self._limit(controls)
+        now = self._monotonic()
+        if now - self._trimmed_at >= TRIMMING_SECONDS:
+            self._trim(topology)
+            self._trimmed_at = now
+        if limit <= 0 or controls.admit_events_per_batch == 0:
+            return 0
+        surveys, down = self._survey(topology, limit)
+        return self._dispatch(topology, surveys, down, controls, limit)
+
+    def _dispatch(
+        self, topology: Topology, surveys: dict[str, Survey], down: set[str], controls: Controls, limit: int
+    ) -> int:
+        start, now = self.cursor, self._monotonic()
+        holding = self._holding(topology, down, controls, now)
+        admitted = admit(surveys, limit)
+        now_us = round(self._clock() * 1_000_000)
+        end = advance(start, surveys, admitted, controls, now_us, down, holding)
+        if end is start:
+            if not holding and now - self._quiet_since >= controls.lateness_seconds + SETTLING_SECONDS:
+                end = close(start)
+            if end is start:
+                return 0
+        else:
+            self._quiet_since = now
+        assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
+        end = replace(end, owed=owed)
+        self._dispatches.commit(start, end, assignments)
+        self.cursor = end
+        events = sum(each.events for each in assignments.values())
+        self._allowance -= events
+        self.admitted_events += events
+        return events
+
+    def _controls(self, stored: bytes | None) -> Controls:
+        try:
+            return Controls.read(stored, self._defaults)
+        except BadInput as error:
+            # Wrong controls change nothing: it goes on with those of the dispatch before.
+            log.warning("%s is not taken: %s", self._controls_key, error)
+            return self.cursor.controls
+
+    def _limit(self, controls: Controls) -> int:
+        """Events that may be admitted now."""
+        room = self._results.room()
+        limits = [
+            float(controls.admit_events_per_batch),
+            room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0),
+            float(BATCHES_AHEAD * controls.admit_events_per_batch - room.in_flight_events),
+        ]
+        now = self._monotonic()
+        if controls.admit_events_per_second is not None:
+            rate = controls.admit_events_per_second
+            most = rate * BURST_SECONDS
+            self._allowance = min(most, self._allowance + rate * (now - self._looked_at))
+            limits.append(self._allowance)
+        else:
+            self._allowance = 0.0
+        self._looked_at = now
+        return int(min(limits))
+
+    def _survey(self, topology: Topology, limit: int) -> tuple[dict[str, Survey], set[str]]:
+        """Per container what is new. Every node is asked, also one without points: it may hold what came
+        before they moved.
+        """
+        surveys: dict[str, Survey] = {}
+        down: set[str] = set()
+        for node, queue in ((node, queue) for node in topology.nodes.values() for queue in self._queues):
+            container = f"{queue}/{node.name}"
+            if node.name in down:
+                continue
+            try:
+                # One block more than the limit: what ends within the limit then has nothing behind it.
+                found = self._nodes.segment(queue, node.url).survey(
+                    self.cursor.ids.get(container, BEGINNING), limit + BLOCK_EVENTS
+                )
+            except UNREACHABLE:
+                down.add(node.name)
+                continue
+            entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in found)
+            surveys[container] = Survey(entries, sum(entry[1] for entry in entries) <= limit)
+        return surveys, down
+
+    def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
+        """Containers on nodes that are down, for as long as event time waits for them."""
+        self._down_since = {node: self._down_since.get(node, now) for node in down}
+        recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
+        containers = {f"{queue}/{node}" for queue in self._queues for node in recent}
+        known = set(self.cursor.ids) | {
+            f"{queue}/{node}"
+            for queue in self._queues
+            if queue in topology.queues
+            for node in topology.queues[queue].points
+        }
+        return containers & known
+
+    def _trim(self, topology: Topology) -> None:
+        """Removes from the containers what has its result in the queue, and the assignments with it."""
+        through = dict(self.cursor.ids)
+        published = self._results.room().published
+        for name in {*self._replicas, *published}:
+            done = published.get(name, 0)
+            self._dispatches.forget(name, done)
+            for part in (part for each in self._dispatches.after(name, done) for part in each.parts):
+                through[part.container] = _earlier(through.get(part.container, part.after), part.after)
+        for container, entry_id in through.items():
+            queue, node = container.split("/")
+            if entry_id in (BEGINNING, self._trimmed.get(container)) or node not in topology.nodes:
+                continue
+            try:
+                self._nodes.segment(queue, topology.nodes[node].url).trim(entry_id)
+                self._trimmed[container] = entry_id
+            except UNREACHABLE:
+                continue  # trimming goes through an id, so the next one makes up for it
+
+    def idle(self) -> bool:
+        """Whether every dispatch has its result in the queue."""
+        return self._results.room().in_flight_events == 0
+
+    def close(self) -> None:
+        self._nodes.close()
+        self._control.close()
+
+
+def _earlier(one: str, other: str) -> str:
+    """The smaller of two stream ids."""
+    return min(one, other, key=lambda entry_id: tuple(int(part) for part in entry_id.split("-")))

@@ -1,0 +1,99 @@
+"""The work on one inter-event micro-batch, called by Spark (foreachBatch): level by level one Spark job, in
+which each operator has as many tasks as its parallelism says; then the complex events.
+"""
+
+import time
+
+import redis
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from workers.pipeline.checkpoint import Checkpoint
+from workers.pipeline.combining import Combined
+from workers.pipeline.declaration import Application
+from workers.pipeline.graph import KEY_GROUPS, Operator, shares_of_groups
+from workers.pipeline.operators import OperatorCount, Unit, Work
+from workers.pipeline.outbox import Outbox
+from workers.pipeline.source import EVENTS_PER_TASK
+from workers.pipeline.state import StateStore
+from workers.pipeline.status import InterEventBatch, StatusBoard
+
+
+class InterEventWork:
+    """Callable as Spark wants it: `(nothing, batch)`; see `ReplicaWork`."""
+
+    def __init__(
+        self,
+        control_url: str,
+        application: Application,
+        checkpoint: Checkpoint,
+        control: redis.Redis,
+        outbox: Outbox,
+        status: StatusBoard,
+    ) -> None:
+        self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
+        self._store = StateStore(control, application.name)
+        self._outbox, self._status = outbox, status
+        self.failure: Exception | None = None
+
+    def __call__(self, nothing: DataFrame, batch: int) -> None:
+        try:
+            self._work(nothing.sparkSession.sparkContext, batch)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _work(self, spark: SparkContext, batch: int) -> None:
+        started = time.monotonic()
+        combined = Combined.from_document(self._checkpoint.offset(batch))
+        counts: dict[str, OperatorCount] = {}
+        tasks: dict[str, int] = {}
+        for level, operators in enumerate(self._application.graph.levels):
+            groups = self._tasks(level, operators, combined, batch)
+            for unit in (unit for group in groups for unit in group):
+                tasks[unit.operator] = tasks.get(unit.operator, 0) + 1
+            for count in _run(spark, self._level(batch, combined, level), groups):
+                counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
+        self._store.forget_between(batch)
+        self._outbox.try_publish()
+        seconds = time.monotonic() - started
+        self._status.inter_event(InterEventBatch(time.monotonic(), batch, combined, counts, tasks, seconds))
+
+    def _level(self, batch: int, combined: Combined, level: int) -> Work:
+        application = self._application
+        return Work(
+            self._control_url,
+            application.name,
+            self._checkpoint.run,
+            batch,
+            combined,
+            application.graph,
+            application.sinks,
+            level,
+        )
+
+    def _tasks(
+        self, level: int, operators: tuple[Operator, ...], combined: Combined, batch: int
+    ) -> list[list[Unit]]:
+        """The units of each task: one task for a small batch, none for one without anything to do."""
+        everything = tuple(range(KEY_GROUPS))
+        rows = combined.rows
+        if level:
+            rows = sum(each.num_rows for each in self._store.between(batch)) + rows
+        if rows >= EVENTS_PER_TASK:
+            return [
+                [Unit(operator.name, groups)]
+                for operator in operators
+                for groups in shares_of_groups(combined.controls.tasks_of(operator.name), everything)
+            ]
+        due = {} if combined.watermark_us is None else self._store.due(combined.watermark_us)
+        if not rows and not any(operator.name in due for operator in operators):
+            return []
+        return [[Unit(operator.name, everything) for operator in operators]]
+
+
+def _run(spark: SparkContext, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+    """A lone task is not worth its own batch plan, but runs where all others do."""
+    if not tasks:
+        return []
+    return spark.parallelize(tasks, len(tasks)).flatMap(work).collect()

@@ -1,0 +1,115 @@
+"""What a task of the intra-event stage does with the rows its rules let through: those that some pattern may
+use go into the result queue, as Arrow blobs cut by key.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+from pyspark import TaskContext
+
+from workers.pipeline.finder import masks_of
+from workers.pipeline.graph import KEY_GROUPS, Graph, key_groups
+from workers.pipeline.pattern import Pattern
+from workers.pipeline.result_queue import Blob, ResultQueue, encode
+
+SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
+WHOLE = -1
+CUT_ROWS = 20_000
+CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
+WRITTEN = "name string, route int, slice int, first_us long, last_us long, rows long, size long, kept long"
+
+
+@dataclass(frozen=True)
+class ResultWriter:
+    """Travels to the tasks. cut: whether blobs are cut by key groups."""
+
+    control_url: str
+    application: str
+    replica: str
+    tick: int
+    graph: Graph
+    cut: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Of all rows of a task (mapInArrow): a row per blob, and one that tells of the rows kept."""
+        kept = 0
+        parts: dict[int, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            kept += batch.num_rows
+            for route, rows in self.wanted(batch):
+                parts.setdefault(route, []).append(rows)
+        blobs, data = self._blobs(parts, TaskContext.get().partitionId())
+        if data:
+            with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
+                ResultQueue(control, self.application).put(self.replica, self.tick, data)
+        yield _told(blobs, kept)
+
+    def wanted(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """(route, the rows that a pattern of the route may use). `first` marks a row in its first route."""
+        batch = batch.set_column(
+            batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
+        )
+        taken = np.zeros(batch.num_rows, bool)
+        for route, key in enumerate(self.graph.routes):
+            held = self._held(self.graph.patterns_of(key), key, batch)
+            if not held.any():
+                continue
+            rows = batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
+            taken |= held
+            keys = rows.column(key).cast(pa.string())
+            rows = rows.append_column("match_key", keys)
+            yield route, rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
+
+    @staticmethod
+    def _held(patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch) -> np.ndarray:
+        held = np.zeros(batch.num_rows, bool)
+        for pattern in patterns:
+            if pattern.needs_every_event:
+                held[:] = True
+            else:
+                held |= masks_of(pattern, batch) != 0
+        present = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
+        return held & present.to_numpy(zero_copy_only=False)
+
+    def _blobs(
+        self, parts: dict[int, list[pa.RecordBatch]], task: int
+    ) -> tuple[list[Blob], dict[str, bytes]]:
+        blobs: list[Blob] = []
+        data: dict[str, bytes] = {}
+        for route, batches in parts.items():
+            for slice_, rows in self._slices(pa.concat_batches(batches)):
+                name = f"{task}:{route}:{slice_}"
+                data[name] = encode(rows)
+                times = pc.min_max(rows.column("time")).as_py()
+                blobs.append(
+                    Blob(name, route, slice_, times["min"], times["max"], rows.num_rows, len(data[name]))
+                )
+        return blobs, data
+
+    def _slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not self.cut:
+            yield WHOLE, rows
+            return
+        slices = rows.column("group").to_numpy() // SLICE_GROUPS
+        rows = rows.take(pa.array(np.argsort(slices, kind="stable")))
+        ends = np.cumsum(np.bincount(slices, minlength=KEY_GROUPS // SLICE_GROUPS))
+        start = 0
+        for slice_, end in enumerate(ends.tolist()):
+            if end > start:
+                yield slice_, rows.slice(start, end - start)
+            start = end
+
+
+def _told(blobs: list[Blob], kept: int) -> pa.RecordBatch:
+    """The blobs as Spark takes them back, and a last row with the rows kept."""
+    rows = [*blobs, Blob("", WHOLE, WHOLE, 0, 0, 0, 0)]
+    columns = list(zip(*rows, strict=True))
+    kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    counts = pa.array([0] * len(blobs) + [kept], pa.int64())
+    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept"]
+    return pa.RecordBatch.from_arrays([*arrays, counts], names=names)
