@@ -5,15 +5,22 @@ import json
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.checkpoint import CheckpointInUse, lock_checkpoint, open_checkpoint, reset_checkpoint
-from workers.pipeline.offset import Offset
+from workers.pipeline.checkpoint import (
+    COMBINER,
+    CheckpointInUse,
+    lock_checkpoint,
+    open_checkpoint,
+    reset_checkpoint,
+)
+from workers.pipeline.combining import Combined
 
 
 def planned(folder, batch: int, text: str) -> None:
     """An offset as Spark writes it."""
-    (folder / "spark" / "offsets").mkdir(parents=True, exist_ok=True)
-    (folder / "spark" / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
-    (folder / "spark" / "metadata").write_text('{"id": "x"}')
+    own = folder / "spark" / COMBINER
+    (own / "offsets").mkdir(parents=True, exist_ok=True)
+    (own / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{text}")
+    (own / "metadata").write_text('{"id": "x"}')
 
 
 def test_a_checkpoint_is_made_once_and_then_continued(tmp_path, control):
@@ -44,10 +51,10 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
     assert open_checkpoint(tmp_path / "p", control, "app").run != first.run
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps({**Offset().to_document(), "version": 2})])
+@pytest.mark.parametrize("text", ["", "{", json.dumps({**Combined().to_document(), "version": 99})])
 def test_a_broken_or_newer_offset_is_refused_before_anything_is_read(text, tmp_path, control):
     checkpoint = open_checkpoint(tmp_path / "p", control, "app")
-    planned(checkpoint.folder, 3, json.dumps(Offset().to_document()))
+    planned(checkpoint.folder, 3, json.dumps(Combined().to_document()))
     checkpoint.check()
     planned(checkpoint.folder, 4, text)
     with pytest.raises(BadInput, match="--reset"):
@@ -65,3 +72,10 @@ def test_two_processes_never_work_on_one_checkpoint(tmp_path):
     with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that one first"):
         lock_checkpoint(tmp_path)
     lock_checkpoint(tmp_path).close()
+
+
+def test_a_checkpoint_of_the_program_with_one_query_is_refused_with_what_to_do(tmp_path, control):
+    checkpoint = open_checkpoint(tmp_path / "p", control, "app")
+    (checkpoint.folder / "spark" / "offsets").mkdir(parents=True)
+    with pytest.raises(BadInput, match="--reset"):
+        open_checkpoint(tmp_path / "p", control, "app")

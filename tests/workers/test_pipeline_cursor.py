@@ -1,14 +1,16 @@
 """How far a batch reads and how far event time comes: arithmetic of offsets."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
+from workers.pipeline.assignment import LEAST_PIECE_EVENTS, divide
 from workers.pipeline.controls import Controls
-from workers.pipeline.offset import Offset, Survey, admit, advance, close
+from workers.pipeline.cursor import Cursor, Survey, admit, advance, close
 
 NOW_US = 1_000_000_000
 SECOND = 1_000_000
@@ -50,20 +52,27 @@ def test_no_container_gets_two_turns_more_than_another_that_still_has_blocks(sur
             assert all(len(other) <= count + 1 for other in taken.values())
 
 
+def advanced(
+    start: Cursor, surveys: dict[str, Survey], controls: Controls, skipped=(), holding=frozenset()
+) -> Cursor:
+    admitted = admit(surveys, controls.admit_events_per_batch)
+    return advance(start, surveys, admitted, controls, NOW_US, skipped, holding)
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(SURVEYS, st.sets(st.sampled_from(["t/n1", "t/n2"]))), max_size=6))
 def test_the_watermark_never_goes_back_and_never_passes_the_slowest_less_the_lateness(steps):
-    offset, controls = Offset(), Controls(admit_events_per_batch=700)
+    cursor, controls = Cursor(), Controls(admit_events_per_batch=700)
     for surveys, holding in steps:
-        end = advance(offset, surveys, controls, NOW_US, holding=holding)
-        if end is offset:
+        end = advanced(cursor, surveys, controls, holding=holding)
+        if end is cursor:
             continue
-        assert end.previous_watermark_us == offset.watermark_us
-        if end.watermark_us != offset.watermark_us:
-            assert offset.watermark_us is None or end.watermark_us > offset.watermark_us
+        assert end.tick == cursor.tick + 1
+        if end.watermark_us != cursor.watermark_us:
+            assert cursor.watermark_us is None or end.watermark_us > cursor.watermark_us
             assert end.watermark_us <= end.latest_us - controls.lateness_us
             assert all(end.watermark_us <= end.newest_us[name] - controls.lateness_us for name in holding)
-        offset = end
+        cursor = end
 
 
 def test_a_container_that_is_not_read_to_its_end_holds_the_watermark():
@@ -71,47 +80,100 @@ def test_a_container_that_is_not_read_to_its_end_holds_the_watermark():
         "t/n1": survey((1, 10, 100 * SECOND)),
         "t/n2": survey((1, 10, 20 * SECOND), complete=False),
     }
-    assert advance(Offset(), surveys, Controls(), NOW_US).watermark_us == 15 * SECOND
+    assert advanced(Cursor(), surveys, Controls()).watermark_us == 15 * SECOND
 
 
 def test_a_container_that_is_read_to_its_end_holds_nothing_back():
     surveys = {"t/n1": survey((1, 10, 100 * SECOND)), "t/n2": survey((1, 10, 20 * SECOND))}
-    assert advance(Offset(), surveys, Controls(), NOW_US).watermark_us == 95 * SECOND
+    assert advanced(Cursor(), surveys, Controls()).watermark_us == 95 * SECOND
 
 
 def test_an_event_from_the_future_counts_as_now():
-    end = advance(Offset(), {"t/n1": survey((1, 10, 10**15))}, Controls(), NOW_US)
+    end = advanced(Cursor(), {"t/n1": survey((1, 10, 10**15))}, Controls())
     assert end.watermark_us == NOW_US - Controls().lateness_us
 
 
-def test_with_nothing_new_the_offset_is_the_very_same_whatever_the_controls():
-    start = Offset(ids={"t/n1": "5-0"})
-    assert advance(start, {"t/n1": survey()}, Controls(revision=9, parallelism=7), NOW_US) is start
+def test_with_nothing_new_the_cursor_is_the_very_same_whatever_the_controls():
+    start = Cursor(ids={"t/n1": "5-0"})
+    assert advanced(start, {"t/n1": survey()}, Controls(revision=9, parallelism=7)) is start
 
 
-def test_admitting_nothing_reads_nothing():
-    start = Offset()
-    surveys = {"t/n1": survey((1, 10, 5))}
-    assert advance(start, surveys, Controls(admit_events_per_batch=0), NOW_US) is start
+def test_admitting_nothing_moves_nothing():
+    start = Cursor()
+    assert advanced(start, {"t/n1": survey((1, 10, 5))}, Controls(admit_events_per_batch=0)) is start
 
 
 def test_after_a_silence_the_watermark_comes_up_to_the_newest_event_once():
-    read = advance(Offset(), {"t/n1": survey((1, 10, 100 * SECOND))}, Controls(), NOW_US)
+    read = advanced(Cursor(), {"t/n1": survey((1, 10, 100 * SECOND))}, Controls())
     closed = close(read)
     assert closed.watermark_us == 100 * SECOND
-    assert closed.previous_watermark_us == 95 * SECOND
-    assert closed.ranges(read) == {}
+    assert (closed.tick, closed.ids) == (read.tick + 1, read.ids)
     assert close(closed) is closed
 
 
-def test_an_offset_reads_back_as_it_was_written():
-    read = advance(Offset(), {"t/n1": survey((1, 10, 100 * SECOND))}, Controls(revision=3), NOW_US, ["n2"])
-    assert Offset.from_document(json.loads(json.dumps(read.to_document()))) == read
+def test_a_cursor_reads_back_as_it_was_written():
+    controls = Controls(revision=3, shares={"iap1": 0.25}, criteria={"slow": 2.5})
+    read = advanced(Cursor(), {"t/n1": survey((1, 10, 100 * SECOND))}, controls, ["n2"])
+    assert Cursor.from_document(json.loads(json.dumps(read.to_document()))) == read
 
 
-def test_an_offset_of_another_version_is_refused_with_what_to_do():
-    with pytest.raises(BadInput, match="--reset"):
-        Offset.from_document({**Offset().to_document(), "version": 99})
+def test_a_cursor_of_a_newer_version_is_refused_with_what_to_do():
+    with pytest.raises(BadInput, match=r"newer program.*--reset"):
+        Cursor.from_document({**Cursor().to_document(), "version": 99})
+
+
+SHARES = st.dictionaries(st.sampled_from(["iap1", "iap2", "iap3"]), st.floats(0.05, 1), min_size=1)
+
+
+@settings(deadline=None)
+@given(st.lists(SURVEYS, min_size=1, max_size=6), SHARES)
+def test_every_admitted_event_is_in_exactly_one_assignment(steps, shares):
+    cursor, read = Cursor(), {}
+    for number, surveys in enumerate(steps):
+        renamed = {
+            name: Survey(tuple((f"{1000 * number + int(e[0][:-2])}-0", *e[1:]) for e in item.entries), True)
+            for name, item in surveys.items()
+        }
+        admitted = admit(renamed, 10**6)
+        end = advance(cursor, renamed, admitted, Controls(), NOW_US)
+        given, owed = divide(cursor, end, admitted, shares, 0.0)
+        for container, entries in admitted.items():
+            parts = sorted(
+                (part for each in given.values() for part in each.parts if part.container == container),
+                key=lambda part: int(part.after[:-2]),
+            )
+            chain = [cursor.ids.get(container, "0-0"), *(part.through for part in parts)]
+            assert [part.after for part in parts] == chain[:-1]
+            assert chain[-1] == entries[-1][0]
+            assert sum(part.events for part in parts) == sum(entry[1] for entry in entries)
+        cursor = replace(end, owed=owed) if end is not cursor else end
+        read |= given
+    assert all(each.events > 0 for each in read.values())
+
+
+@settings(deadline=None, max_examples=30)
+@given(SHARES.filter(lambda shares: len(shares) > 1), st.lists(st.integers(1, 60), min_size=60, max_size=60))
+def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
+    cursor, taken, total = Cursor(), dict.fromkeys(shares, 0), 0
+    for number, blocks in enumerate(sizes):
+        entries = tuple((f"{100 * number + place + 1}-0", 512, 5) for place in range(blocks))
+        surveys = {"t/n1": Survey(entries, True)}
+        end = advance(cursor, surveys, {"t/n1": entries}, Controls(), NOW_US)
+        given, owed = divide(cursor, end, {"t/n1": entries}, shares, 0.0)
+        for name, assignment in given.items():
+            taken[name] += assignment.events
+        total += 512 * blocks
+        cursor = replace(end, owed=owed)
+    whole = sum(shares.values())
+    for name, share in shares.items():
+        assert abs(taken[name] - share / whole * total) <= LEAST_PIECE_EVENTS + 60 * 512
+
+
+def test_a_replica_without_a_share_gets_nothing():
+    entries = tuple((f"{place}-0", 512, 5) for place in range(1, 30))
+    end = advance(Cursor(), {"t/n1": Survey(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
+    given, _ = divide(Cursor(), end, {"t/n1": entries}, {"iap1": 0.0, "iap2": 1.0}, 0.0)
+    assert set(given) == {"iap2"}
 
 
 @pytest.mark.parametrize(
@@ -121,6 +183,11 @@ def test_an_offset_of_another_version_is_refused_with_what_to_do():
         ({"admit_events_per_batch": 1.5}, "controls.admit_events_per_batch"),
         ({"lateness_seconds": float("nan")}, "controls.lateness_seconds"),
         ({"speed": 3}, "controls.speed"),
+        ({"shares": {"iap1": 1.5}}, "controls.shares"),
+        ({"tasks": {"op": 0}}, "controls.tasks"),
+        ({"admit_events_per_second": -1}, "controls.admit_events_per_second"),
+        ({"result_bytes": 10}, "controls.result_bytes"),
+        ({"criteria": {"slow": float("inf")}}, "controls.criteria"),
         ([], "controls"),
     ],
 )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from workers.pipeline.application import SHIPPED, Settings
-from workers.pipeline.declaration import application_of, read_application
-from workers.pipeline.reference import disjoint, read_reference
+from workers.pipeline.declaration import application_of, application_of_text, read_application
+from workers.pipeline.reference import by_prefix, read_reference
 
 GOOD = {
     "name": "app",
@@ -33,12 +33,12 @@ def changed(path: list, value: object) -> dict:
 
 def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():
     application = read_application(SHIPPED)
-    assert [rule.name for rule in application.rules] == ["address", "rule-1", "host"]
+    assert [rule.name for rule in application.rules] == ["rule-1", "host"]
     assert {pattern.name: pattern.steps for pattern in application.patterns} == {
         "rule-2": ("overloaded",),
         "load-rises": ("busy", "loaded"),
     }
-    assert application.routes == ("host_type", "source")
+    assert application.graph.routes == ("host_type", "source")
 
 
 def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
@@ -64,13 +64,62 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["patterns", 0, "define"], {"A": "value >"}, "patterns[0].define.A"),
         (["patterns", 0, "within_seconds"], float("inf"), "patterns[0].within_seconds"),
         (["patterns", 0, "severity"], "loud", "patterns[0].severity"),
-        (["patterns"], GOOD["patterns"] * 2, "patterns"),
+        (["patterns"], GOOD["patterns"] * 2, "operators"),
+        (["replicas"], 0, "replicas"),
+        (["attributes"], {"value": "number"}, "attributes.value"),
+        (["attributes"], {"level": "size"}, "attributes.level"),
+        (["criteria"], {"slow": "much"}, "criteria.slow"),
+        (["rules", 0], {"name": "x", "sample": 1.5}, "rules[0].sample"),
+        (["rules", 0], {"name": "x", "cleanse": {"value": 3}}, "rules[0].cleanse.value"),
+        (["types"], ["A"], "patterns[0].pattern"),
+        (["sinks"], [{"queue": "other", "types": ["nobody"]}], "sinks[0].types"),
+        (
+            ["operators"],
+            [{"name": "o", "key": "key", "patterns": GOOD["patterns"]}],
+            "operators[0].patterns[0].key",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(path, value, field, tmp_path):
     with pytest.raises(BadInput) as refused:
         application_of(changed(path, value), tmp_path)
     assert refused.value.field == field
+
+
+LEVELS = {
+    "key": "source",
+    "operators": [
+        {"name": "low", "patterns": [{"name": "ab", "pattern": "SEQ(A; B)", "within_seconds": 10}]},
+        {"name": "high", "patterns": [{"name": "twice", "pattern": "SEQ(ab; ab)", "within_seconds": 60}]},
+    ],
+}
+
+
+def test_operators_read_what_patterns_emit_and_edges_follow(tmp_path):
+    document = {key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS
+    application = application_of(document, tmp_path)
+    assert [[operator.name for operator in level] for level in application.graph.levels] == [
+        ["low"],
+        ["high"],
+    ]
+    assert [(edge.source, edge.target, edge.type) for edge in application.graph.edges] == [
+        ("low", "high", "ab")
+    ]
+    assert application.sinks == {"twice": ("alert",)}
+
+
+def test_operators_that_read_one_another_in_a_circle_are_refused_by_name(tmp_path):
+    document = copy.deepcopy({key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS)
+    document["operators"][0]["patterns"][0]["pattern"] = "SEQ(A; twice)"
+    with pytest.raises(BadInput, match=r"circle: .*(low → high → low|high → low → high)") as refused:
+        application_of(document, tmp_path)
+    assert refused.value.field == "operators"
+
+
+def test_what_is_wrong_is_told_with_its_line(tmp_path):
+    text = "name: app\nqueues: [telemetry]\nsink: alert\nrules:\n  - name: one\n    keep: 3\npatterns: []\n"
+    with pytest.raises(BadInput, match=r"rules\[0\]\.keep: .*line 6"):
+        application_of_text(text, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["name: [", "just a text", ""])
@@ -109,13 +158,15 @@ NETWORKS = st.lists(
 
 
 @given(NETWORKS, st.integers(0, 255))
-def test_an_address_finds_the_row_of_its_longest_prefix_and_only_that(networks, host):
+def test_an_address_finds_the_row_of_its_longest_prefix_first(networks, host):
     address = 0x0A000000 + host
-    ranges = disjoint({network: (str(network),) for network in networks})
-    found = [row[0] for low, high, row in ranges if low <= address <= high]
+    rows = by_prefix({network: (str(network),) for network in networks})
+    found = [
+        of_length[bits][0] for n, of_length in rows.items() if (bits := address >> (32 - n)) in of_length
+    ]
     around = [network for network in networks if ipaddress.IPv4Address(address) in network]
     expected = [str(max(around, key=lambda network: network.prefixlen))] if around else []
-    assert found == expected
+    assert found[:1] == expected
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])

@@ -1,6 +1,7 @@
-"""The inter-event stage on a real control server: the same matches, however it is cut and repeated."""
+"""The inter-event stage on a real control server: the same matches, however cut, repeated and killed."""
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -8,119 +9,198 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.workers.test_pipeline_matcher import batch_of, pattern_of
+from workers.pipeline.combining import Barrier, Combined, combine
+from workers.pipeline.controls import Controls
+from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
 from workers.pipeline.matcher import match_all
-from workers.pipeline.operators import BatchCount, Stage, by_group
-from workers.pipeline.state import GroupState, StateFromTheFuture, StateStore, Written
+from workers.pipeline.operators import OperatorCount, Unit, Work
+from workers.pipeline.result_queue import Result, ResultQueue, decode
+from workers.pipeline.result_writer import ResultWriter
+from workers.pipeline.state import StateFromTheFuture, StateStore, Written
 
-PATTERNS = (pattern_of("SEQ(A; B; A)", within_us=12),)
-GROUPS = {"x": 3, "y": 40, "z": 3}
+PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
+GRAPH = Graph((Operator("low", "source", (PATTERN,)),))
 EVENTS = st.lists(
     st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from("xyz")),
     min_size=1,
     max_size=40,
 )
+APPLICATION = "test"
 
 
-def stage(batch: int, watermark_us: int | None, previous_us: int | None) -> Stage:
-    return Stage("", "test", "run", batch, watermark_us, previous_us, PATTERNS, ("source",))
+def with_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with every column that the rules let through."""
+    if "key" in rows.schema.names:
+        return rows
+    return rows.append_column("key", pa.array(["k"] * rows.num_rows))
 
 
-def arriving(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as Spark hands them to the stage."""
-    sources = rows.column("source")
-    groups = pa.array([GROUPS[source] for source in sources.to_pylist()], pa.int32())
-    route = pa.array([0] * rows.num_rows, pa.int32())
-    names = [*rows.schema.names, "match_key", "route", "group"]
-    return pa.RecordBatch.from_arrays([*rows.columns, sources, route, groups], names=names)
+class Tier:
+    """Replicas that publish rows, and a combiner with its operators: all but Spark."""
+
+    def __init__(self, control, graph: Graph, most_rows: int = 1_000) -> None:
+        self.control, self.graph, self.most_rows = control, graph, most_rows
+        self.results, self.store = ResultQueue(control, APPLICATION), StateStore(control, APPLICATION)
+        self.offset, self.batch, self.tick = Combined(), -1, 0
+        self.counts: list[OperatorCount] = []
+
+    def publish(self, rows: pa.RecordBatch, watermark_us: int | None, cut: bool = True) -> None:
+        """A replica's result; watermark_us: how far event time was settled before it."""
+        self.tick += 1
+        writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut)
+        blobs, data = writer.blobs(_parts(writer, with_keys(rows)), 0)
+        self.results.put("iap1", self.tick, data)
+        self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), rows.num_rows)
+
+    def plan(self, watermark_us: int | None) -> bool:
+        arrived = self.results.after(self.offset.taken)
+        end = combine(self.offset, arrived, Barrier(watermark_us), Controls(), self.most_rows)
+        if end is self.offset:
+            return False
+        for each in self.offset.finished():
+            self.results.release(each)
+        self.offset, self.batch = end, self.batch + 1
+        return True
+
+    def work(self, tasks: int = 2, most: int | None = None) -> None:
+        """The planned batch; only `most` of its units, as if it was killed then."""
+        done = 0
+        sinks = {event_type: ("alert",) for p in self.graph.patterns for event_type in [p.emits]}
+        for level, operators in enumerate(self.graph.levels):
+            offset = Combined.from_document(json.loads(json.dumps(self.offset.to_document())))
+            work = Work("", APPLICATION, "run", self.batch, offset, self.graph, sinks, level)
+            for operator in operators:
+                for groups in shares_of_groups(tasks, range(KEY_GROUPS)):
+                    if done == most:
+                        return
+                    self.counts.append(work.unit(self.control, Unit(operator.name, groups)))
+                    done += 1
+        self.store.forget_between(self.batch)
+
+    def told(self, event_type: str = "aba") -> list[tuple]:
+        """(key, ids) of every complex event in the outbox."""
+        found = []
+        for data in self.store.outputs(100_000).values():
+            for event in (row for rows in decode(data) for row in rows.to_pylist()):
+                if event["type"] == event_type:
+                    ids = tuple(each["id"] for each in json.loads(event["attributes"])["events"])
+                    found.append((event["source"], ids))
+        return found
 
 
-def work(store: StateStore, at: Stage, rows: pa.RecordBatch, settled: bool = True) -> BatchCount:
-    count = BatchCount()
-    found = at.candidates(arriving(rows), count)
-    if found.num_rows:
-        at.work(store, by_group([found]), count)
-    if settled:
-        at.settle(store, count)
-    return count
+def _parts(writer: ResultWriter, rows: pa.RecordBatch) -> dict[int, list[pa.RecordBatch]]:
+    return {route: [wanted] for route, wanted in writer.wanted(rows)}
 
 
-def told(store: StateStore) -> set[tuple]:
-    events = [json.loads(text) for text in store.outputs(10_000).values()]
-    return {
-        (event["source"], tuple(each["id"] for each in event["attributes"]["events"])) for event in events
-    }
+def expected(pattern, everything: pa.RecordBatch) -> set[tuple]:
+    found = match_all(pattern, everything)
+    return {(match.key, tuple(event[1] for event in match.events)) for match in found}
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.randoms(use_true_random=False))
-def test_any_cut_into_batches_with_any_replays_and_copies_gives_the_matches_of_one_look(
+def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_look(
     control, events, chance
 ):
     control.flushall()
-    store = StateStore(control, "test")
+    tier = Tier(control, GRAPH, most_rows=chance.choice([1, 5, 1000]))
     everything = batch_of(events)
     order = sorted(range(len(events)), key=lambda place: events[place][0] + chance.uniform(0, 10))
-    number, before_us, through = 0, None, 0
-    while through < len(order):
-        start, through = through, through + chance.randint(1, 8)
-        rows = everything.take(pa.array(order[max(0, start - chance.randint(0, 3)) : through]))
-        # No event still to come is older than this: what is taken twice is in the buffer, or late.
-        to_come = [events[place][0] for place in order[through:]]
-        watermark_us = max(before_us or -1, min(to_come, default=100) - 1)
-        at = stage(number, watermark_us, before_us)
+    through, before_us = 0, None
+    while through < len(order) or tier.plan(100):
+        if through < len(order):
+            start, through = through, through + chance.randint(1, 8)
+            # No event still to come is older than the watermark: a copy is due with the first, or late.
+            rows = everything.take(pa.array(order[max(0, start - chance.randint(0, 3)) : through]))
+            tier.publish(rows, before_us, cut=chance.random() < 0.5)
+            to_come = [events[place][0] for place in order[through:]]
+            before_us = max(before_us or -1, min(to_come, default=100) - 1)
+            if chance.random() < 0.3 or not tier.plan(before_us):
+                continue
+        tasks = chance.randint(1, 4)
         for _ in range(chance.randint(0, 2)):
-            work(store, at, rows, settled=chance.random() < 0.5)  # was killed before it was finished
-        work(store, at, rows)
-        number, before_us = number + 1, watermark_us
-    expected = {
-        (match.key, tuple(event[1] for event in match.events)) for match in match_all(PATTERNS[0], everything)
-    }
-    assert told(store) == expected
-    assert len(store.outputs(10_000)) == len(expected)
+            tier.work(tasks, most=chance.randint(0, tasks))  # was killed before it was finished
+        tier.work(tasks)
+    found = tier.told()
+    assert len(set(found)) == len(found), "a match was told twice"
+    assert set(found) == expected(PATTERN, everything)
+    tier.plan(200)
+    tier.plan(201)
+    assert tier.results.room().used_bytes == 0, "what was worked is gone from the queue"
 
 
-def test_a_group_that_gets_nothing_new_still_lets_go_what_the_watermark_has_passed(control):
-    store = StateStore(control, "test")
-    work(store, stage(0, 0, None), batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x"), (7, "A", 1.0, "x")]))
-    assert not told(store)
-    work(store, stage(1, 10, 0), batch_of([]))
-    assert told(store) == {("x", ("e0000", "e0001", "e0002"))}
-    assert store.due(100, 2) == []
+def test_what_waits_for_the_watermark_is_let_go_when_it_comes_without_a_new_result(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x"), (7, "A", 1.0, "x")]), None)
+    assert tier.plan(0)
+    tier.work()
+    assert not tier.told()
+    assert tier.plan(10)
+    tier.work()
+    assert tier.told() == [("x", ("e0000", "e0001", "e0002"))]
 
 
-def test_an_event_behind_the_watermark_is_counted_as_late_and_matched_no_more(control):
-    store = StateStore(control, "test")
-    work(store, stage(0, 10, None), batch_of([(10, "A", 1.0, "x")]))
-    count = work(store, stage(1, 20, 10), batch_of([(10, "B", 1.0, "x"), (11, "B", 1.0, "x")]))
-    assert (count.late, count.kept) == (1, 2)
+def test_an_event_behind_the_watermark_is_counted_and_kept_as_late_and_matched_no_more(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(10, "A", 1.0, "x")]), None)
+    tier.plan(10)
+    tier.work()
+    tier.publish(batch_of([(10, "B", 1.0, "x"), (11, "B", 1.0, "x")]), 10)
+    tier.plan(20)
+    tier.work()
+    assert sum(count.late for count in tier.counts) == 1
+    ((_, entry),) = control.xrange(f"weir:pipeline:late:{APPLICATION}")
+    (late,) = decode(entry[b"d"])
+    assert late.column("time").to_pylist() == [10]
+
+
+def test_complex_events_of_one_level_are_matched_by_the_next_in_the_same_batch(control):
+    twice = replace(pattern_of("SEQ(aba; aba)", within_us=50), name="twice", emits="twice")
+    graph = Graph((*GRAPH.operators, Operator("high", "source", (twice,))))
+    tier = Tier(control, graph)
+    rows = [(place, "ABA"[place % 3], 1.0, "x") for place in range(12)]
+    for start, watermark_us in ((0, 5), (6, 20)):
+        tier.publish(batch_of(rows)[start : start + 6], None)
+        tier.plan(watermark_us)
+        tier.work(most=1)  # killed between the levels
+        tier.work()
+    assert len(tier.told("aba")) == 4
+    assert len(tier.told("twice")) == 2
+    assert not list(control.scan_iter("weir:pipeline:between:*"))
 
 
 def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):
-    store = StateStore(control, "test")
-    store.write(5, [Written(3, b"new", None, ())])
+    store = StateStore(control, APPLICATION)
+    store.write(5, Written({"op/3": (b"new", None)}))
     with pytest.raises(StateFromTheFuture):
-        store.write(4, [Written(3, b"old", None, (("id", b"{}"),))])
+        store.write(4, Written({"op/3": (b"old", None), "op/4": (b"x", None)}))
     with pytest.raises(StateFromTheFuture, match="--reset"):
-        store.load([3], 4)
-    assert store.outputs(10) == {}
-    assert control.hget("weir:pipeline:state:test", "3") == b"new"
+        store.load(["op/3"], 4)
+    assert store.load(["op/3"], 5) is None
+    assert store.load(["op/3", "op/4"], 6) == {"op/3": b"new"}
 
 
-def test_a_batch_worked_again_starts_from_the_state_before_it(control):
-    store = StateStore(control, "test")
-    first, second = GroupState({"p": {"k": 1}}), GroupState({"p": {"k": 2}})
-    store.write(1, [Written(3, first.encode(), None, ())])
-    store.write(2, [Written(3, second.encode(), None, ())])
-    store.write(2, [Written(3, second.encode(), None, ())])
-    assert store.load([3], 2)[3].machines == first.machines
-    assert store.load([3], 3)[3].machines == second.machines
+def test_a_pattern_that_was_changed_starts_anew(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x")]), None)
+    tier.plan(6)
+    tier.work()
+    changed = replace(pattern_of("SEQ(B; A)", within_us=12), name="aba", emits="aba")
+    tier.graph = Graph((Operator("low", "source", (changed,)),))
+    tier.publish(batch_of([(7, "A", 1.0, "x")]), 6)
+    tier.plan(8)
+    tier.work()
+    assert not tier.told()
 
 
-def test_a_pattern_that_was_changed_starts_anew_and_the_buffer_is_kept():
-    changed = pattern_of("SEQ(A; B)", within_us=12)
-    old = stage(0, None, None)
-    buffer = old.candidates(arriving(batch_of([(5, "A", 1.0, "x")])), BatchCount())
-    new = Stage("", "test", "run", 1, None, None, (changed,), ("source",))
-    kept = new._buffered(buffer, None)
-    assert kept.num_rows == 1
-    assert kept.column(changed.signature).to_pylist() == [0]
+@given(st.integers(1, 64), st.sets(st.integers(0, 63)))
+def test_every_group_is_on_exactly_one_task(tasks, groups):
+    shares = shares_of_groups(tasks, groups)
+    assert sorted(group for share in shares for group in share) == sorted(groups)
+    assert len(shares) <= tasks
+
+
+@given(st.text())
+def test_a_key_has_one_group_for_ever(key):
+    assert 0 <= key_group(key) < KEY_GROUPS
+    assert key_group("host-17") == 41

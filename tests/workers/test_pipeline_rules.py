@@ -6,10 +6,24 @@ import pytest
 
 from queues.errors import BadInput
 from workers.pipeline.application import SHIPPED
+from workers.pipeline.attributes import Attribute
+from workers.pipeline.containers import Layout
 from workers.pipeline.declaration import read_application
-from workers.pipeline.rules import Filter, Project, apply_rules, check_rules, expanded, rule_counts
+from workers.pipeline.reference import ReferenceTable
+from workers.pipeline.rules import (
+    Cleanse,
+    Enrich,
+    Filter,
+    Project,
+    Sample,
+    apply_rules,
+    check_rules,
+    empty_events,
+    expanded,
+    names_in,
+    rule_counts,
+)
 from workers.pipeline.session import start_session
-from workers.pipeline.source import COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -23,20 +37,16 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def no_events(spark):
-    names = [column.split()[0] for column in COLUMNS.split(", ")]
-    kinds = [column.split()[1] for column in COLUMNS.split(", ")]
-    cells = ", ".join(f"cast(null as {kind}) {name}" for name, kind in zip(names, kinds, strict=True))
-    return spark.sql(f"select {cells} where false")
+    return empty_events(spark, Layout(attributes=(Attribute("address", "text"),)))
 
 
 def events(spark, *addresses: str | None):
-    """One event per address, as telemetry writes it."""
-    rows = [None if each is None else f'{{"address":"{each}"}}' for each in addresses]
-    places = ", ".join("(?, ?)" for _ in rows)
-    values = [cell for place, row in enumerate(rows) for cell in (f"e{place}", row)]
+    """One event per address, with its address."""
+    places = ", ".join("(?, cast(? as string))" for _ in addresses)
+    values = [cell for place, address in enumerate(addresses) for cell in (f"e{place}", address)]
     return spark.sql(
-        f"select id, timestamp_seconds(1) time, 'load' type, 's' source, 'load1' key, 3.0D value, attributes "
-        f"from values {places} as t(id, attributes)",
+        f"select id, timestamp_seconds(1) time, 'load' type, 's' source, 'load1' key, 3.0D value, address "
+        f"from values {places} as t(id, address)",
         args=values,
     )
 
@@ -44,7 +54,7 @@ def events(spark, *addresses: str | None):
 def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
     rules = read_application(SHIPPED).rules
     given = events(spark, "92.126.10.7", "92.126.11.5", "92.126.11.9", "10.1.2.3", "no address", None)
-    ruled = apply_rules(given, rules)
+    ruled = apply_rules(given, rules, {})
     found = {row["id"]: (row["host_name"], row["host_type"]) for row in ruled.events.collect()}
     assert found == {
         "e1": ("web-1", "production"),
@@ -57,7 +67,7 @@ def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
 
 def test_what_passes_each_rule_is_counted(spark):
     rules = (Filter("first", "id != 'e0'"), Project("between", {"x": "1"}), Filter("last", "id = 'e1'", True))
-    ruled = apply_rules(events(spark, None, None, None, None), rules)
+    ruled = apply_rules(events(spark, None, None, None, None), rules, {})
     kept = len(ruled.events.collect())
     counts = [(count["name"], count["in"], count["out"]) for count in rule_counts(rules, ruled, 4, kept)]
     assert counts == [("first", 4, 3), ("between", 3, 3), ("last", 3, 2)]
@@ -65,32 +75,83 @@ def test_what_passes_each_rule_is_counted(spark):
 
 def test_a_value_that_cannot_be_cast_is_unknown_and_ends_nothing(spark):
     rules = (Project("p", {"number": "cast(id as int)"}), Filter("f", "number > 1", discard=True))
-    assert apply_rules(events(spark, None), rules).events.count() == 1
+    assert apply_rules(events(spark, None), rules, {}).events.count() == 1
 
 
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ((Filter("f", "nobody > 1"),), r"rules\[0\] \(f\).*nobody"),
-        ((Project("p", {"x": "1 +"}),), r"rules\[0\] \(p\)"),
+        ((Filter("f", "nobody > 1"),), r"rules\[0\]: \(f\).*nobody"),
+        ((Project("p", {"x": "1 +"}),), r"rules\[0\]: \(p\)"),
         ((Project("p", drop=("value",)),), r"patterns.*'value'"),
     ],
 )
 def test_a_rule_spark_does_not_understand_is_named(no_events, rules, says):
     with pytest.raises(BadInput, match=re.compile(says, re.DOTALL)):
-        check_rules(no_events, rules, frozenset({"source"}))
+        check_rules(no_events, rules, frozenset({"source"}), {})
 
 
 def test_a_column_a_pattern_needs_and_nobody_makes_is_named(no_events):
     with pytest.raises(BadInput, match="host_type"):
-        check_rules(no_events, (), frozenset({"host_type"}))
+        check_rules(no_events, (), frozenset({"host_type"}), {})
 
 
 def test_the_shipped_application_is_understood(no_events):
     application = read_application(SHIPPED)
-    check_rules(no_events, application.rules, application.columns)
+    check_rules(no_events, application.rules, application.graph.columns, {})
 
 
 def test_a_wrong_subnet_in_a_rule_is_refused():
     with pytest.raises(BadInput, match=r"92\.126\.10\.0/24"):
-        expanded("in_subnet(address, '92.126/99')", "rule-1")
+        expanded("in_subnet(address, '92.126/99')", "rule-1", {})
+
+
+def test_a_sample_keeps_its_share_and_the_same_events_each_time(spark):
+    given = spark.range(20_000).selectExpr("cast(id as string) id", "1.0D value")
+    kept = [apply_rules(given, (Sample("s", 0.25),), {}).events.collect() for _ in range(2)]
+    assert kept[0] == kept[1]
+    assert 4_500 < len(kept[0]) < 5_500
+
+
+def test_cleansing_replaces_values_and_lets_go_of_events_without_a_clean_one(spark):
+    given = spark.sql(
+        "select * from values ('a', 5.0D), ('b', -1.0D), ('c', cast(null as double)) as t(id, value)"
+    )
+    rule = Cleanse("c", {"value": "case when value >= 0 then least(value, 3) end"})
+    rows = apply_rules(given, (rule,), {}).events.collect()
+    assert [(row["id"], row["value"]) for row in rows] == [("a", 3.0)]
+
+
+def test_a_criterion_stands_for_its_value_of_the_moment_but_not_within_a_text(spark):
+    rule = Filter("f", "value > :slow and id != ':slow'")
+    given = spark.sql("select * from values ('a', 5.0D), ('b', 1.0D) as t(id, value)")
+    for slow, kept in ((2.0, ["a"]), (0.5, ["a", "b"])):
+        found = apply_rules(given, (rule,), {"slow": slow}).events.collect()
+        assert [row["id"] for row in found] == kept
+    with pytest.raises(BadInput, match=":slow is not a declared criterion"):
+        apply_rules(given, (rule,), {})
+
+
+def test_a_table_that_changes_is_read_again_and_a_wrong_one_leaves_the_old_in_use(spark, tmp_path):
+    path = tmp_path / "owners.csv"
+    path.write_text("id,owner\ne0,ann\n")
+    table = ReferenceTable.open(path, "id", ("owner",), "rules[0].enrich.table")
+    rules = (Enrich("owner", "id", table),)
+
+    def owner() -> str:
+        return apply_rules(events(spark, None), rules, {}).events.collect()[0]["owner"]
+
+    assert owner() == "ann"
+    path.write_text("id,owner\ne0,bernard\n")
+    table.refresh()
+    assert (owner(), table.trouble) == ("bernard", None)
+    path.write_text("id\ne0\n")
+    table.refresh()
+    assert owner() == "bernard"
+    assert "no column 'owner'" in table.trouble
+
+
+def test_only_words_that_may_be_columns_are_asked_for():
+    rules = (Filter("f", "value > 3 and node = 'n1'"), Project("p", {"x": "upper(source)"}, ("attributes",)))
+    assert {"value", "node", "source"} <= names_in(rules)
+    assert "attributes" not in names_in(rules)

@@ -42,7 +42,7 @@ class ResultWriter:
             kept += batch.num_rows
             for route, rows in self.wanted(batch):
                 parts.setdefault(route, []).append(rows)
-        blobs, data = self._blobs(parts, TaskContext.get().partitionId())
+        blobs, data = self.blobs(parts, TaskContext.get().partitionId())
         if data:
             with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
                 ResultQueue(control, self.application).put(self.replica, self.tick, data)
@@ -75,9 +75,8 @@ class ResultWriter:
         present = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         return held & present.to_numpy(zero_copy_only=False)
 
-    def _blobs(
-        self, parts: dict[int, list[pa.RecordBatch]], task: int
-    ) -> tuple[list[Blob], dict[str, bytes]]:
+    def blobs(self, parts: dict[int, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
+        """(what is told of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():

@@ -74,10 +74,9 @@ Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
 _BUCKETS = 1_000_000
 _PARTS = [f"cast(_parts[{place}] as bigint)" for place in range(4)]
-_NUMBER = (  # of an address in parts; null where it is none
-    f"CASE WHEN size(_parts) = 4 AND {' AND '.join(f'{part} BETWEEN 0 AND 255' for part in _PARTS)} "
-    f"THEN {' + '.join(f'{part} * {256**power}L' for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))} END"
-)
+_VALID = " AND ".join(["size(_parts) = 4", *(f"{part} BETWEEN 0 AND 255" for part in _PARTS)])
+_SUM = " + ".join(f"{part} * {256**power}L" for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))
+_NUMBER = f"CASE WHEN {_VALID} THEN {_SUM} END"  # of an address in parts; null where it is none
 
 
 @dataclass
@@ -191,8 +190,8 @@ def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> Da
 def address_number(column: str) -> str:
     """SQL of an IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
 
-    The column is named once: Spark writes out what a column stands for wherever it is named. The leading 1 tells
-    four parts from three or five.
+    The column is named once: Spark writes out what a column stands for wherever it is named. The leading 1
+    tells four parts from three or five.
     """
     parts = f"transform(split({column}, '[.]'), part -> cast(part as bigint))"
     return f"(aggregate({parts}, 1L, (number, part) -> number * 256L + part) - {256**4}L)"

@@ -25,6 +25,7 @@ from workers.pipeline.source import AssignmentSource, ResultSource, layout_optio
 from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 
+INTRA, INTER = TIERS = ("intra-event", "inter-event")
 DISPATCH_SECONDS = 0.1
 STOPPING_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
@@ -45,7 +46,9 @@ class Running:
         trigger_seconds: float,
         patience_seconds: float = PATIENCE_SECONDS,
         dispatch_seconds: float = DISPATCH_SECONDS,
+        tiers: tuple[str, ...] = TIERS,
     ) -> None:
+        """tiers: which of the two it works; they meet in the result queue, and may run apart."""
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
         self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
@@ -62,13 +65,16 @@ class Running:
         self._failure: Exception | None = None
         self._works: list[ReplicaWork | InterEventWork] = []
         self._queries: list[StreamingQuery] = []
-        self._start()
         self._thread = threading.Thread(
             target=self._dispatch, args=(dispatch_seconds,), name="dispatcher", daemon=True
         )
-        self._thread.start()
+        if INTRA in tiers:
+            self._start_replicas()
+            self._thread.start()
+        if INTER in tiers:
+            self._start_combiner()
 
-    def _start(self) -> None:
+    def _start_replicas(self) -> None:
         for replica in self._application.replicas:
             work = ReplicaWork(
                 self._control_url,
@@ -79,6 +85,8 @@ class Running:
                 self._status,
             )
             self._query(AssignmentSource.name(), replica, work)
+
+    def _start_combiner(self) -> None:
         combiner = InterEventWork(
             self._control_url, self._application, self._checkpoint, self._control, self.outbox, self._status
         )
@@ -131,7 +139,8 @@ class Running:
         is stopped in the middle is worked again at the next start.
         """
         self._ending.set()
-        self._thread.join(STOPPING_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(STOPPING_SECONDS)
         deadline = time.monotonic() + STOPPING_SECONDS
         for query in self._queries:
             _end_query(query, deadline)
