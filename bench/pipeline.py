@@ -62,7 +62,7 @@ patterns:
 
 
 def run(seconds: float) -> dict[str, dict[str, float]]:
-    """Each figure over what about `seconds` of work take; Spark's start and the first batches are left out."""
+    """Each figure over about `seconds` of work; Spark's start and the first batches are left out."""
     rows = int(min(MOST_EVENTS, EXPECTED_EVENTS_PER_SECOND * seconds))
     figures: dict[str, float] = {"events": float(rows)}
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,8 @@ from queues.client import Client
 from queues.segment import Segment
 from tests.waiting import until
 from workers.pipeline.declaration import read_application
-from workers.pipeline.matcher import match_all
+from workers.pipeline.finder import match_all
+from workers.pipeline.graph import key_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATION = """
@@ -126,14 +127,22 @@ def chunks_of_events(seed: int, begin: float) -> list[list[dict]]:
 
 def undisturbed(declaration: Path, chunks: list[list[dict]]) -> set[tuple]:
     """What a single look at all events finds."""
-    events = block.from_events([event for chunk in chunks for event in chunk if event["type"] != "N"], 0)
-    batch = events.set_column(1, "time", events.column("time").cast(pa.int64()))
-    patterns = read_application(declaration).patterns
+    batch = block.from_events([event for chunk in chunks for event in chunk if event["type"] != "N"], 0)
+    batch = batch.set_column(1, "time", batch.column("time").cast(pa.int64())).sort_by(
+        [("time", "ascending"), ("id", "ascending")]
+    )
     return {
-        (pattern.name, match.key, tuple(event[1] for event in match.events))
-        for pattern in patterns
-        for match in match_all(pattern, batch)
+        (pattern.name, key, tuple(event[1] for event in taken))
+        for pattern in read_application(declaration).patterns
+        for key, taken in match_all(pattern, keyed(batch, pattern.key)).told()
     }
+
+
+def keyed(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
+    """Rows as a matcher takes them."""
+    keys = batch.column(key)
+    group = pa.array(key_groups(keys), pa.int32())
+    return batch.append_column("match_key", keys).append_column("group", group)
 
 
 def alerts(nodes) -> dict[str, tuple]:

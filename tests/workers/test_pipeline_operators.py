@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.workers.test_pipeline_matcher import batch_of, pattern_of
+from tests.workers.patterns import pattern_of, rows_of
 from workers.pipeline.combining import Barrier, Combined, combine
 from workers.pipeline.controls import Controls
+from workers.pipeline.finder import match_all
 from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
-from workers.pipeline.matcher import match_all
 from workers.pipeline.operators import OperatorCount, Unit, Work
 from workers.pipeline.result_queue import Result, ResultQueue, decode
 from workers.pipeline.result_writer import ResultWriter
@@ -28,11 +28,10 @@ EVENTS = st.lists(
 APPLICATION = "test"
 
 
-def with_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with every column that the rules let through."""
-    if "key" in rows.schema.names:
-        return rows
-    return rows.append_column("key", pa.array(["k"] * rows.num_rows))
+def batch_of(events: list[tuple]) -> pa.RecordBatch:
+    """Rows as the rules let them through."""
+    rows = rows_of(events).drop_columns(["match_key", "group"])
+    return rows.append_column("key", pa.array(["k"] * rows.num_rows, pa.string()))
 
 
 class Tier:
@@ -48,7 +47,7 @@ class Tier:
         """A replica's result; watermark_us: how far event time was settled before it."""
         self.tick += 1
         writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut)
-        blobs, data = writer.blobs(_parts(writer, with_keys(rows)), 0)
+        blobs, data = writer.blobs(_parts(writer, rows), 0)
         self.results.put("iap1", self.tick, data)
         self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), rows.num_rows)
 
@@ -92,9 +91,9 @@ def _parts(writer: ResultWriter, rows: pa.RecordBatch) -> dict[int, list[pa.Reco
     return {route: [wanted] for route, wanted in writer.wanted(rows)}
 
 
-def expected(pattern, everything: pa.RecordBatch) -> set[tuple]:
-    found = match_all(pattern, everything)
-    return {(match.key, tuple(event[1] for event in match.events)) for match in found}
+def expected(pattern, events: list[tuple]) -> set[tuple]:
+    found = match_all(pattern, rows_of(events)).told()
+    return {(key, tuple(event[1] for event in taken)) for key, taken in found}
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -104,6 +103,7 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
 ):
     control.flushall()
     tier = Tier(control, GRAPH, most_rows=chance.choice([1, 5, 1000]))
+    events = sorted(events, key=lambda event: event[0])  # as they are numbered
     everything = batch_of(events)
     order = sorted(range(len(events)), key=lambda place: events[place][0] + chance.uniform(0, 10))
     through, before_us = 0, None
@@ -123,7 +123,7 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
         tier.work(tasks)
     found = tier.told()
     assert len(set(found)) == len(found), "a match was told twice"
-    assert set(found) == expected(PATTERN, everything)
+    assert set(found) == expected(PATTERN, events)
     tier.plan(200)
     tier.plan(201)
     assert tier.results.room().used_bytes == 0, "what was worked is gone from the queue"
