@@ -1,44 +1,78 @@
-"""Complex events: matches as events under the blocks' schema."""
+"""Complex events: matches as events under the blocks' schema, in columns: there may be as many as events."""
 
-from collections.abc import Iterator
-
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from queues.block import SCHEMA
-from workers.pipeline.matches import EVENT, Matches
+from workers.pipeline.matches import Matches
 from workers.pipeline.pattern import Pattern
 
-_NAMES = ("time_us", *EVENT.names[1:])
+_ESCAPED = r'["\\\x00-\x1f]'  # what a JSON text can't hold as it is
 
 
 def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
     """Each match that is not quiet as an event: time and value of its last event, source the key, key the
     pattern, its contributing events in the attributes. ids: what the event ids begin with.
     """
-    told = list(matches.told())
-    last = [events[-1] for _, events in told]
+    events, ends = _told(matches)
+    last = events.take(pa.array(ends - 1))
+    number = len(ends)
     columns = {
-        "id": [f"{ids}:{number}" for number in range(len(told))],
-        "time": pa.array([event[0] for event in last], pa.int64()).cast(SCHEMA.field("time").type),
-        "type": [pattern.emits] * len(told),
-        "source": [key for key, _ in told],
-        "key": [pattern.name] * len(told),
-        "value": [event[3] for event in last],
-        "attributes": list(_attributes(pattern, told)),
+        "id": pc.binary_join_element_wise(ids, pa.array(np.arange(number)).cast(pa.string()), ":"),
+        "time": last.column("time").cast(SCHEMA.field("time").type),
+        "type": pa.repeat(pattern.emits, number),
+        "source": last.column("match_key"),
+        "key": pa.repeat(pattern.name, number),
+        "value": last.column("value"),
+        "attributes": _attributes(pattern, events, ends),
     }
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
+    """The events of the matches that are not quiet, and where each match's events end."""
+    if not matches.quiet.any():
+        return matches.events, matches.ends
+    lengths = matches.ends - matches.starts
+    kept = np.repeat(~matches.quiet, lengths)
+    return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.quiet])
+
+
+def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
+    """{"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value", "source"}]}."""
+    times = events.column("time")
+    parts = pc.binary_join_element_wise(
+        '{"time_us":',
+        times.cast(pa.string()),
+        ',"id":',
+        _quoted(events.column("id")),
+        ',"type":',
+        _named(events.column("type")),
+        ',"value":',
+        pc.fill_null(events.column("value").cast(pa.string()), "null"),
+        ',"source":',
+        _named(events.column("source")),
+        "}",
+        "",
     )
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
+    told = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
+    first = pc.divide(times.take(pa.array(starts)).cast(pa.float64()), 1e6).cast(pa.string())
+    head = orjson.dumps({"pattern": pattern.name, "severity": pattern.severity}).decode()[:-1]
+    return pc.binary_join_element_wise(f'{head},"first_time":', first, ',"events":[', told, "]}", "")
 
 
-def _attributes(pattern: Pattern, told: list[tuple]) -> Iterator[str]:
-    for _, events in told:
-        yield orjson.dumps(
-            {
-                "pattern": pattern.name,
-                "severity": pattern.severity,
-                "first_time": events[0][0] / 1_000_000,
-                "events": [dict(zip(_NAMES, event, strict=True)) for event in events],
-            }
-        ).decode()
+def _quoted(texts: pa.Array) -> pa.Array:
+    """Each text as JSON; null as null."""
+    if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return pa.array([orjson.dumps(text).decode() for text in texts.to_pylist()])
+    return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
+
+
+def _named(texts: pa.Array) -> pa.Array:
+    """The same of texts of which there are few."""
+    encoded = texts.dictionary_encode()
+    return pc.fill_null(_quoted(encoded.dictionary).take(encoded.indices), "null")
