@@ -28,11 +28,10 @@ from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from workers.pipeline import controls as steering
 from workers.pipeline.application import SHIPPED
 from workers.pipeline.checkpoint import open_checkpoint
-from workers.pipeline.containers import Faults, Range, Stored, laid_out
+from workers.pipeline.containers import CARRIED, Faults, Range, Stored, laid_out
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application, application_of_text, read_application
-from workers.pipeline.result_writer import CARRIED
-from workers.pipeline.rules import apply_rules
+from workers.pipeline.rule_sql import apply_rules
 from workers.pipeline.running import INTER, INTRA, TIERS, Running
 from workers.pipeline.session import start_session
 from workers.pipeline.status import InterEventBatch, ReplicaBatch

@@ -10,19 +10,8 @@ from workers.pipeline.attributes import Attribute
 from workers.pipeline.containers import Layout
 from workers.pipeline.declaration import read_application
 from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.rules import (
-    Cleanse,
-    Enrich,
-    Filter,
-    Project,
-    Sample,
-    apply_rules,
-    check_rules,
-    empty_events,
-    expanded,
-    names_in,
-    rule_counts,
-)
+from workers.pipeline.rule_sql import apply_rules, check_rules, empty_events, rule_counts
+from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Sample, expanded, names_in
 from workers.pipeline.session import start_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -13,32 +13,25 @@ SIGTERM: nothing more is admitted, the running batch ends, the process ends with
 """
 
 import argparse
-import json
 import logging
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import redis
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
-from workers.pipeline.checkpoint import Checkpoint, lock_checkpoint, open_checkpoint, reset_checkpoint
-from workers.pipeline.declaration import Application, read_application
-from workers.pipeline.rules import check_rules, empty_events
-from workers.pipeline.running import Running
+from workers.pipeline.declaration import read_application
+from workers.pipeline.declared import Declarations, Declared, of_file
+from workers.pipeline.hosted import Hosted, Place
 from workers.pipeline.session import start_session
-from workers.pipeline.status import KEY as STATUS
-from workers.pipeline.status import StatusBoard
+from workers.pipeline.statuses import Statuses
 
 SHIPPED = Path(__file__).parent / "applications" / "performance.yaml"
-LONGEST_PAUSE_SECONDS = 15.0
 
 log = logging.getLogger("weir.pipeline")
 
@@ -79,13 +72,15 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
 
 
 class PipelineProcess:
-    """One run of the process: a session, and an application that is started again when it fails."""
+    """One run of the process: a session, and in it the applications that are wanted."""
 
-    def __init__(self, settings: Settings, application: Application, control: redis.Redis) -> None:
-        self._settings, self._application, self._control = settings, application, control
-        self._folder = settings.data / "pipeline" / application.name
+    def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
+        self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
-        self._status = StatusBoard(control, application)
+        self._statuses = Statuses(control)
+        self._declarations = Declarations(control, file)
+        self._hosted: dict[str, Hosted] = {}
+        self._refused: dict[str, Declared] = {}
 
     def stop(self, *_: object) -> None:
         """Safe in a signal handler: only says so."""
@@ -93,65 +88,74 @@ class PipelineProcess:
 
     def run(self, reset: bool) -> None:
         """Until it is told to stop. Raises WeirError for what a restart can't mend."""
-        with lock_checkpoint(self._folder):
-            try:
-                self._run(reset)
-            except WeirError as error:
-                self._status.turn("failed", str(error))
-                raise
-
-    def _run(self, reset: bool) -> None:
-        self._status.turn("starting")
-        settings, application = self._settings, self._application
-        if reset:
-            reset_checkpoint(self._folder, self._control, application.name)
-        checkpoint = open_checkpoint(self._folder, self._control, application.name)
-        with Beat(self._status):
-            spark = start_session(application.name, settings.master, settings.data / "pipeline")
-            try:
-                events = empty_events(spark, application.layout)
-                check_rules(
-                    events, application.rules, application.graph.columns, application.controls.criteria
-                )
-                self._keep_running(spark, checkpoint)
-            finally:
-                spark.stop()
-
-    def _keep_running(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
-        pause_seconds = 1.0
-        while not self._stopping.is_set():
-            started = time.monotonic()
-            try:
-                self._run_once(spark, checkpoint)
-            except (PySparkException, WeirError, redis.RedisError) as error:
-                if isinstance(error, BadInput):
-                    raise
-                log.error("the pipeline failed and is started again in %.0f s: %s", pause_seconds, error)
-                self._status.turn("failed", _sentence(error))
-                if time.monotonic() - started > 60:
-                    pause_seconds = 1.0
-                self._stopping.wait(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
-
-    def _run_once(self, spark: SparkSession, checkpoint: Checkpoint) -> None:
-        """Until something fails or the process is to stop."""
         settings = self._settings
-        times = (settings.trigger_seconds, settings.patience_seconds)
-        running = Running(spark, settings.control_url, self._application, checkpoint, self._status, *times)
+        self._statuses.turn("starting")
         try:
-            self._status.turn("running")
+            with Beat(self._statuses):
+                spark = start_session("pipeline", settings.master, settings.data / "pipeline")
+                place = Place(
+                    spark,
+                    self._control,
+                    settings.control_url,
+                    settings.data / "pipeline",
+                    settings.declaration.parent,
+                    settings.trigger_seconds,
+                    settings.patience_seconds,
+                )
+                try:
+                    self._host(place, reset)
+                finally:
+                    spark.stop()
+        except WeirError as error:
+            self._statuses.turn("failed", str(error))
+            raise
+
+    def _host(self, place: Place, reset: bool) -> None:
+        try:
+            self._follow(place, reset)
             while not self._stopping.wait(1.0):
-                running.check()
-            self._status.turn("stopping")
+                self._follow(place, reset=False)
         finally:
-            running.end()
+            for hosted in self._hosted.values():
+                hosted.leave()
+
+    def _follow(self, place: Place, reset: bool) -> None:
+        """What is wanted runs, what is not wanted any more is stopped."""
+        try:
+            wanted = self._declarations.wanted()
+        except (redis.ConnectionError, redis.TimeoutError):
+            wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
+        for name in set(self._hosted) - set(wanted):
+            self._hosted.pop(name).leave()
+            self._statuses.forget(name)
+            self._declarations.forget(name)
+        for name, declared in sorted(wanted.items()):
+            if self._refused.get(name) == declared:
+                continue
+            try:
+                if name not in self._hosted:
+                    self._hosted[name] = Hosted(place, declared, self._declarations, self._statuses, reset)
+                self._hosted[name].step(declared)
+            except WeirError as error:
+                self._refuse(declared, error)
+
+    def _refuse(self, declared: Declared, error: WeirError) -> None:
+        """An application that can't run: the process's own ends it, another leaves the others running."""
+        if declared.name == self._file.name:
+            raise error
+        if isinstance(error, BadInput):
+            self._refused[declared.name] = declared
+        if (hosted := self._hosted.pop(declared.name, None)) is not None:
+            hosted.leave()
+        log.error("%s can't run: %s", declared.name, error)
+        self._declarations.tell(declared, str(error))
 
 
 class Beat:
     """Writes the status each second, whatever the main thread waits for."""
 
-    def __init__(self, status: StatusBoard) -> None:
-        self._status = status
+    def __init__(self, statuses: Statuses) -> None:
+        self._statuses = statuses
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="status", daemon=True)
 
@@ -165,24 +169,15 @@ class Beat:
 
     def _beat(self) -> None:
         while not self._ended.wait(1.0):
-            self._status.write()
+            self._statuses.write()
 
 
-def _sentence(error: Exception) -> str:
-    """The line of an error that says most: Spark wraps the cause in pages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("queues.errors.", "workers."))]
-    line = told[-1].split(": ", 1)[-1] if told else next(iter(lines), type(error).__name__)
-    return line[:500]
-
-
-def _declared(path: Path, control: redis.Redis) -> Application:
-    """The declaration; one that is wrong is also shown as the pipeline's status."""
+def _declared(path: Path, control: redis.Redis) -> Declared:
+    """The process's own declaration; one that is wrong is also shown as the pipeline's status."""
     try:
-        return read_application(path)
+        return of_file(path, read_application(path).name)
     except BadInput as error:
-        failed = {"state": "failed", "error": str(error), "at": time.time()}
-        control.set(STATUS, json.dumps(failed))
+        Statuses(control).turn("failed", str(error))
         raise
 
 
@@ -197,8 +192,8 @@ def main(arguments: list[str]) -> int:
     try:
         settings = Settings.of(os.environ)
         with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
-            application = _declared(given.application or settings.declaration, control)
-            process = PipelineProcess(settings, application, control)
+            settings = replace(settings, declaration=given.application or settings.declaration)
+            process = PipelineProcess(settings, _declared(settings.declaration, control), control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)
             process.run(given.reset)

@@ -27,6 +27,7 @@ _KINDS = {
 }
 _SQL = {pa.string(): "string", pa.float64(): "double", _TIMESTAMP: "timestamp"}
 COLUMNS = tuple(_KINDS)
+CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
 
 
 @dataclass(frozen=True)

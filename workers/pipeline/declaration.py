@@ -41,13 +41,12 @@ import yaml
 
 from queues.errors import BadInput
 from workers.pipeline.attributes import TYPES, Attribute
-from workers.pipeline.containers import COLUMNS, Layout
+from workers.pipeline.containers import CARRIED, COLUMNS, Layout
 from workers.pipeline.controls import Controls
 from workers.pipeline.document_lines import line_of
 from workers.pipeline.graph import Graph, Operator, check_symbols
 from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
 from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.result_writer import CARRIED
 from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample, names_in
 
 NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")

@@ -63,6 +63,10 @@ class Dispatches:
         entries = self._control.xrange(self._stream(replica), f"({tick}-0", "+", count)
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
 
+    def replicas(self) -> set[str]:
+        """Every replica that was ever given something."""
+        return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(f"{self._assigned}:*")}
+
     def forget(self, replica: str, tick: int) -> None:
         """Assignments through `tick`: their results are in the queue."""
         self._control.xtrim(self._stream(replica), minid=f"{tick + 1}-0", approximate=False)

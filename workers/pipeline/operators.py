@@ -18,7 +18,7 @@ import redis
 from workers.pipeline.combining import Combined
 from workers.pipeline.complex_event import complex_events
 from workers.pipeline.finder import Matcher, masks_of
-from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, ends_with_an_event, key_groups, types_named
+from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
 from workers.pipeline.matches import Matches, joined
 from workers.pipeline.operator_memory import OperatorMemory
 from workers.pipeline.pattern import Pattern
@@ -133,15 +133,16 @@ class Work:
             emitted = [inner(rows, operator) for rows in store.between(self.batch)]
             tables += [_marked(rows, groups, True) for rows in emitted if rows.num_rows]
         tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
-        return pa.concat_tables(tables, promote_options="default") if tables else _NOTHING
+        if not tables:
+            return _NOTHING
+        return _complete(pa.concat_tables(tables, promote_options="default"), operator)
 
     def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
-        route = self.graph.routes.index(operator.key)
         slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}
         return [
             blob.name
             for blob in result.blobs
-            if blob.route == route and blob.slice in slices and self.combined.wants(blob.first_us)
+            if blob.route == operator.key and blob.slice in slices and self.combined.wants(blob.first_us)
         ]
 
     def _due(self, rows: pa.Table, tells_late: bool) -> tuple[pa.Table, pa.Table]:
@@ -175,19 +176,10 @@ class Work:
         for pattern in operator.patterns:
             matcher = Matcher.resume(pattern, memory.states(pattern.signature))
             found = self._matches(matcher, batch, count.of(pattern.name))
-            memory.keep(pattern.signature, matcher.save(), self._until_us(pattern))
+            memory.keep(pattern.signature, matcher.save(), matcher.wakes())
             if len(found) > found.quiet.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
         return Written(memory.written(places), *self._outputs(places, made), late=_told(late))
-
-    def _until_us(self, pattern: Pattern) -> int:
-        """Event time at which its machines have to be looked at though nothing came: at once where time alone
-        may complete one, else when all that is open now is over.
-        """
-        now_us = self.combined.watermark_us or 0
-        if not ends_with_an_event(pattern.expression):
-            return now_us + 1
-        return now_us + max(pattern.within_us, pattern.quiet_us) + 1
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""
@@ -255,6 +247,14 @@ def ordered(rows: pa.Table) -> pa.Table:
     ids = rows.column("id").combine_chunks()
     copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
     return rows.filter(pa.array(np.concatenate(([True], ~copies)))) if copies.any() else rows
+
+
+def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
+    """With every column that its patterns read: rows of another version may lack some, complex events do."""
+    needed = set().union(*(pattern.columns for pattern in operator.patterns))
+    for name in sorted(needed - set(rows.column_names)):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
+    return rows
 
 
 def _marked(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:

@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 
 from workers.pipeline.assignment import Assignment
 from workers.pipeline.checkpoint import Checkpoint
+from workers.pipeline.containers import CARRIED
 from workers.pipeline.declaration import Application
 from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.faults import FaultStore
 from workers.pipeline.result_queue import Blob, Result, ResultQueue
-from workers.pipeline.result_writer import CARRIED, CUT_ROWS, WRITTEN, ResultWriter
-from workers.pipeline.rules import apply_rules, rule_counts
+from workers.pipeline.result_writer import CUT_ROWS, WRITTEN, ResultWriter
+from workers.pipeline.rule_sql import apply_rules, rule_counts
 from workers.pipeline.status import ReplicaBatch, StatusBoard
 
 

@@ -43,10 +43,10 @@ ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
 
 
 class Blob(NamedTuple):
-    """Rows of one route (place of a key column) and slice (of key groups; -1: of all); their event times."""
+    """Rows of one route (its key column) and slice (of key groups; -1: of all), their event times."""
 
     name: str
-    route: int
+    route: str
     slice: int
     first_us: int
     last_us: int

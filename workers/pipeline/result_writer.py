@@ -19,8 +19,7 @@ from workers.pipeline.result_queue import Blob, ResultQueue, encode
 SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
 WHOLE = -1
 CUT_ROWS = 20_000
-CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
-WRITTEN = "name string, route int, slice int, first_us long, last_us long, rows long, size long, kept long"
+WRITTEN = "name string, route string, slice int, first_us long, last_us long, rows long, size long, kept long"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class ResultWriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Of all rows of a task (mapInArrow): a row per blob, and one that tells of the rows kept."""
         kept = 0
-        parts: dict[int, list[pa.RecordBatch]] = {}
+        parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
             kept += batch.num_rows
             for route, rows in self.wanted(batch):
@@ -48,13 +47,13 @@ class ResultWriter:
                 ResultQueue(control, self.application).put(self.replica, self.tick, data)
         yield _told(blobs, kept)
 
-    def wanted(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def wanted(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """(route, the rows that a pattern of the route may use). `first` marks a row in its first route."""
         batch = batch.set_column(
             batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
         )
         taken = np.zeros(batch.num_rows, bool)
-        for route, key in enumerate(self.graph.routes):
+        for key in self.graph.routes:
             held = self._held(self.graph.patterns_of(key), key, batch)
             if not held.any():
                 continue
@@ -62,7 +61,7 @@ class ResultWriter:
             taken |= held
             keys = rows.column(key).cast(pa.string())
             rows = rows.append_column("match_key", keys)
-            yield route, rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
+            yield key, rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
     @staticmethod
     def _held(patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch) -> np.ndarray:
@@ -75,7 +74,7 @@ class ResultWriter:
         present = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         return held & present.to_numpy(zero_copy_only=False)
 
-    def blobs(self, parts: dict[int, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
+    def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
         """(what is told of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
@@ -105,9 +104,9 @@ class ResultWriter:
 
 def _told(blobs: list[Blob], kept: int) -> pa.RecordBatch:
     """The blobs as Spark takes them back, and a last row with the rows kept."""
-    rows = [*blobs, Blob("", WHOLE, WHOLE, 0, 0, 0, 0)]
+    rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))
-    kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     counts = pa.array([0] * len(blobs) + [kept], pa.int64())
     names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept"]

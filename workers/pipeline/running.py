@@ -15,6 +15,7 @@ from queues.errors import BadInput, WeirError
 from workers.pipeline.checkpoint import COMBINER, Checkpoint
 from workers.pipeline.containers import Nodes
 from workers.pipeline.declaration import Application
+from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.dispatching import Dispatcher
 from workers.pipeline.faults import FaultStore
 from workers.pipeline.inter_event import InterEventWork
@@ -61,6 +62,7 @@ class Running:
         names = application.queues
         controls = application.controls
         self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
+        self._replicas = (*application.replicas, *sorted(self._retiring()))
         self._ending = threading.Event()
         self._failure: Exception | None = None
         self._works: list[ReplicaWork | InterEventWork] = []
@@ -74,8 +76,15 @@ class Running:
         if INTER in tiers:
             self._start_combiner()
 
+    def _retiring(self) -> set[str]:
+        """Replicas of a version before that still have something to work: they get nothing new."""
+        dispatches = Dispatches(self._control, self._application.name)
+        published = self._results.room().published
+        others = dispatches.replicas() - set(self._application.replicas)
+        return {name for name in others if dispatches.after(name, published.get(name, 0), 1)}
+
     def _start_replicas(self) -> None:
-        for replica in self._application.replicas:
+        for replica in self._replicas:
             work = ReplicaWork(
                 self._control_url,
                 self._application,
@@ -97,7 +106,7 @@ class Running:
             "control": self._control_url,
             "application": self._application.name,
             "replica": name,
-            "replicas": ",".join(self._application.replicas),
+            "replicas": ",".join(self._replicas),
             "layout": layout_option(self._application.layout),
             "controls": json.dumps(self._application.controls.to_document()),
             "patience": str(self._patience_seconds),

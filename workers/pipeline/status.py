@@ -1,5 +1,4 @@
-"""What an application says of itself: key `weir:pipeline` on the control server, JSON, after each inter-event
-batch and each second. Unknown is null.
+"""What an application says of itself; `statuses` writes it. Unknown is null.
 
 Rates are over the last WINDOW_SECONDS: `in_per_second` worked by the replicas, `kept_per_second` after the
 rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet`
@@ -23,7 +22,6 @@ from workers.pipeline.declaration import Application
 from workers.pipeline.operators import OperatorCount
 from workers.pipeline.result_queue import ResultQueue
 
-KEY = "weir:pipeline"
 WINDOW_SECONDS = 10.0
 _COUNTED = ("inserted_events", "removed_events")
 
@@ -68,10 +66,9 @@ class Totals:
     admitted_events: int = 0
 
     @classmethod
-    def read(cls, text: bytes | None) -> "Totals":
-        """Of the status that a process before has left; nothing when it can't be read."""
+    def of(cls, before: dict[str, Any]) -> "Totals":
+        """Of the document that a process before has left; nothing when it can't be read."""
         try:
-            before = json.loads(text or b"{}")
             patterns = before.get("patterns", {})
             matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
             quiet = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
@@ -97,12 +94,16 @@ class StatusBoard:
         self,
         control: redis.Redis,
         application: Application,
+        before: dict[str, Any],
+        told: Callable[[], None],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._control, self._application = control, application
+        """before: what it said last, of a process before. told: called when there is something new to say."""
+        self._application = application
         self._clock, self._monotonic = clock, monotonic
-        self._totals = Totals.read(control.get(KEY))
+        self._totals = Totals.of(before)
+        self._told = told
         self._results = ResultQueue(control, application.name)
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._batches: deque[InterEventBatch] = deque()
@@ -116,7 +117,7 @@ class StatusBoard:
         """To starting, running, stopping or failed; written at once."""
         with self._lock:
             self._state, self._error = state, error
-        self.write()
+        self._told()
 
     def dispatched(self, cursor: Cursor, events: int) -> None:
         with self._lock:
@@ -126,22 +127,14 @@ class StatusBoard:
     def replica(self, name: str, batch: ReplicaBatch) -> None:
         """A replica's batch is published."""
         with self._lock:
-            self._replicas[name].append(batch)
+            self._replicas.setdefault(name, deque()).append(batch)
 
     def inter_event(self, batch: InterEventBatch) -> None:
         """An inter-event batch is worked."""
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
-        self.write()
-
-    def write(self) -> None:
-        """The status as of now. An unreachable control server is left to whoever watches the status' age."""
-        try:
-            heartbeats = self._control.hgetall("weir:heartbeats")
-            self._control.set(KEY, json.dumps(self.document(heartbeats)))
-        except (redis.ConnectionError, redis.TimeoutError):
-            return
+        self._told()
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
         room = self._results.room()
@@ -152,10 +145,10 @@ class StatusBoard:
             controls = cursor.controls if cursor else self._application.controls
             capacity = controls.result_bytes
             return {
-                "application": self._application.name,
                 "state": self._state,
                 "error": self._error,
-                "at": self._clock(),
+                "queues": list(self._application.queues),
+                "sinks": sorted({queue for queues in self._application.sinks.values() for queue in queues}),
                 "batch": newest.batch if newest else None,
                 **self._rates(now),
                 "batch_seconds": newest.seconds if newest else None,
@@ -227,7 +220,7 @@ class StatusBoard:
     def _replica(self, name: str, now: float, shares_of: Callable) -> dict[str, Any]:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         return {
-            "share": round(shares_of(self._application.replicas)[name], 4),
+            "share": round(shares_of(self._application.replicas).get(name, 0.0), 4),
             "in_per_second": self._rate((batch.events for batch in recent), now),
             "kept_per_second": self._rate((batch.kept for batch in recent), now),
             "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),

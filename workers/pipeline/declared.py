@@ -1,0 +1,69 @@
+"""Which declarations the pipeline process is to run: its file's, and those activated in the console.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:wanted` | hash | application → {"version", "text"}: the console writes it |
+| `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process does |
+
+A stored declaration of the same name comes before the file's. `refused` says why a wanted version is not
+taken; the one before goes on meanwhile.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import redis
+
+WANTED = "weir:pipeline:wanted"
+AT_WORK = "weir:pipeline:at-work"
+OF_FILE = 0  # the version of what the process was started with
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A declaration as a text. version: OF_FILE, or the number under which the console keeps it."""
+
+    name: str
+    version: int
+    text: str
+
+
+class Declarations:
+    """Reads and writes the keys above. file: the process's own declaration."""
+
+    def __init__(self, control: redis.Redis, file: Declared | None = None) -> None:
+        self._control, self._file = control, file
+
+    def wanted(self) -> dict[str, Declared]:
+        """Application → what is to run."""
+        found = {} if self._file is None else {self._file.name: self._file}
+        for name, text in self._control.hgetall(WANTED).items():
+            document = json.loads(text)
+            found[name.decode()] = Declared(name.decode(), document["version"], document["text"])
+        return found
+
+    def want(self, declared: Declared) -> None:
+        """From now on the pipeline runs this version of it."""
+        document = {"version": declared.version, "text": declared.text}
+        self._control.hset(WANTED, declared.name, json.dumps(document))
+
+    def unwant(self, name: str) -> None:
+        """From now on it is not run; what waits in its queues waits."""
+        self._control.hdel(WANTED, name)
+
+    def tell(self, declared: Declared, refused: str | None = None) -> None:
+        """What is at work, and why what is wanted is not."""
+        self._control.hset(AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused}))
+
+    def forget(self, name: str) -> None:
+        self._control.hdel(AT_WORK, name)
+
+    def at_work(self) -> dict[str, dict]:
+        """Application → {"name", "version", "text", "refused"}."""
+        found = self._control.hgetall(AT_WORK)
+        return {name.decode(): json.loads(text) for name, text in sorted(found.items())}
+
+
+def of_file(path: Path, name: str) -> Declared:
+    return Declared(name, OF_FILE, path.read_text(encoding="utf-8"))

@@ -1,0 +1,167 @@
+"""Declared rules carried out by Spark SQL."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sql
+
+from queues.errors import BadInput
+from workers.pipeline.containers import Layout
+from workers.pipeline.reference import Reference, Row
+from workers.pipeline.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample, expanded
+
+_NEEDED = ("id", "time", "type", "source", "value")
+_BUCKETS = 1_000_000
+_PARTS = [f"cast(_parts[{place}] as bigint)" for place in range(4)]
+_VALID = " AND ".join(["size(_parts) = 4", *(f"{part} BETWEEN 0 AND 255" for part in _PARTS)])
+_SUM = " + ".join(f"{part} * {256**power}L" for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))
+_NUMBER = f"CASE WHEN {_VALID} THEN {_SUM} END"  # of an address in parts; null where it is none
+
+
+@dataclass
+class Ruled:
+    """Events after the rules, and the counts behind each filter but the last (it is counted where the events
+    arrive).
+    """
+
+    events: DataFrame
+    counts: dict[str, Observation]
+
+
+def apply_rules(
+    events: DataFrame, rules: tuple[Rule, ...], criteria: Mapping[str, float], observe: bool = True
+) -> Ruled:
+    """The rules in order, lazily. `observe`: count what passes each filter, for `rule_counts`."""
+    filters = [rule for rule in rules if isinstance(rule, REMOVING)]
+    counts: dict[str, Observation] = {}
+    for rule in rules:
+        events = apply_rule(events, rule, criteria)
+        if observe and isinstance(rule, REMOVING) and rule is not filters[-1]:
+            counts[rule.name] = Observation()
+            events = events.observe(counts[rule.name], sql.count(sql.lit(1)).alias("out"))
+    return Ruled(events, counts)
+
+
+def rule_counts(rules: tuple[Rule, ...], ruled: Ruled, arrived: int, kept: int) -> list[dict]:
+    """Per rule how many events went in and came out, after the batch has run."""
+    result, before = [], arrived
+    filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
+    for rule in rules:
+        after = before
+        if rule.name in ruled.counts:
+            after = ruled.counts[rule.name].get["out"]
+        elif filters and rule.name == filters[-1]:
+            after = kept
+        result.append({"name": rule.name, "in": before, "out": after})
+        before = after
+    return result
+
+
+def apply_rule(events: DataFrame, rule: Rule, criteria: Mapping[str, float]) -> DataFrame:
+    """One rule. Raises Spark's AnalysisException or ParseException where an expression is wrong, BadInput
+    where it names a criterion that nobody declares.
+    """
+    match rule:
+        case Filter():
+            held = sql.expr(expanded(rule.condition, rule.name, criteria))
+            return events.where(~sql.coalesce(held, sql.lit(False)) if rule.discard else held)
+        case Project():
+            columns = {
+                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.compute.items()
+            }
+            return events.withColumns(columns).drop(*rule.drop)
+        case Sample():
+            bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
+            return events.where(bucket < round(rule.share * _BUCKETS))
+        case Cleanse():
+            clean = {
+                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.columns.items()
+            }
+            return events.withColumns(clean).dropna(subset=list(rule.columns))
+        case Enrich(table=table) if table.current.networks:
+            return _by_subnet(events, rule.using, table.current)
+        case Enrich(table=table):
+            return _looked_up(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+    raise TypeError(f"{rule!r} is not a rule")
+
+
+def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
+    """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
+    parts = events.withColumn("_parts", sql.split(using, "[.]"))
+    numbered = parts.withColumn("_address", sql.expr(_NUMBER))
+    found = numbered.drop("_parts")
+    names = []
+    for length, rows in reference.networks.items():
+        names.append(f"_row{length}")
+        bits = sql.shiftright("_address", 32 - length)
+        found = _joined(found, bits, rows, names[-1], reference.columns)
+    row = sql.coalesce(*names)
+    columns = {name: row.getField(name) for name in reference.columns}
+    return found.withColumns(columns).drop("_address", *names)
+
+
+def _looked_up(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    found = _joined(events, key, rows, name, columns)
+    return found.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
+
+
+def _joined(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    """With the row of a small table whose key is `key`, as struct `name` (null where there is none)."""
+    table = _table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
+    packed = table.select("_key", sql.struct(*columns).alias(name))
+    return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
+
+
+def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
+    """A small constant table: part of the plan, so that a batch needs no job to make it."""
+    places = f"({', '.join('?' * len(columns))})"
+    names = ", ".join(columns)
+    values = [value for row in rows for value in row]
+    return events.sparkSession.sql(
+        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({names})", args=values
+    )
+
+
+def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
+    """No events under a layout: enough for Spark to analyse rules."""
+    return spark.createDataFrame([], layout.sql)
+
+
+def check_rules(
+    events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Mapping[str, float]
+) -> None:
+    """Lets Spark analyse every rule (nothing is read). Raises BadInput naming the rule, or the column a
+    pattern needs and nobody makes.
+    """
+    for place, rule in enumerate(rules):
+        where = f"rules[{place}]"
+        if isinstance(rule, Enrich) and rule.using not in events.columns:
+            raise BadInput(
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(events)}"
+            )
+        try:
+            events = apply_rule(events, rule, criteria)
+        except BadInput as error:
+            raise BadInput(where, f"({rule.name}) {error.message}") from None
+        except (AnalysisException, ParseException) as error:
+            raise BadInput(
+                where, f"({rule.name}) is not understood by Spark SQL: {_first_line(error)}"
+            ) from None
+    for name in sorted({*_NEEDED, *needed}):
+        if name not in events.columns:
+            raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")
+
+
+def _names(events: DataFrame) -> str:
+    return ", ".join(events.columns)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), "no reason given").strip()
