@@ -9,6 +9,7 @@ from workers import ledger, plans
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
+LASTING_INTERVALS = 10.0
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 
 
@@ -29,10 +30,29 @@ def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plans.from_decision(entry, plant.observe(), entry.at, approved=True)
 
 
+def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Admit the entry's events per interval, as a rate. It ends by itself: should the loop die, the pipeline
+    is not held back for ever.
+    """
+    seconds = loop.interval_seconds
+    changes = {
+        "admit_events_per_second": entry.action["admit"] / seconds,
+        "admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * seconds,
+    }
+    plant.steer_pipeline(loop.target["application"], changes)
+
+
+def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give each replica the entry's share of the events."""
+    plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
+
+
 ACTUATORS: Mapping[str, Actuator] = {
     "worker_rate": start_workers,
     "rebalancing": move_points,
     "node_scaling": move_points,
+    "flow": admit,
+    "balance": share,
 }
 
 

@@ -1,27 +1,18 @@
 """What a law observes, picked out of the snapshot for its target; and what its effect is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from controllers.guard import Measured
 from controllers.rebalancing import PARAMETERS as REBALANCING_PARAMETERS
 from queues.node_state import smooth
+from workers import pipeline_sensors
+from workers.sensed import Counters, Sensed, since
 
-Counters = Mapping[str, float]
 CUMULATIVE = ("removed_events", "workers_started")
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
 DEFAULT_BUSY = next(float(each.default) for each in REBALANCING_PARAMETERS if each.name == "busy")
 BEING_EXECUTED = ("approved", "running")
-
-
-@dataclass(frozen=True)
-class Sensed:
-    """An observation in the law's words, how good it is, and the counters the next one is counted from."""
-
-    observation: dict[str, Any]
-    measured: Measured
-    counters: dict[str, float]
 
 
 def container(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -57,8 +48,8 @@ def worker_rate(
     counters = {key: row.get(key) for key in CUMULATIVE}
     observation = {
         "queue_length": row.get("waiting_events") or 0,
-        "removed": _since(before, counters, "removed_events"),
-        "started": _since(before, counters, "workers_started"),
+        "removed": since(before, counters, "removed_events"),
+        "started": since(before, counters, "workers_started"),
         "waiting_to_run": row.get("waiting_to_run") or 0,
         **_if_known(running=row.get("workers_busy"), oldest_seconds=row.get("oldest_seconds")),
         **_if_known(node_state=snapshot.get("nodes", {}).get(target.get("node"), {}).get("state")),
@@ -175,16 +166,20 @@ def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | Non
 
 
 # The sensor of each law, and what its effects are judged by.
-SENSORS = {"worker_rate": worker_rate, "rebalancing": rebalancing, "node_scaling": node_scaling}
-READINGS = {"worker_rate": readings, "rebalancing": plant_readings, "node_scaling": plant_readings}
-
-
-def _since(before: Counters | None, counters: Mapping[str, float | None], key: str) -> float:
-    """The growth of a counter; after a reset (a server came back empty) all it counts is new."""
-    value = counters[key]
-    if value is None or before is None or key not in before:
-        return 0
-    return value - before[key] if value >= before[key] else value
+SENSORS = {
+    "worker_rate": worker_rate,
+    "rebalancing": rebalancing,
+    "node_scaling": node_scaling,
+    "flow": pipeline_sensors.flow,
+    "balance": pipeline_sensors.balance,
+}
+READINGS = {
+    "worker_rate": readings,
+    "rebalancing": plant_readings,
+    "node_scaling": plant_readings,
+    "flow": pipeline_sensors.flow_readings,
+    "balance": pipeline_sensors.balance_readings,
+}
 
 
 def measured(

@@ -301,7 +301,11 @@ def _hosts(sight: Sight) -> Document:
 
 def _pipeline(sight: Sight) -> Document:
     """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
-    status: Document = dict.fromkeys(PIPELINE_KEYS) | {"patterns": {}, "rules": []}
+    status: Document = dict.fromkeys(PIPELINE_KEYS) | {
+        "patterns": {},
+        "rules": [],
+        "applications": {},
+    }
     status |= sight.readings.pipeline or {}
     status.pop("at", None)
     age = sight.ages.get(("pipeline", ""))

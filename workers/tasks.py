@@ -21,6 +21,7 @@ from workers import (
     hosts,
     loops,
     overrides,
+    pipeline_loops,
     plans,
     recovery,
     runs,
@@ -91,6 +92,7 @@ def upkeep() -> None:
     projection.reconcile(control, overrides.node_thresholds(now))
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
+    pipeline_loops.ensure_pipeline_loops(control)
     batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)

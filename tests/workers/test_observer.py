@@ -61,6 +61,9 @@ class Scripted:
     def start_workers(self, queue: str, node: str, count: int, ids: Any, ahead: int = 0) -> list[str]:
         raise AssertionError("an observer starts nothing")
 
+    def steer_pipeline(self, application: str, changes: Any) -> None:
+        raise AssertionError("an observer steers nothing")
+
 
 @pytest.fixture
 def messages(control: redis.Redis) -> Iterator[redis.client.PubSub]:

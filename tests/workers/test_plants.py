@@ -13,6 +13,7 @@ from queues.errors import BadInput
 from queues.segment import Segment
 from tests.workers.events import fill
 from workers import tasks
+from workers.pipeline.controls import key_of
 from workers.plants.local import LocalPlant
 from workers.plants.memory import MemoryPlant
 
@@ -36,6 +37,9 @@ class MemoryRig:
 
     def run_workers(self):
         return self.plant.run(QUEUE, NODE, 5_000)
+
+    def steered(self, application):
+        return self.plant.steered[application]
 
 
 class LocalRig:
@@ -64,6 +68,9 @@ class LocalRig:
                 tasks.consume(*message.payload[0])
                 message.ack()
         return self.started() - before
+
+    def steered(self, application):
+        return json.loads(self.control.get(key_of(application)))
 
     def started(self):
         return int(self.control.hget(f"weir:work:{QUEUE}:{NODE}", "started") or 0)
@@ -141,3 +148,13 @@ def test_an_order_that_does_not_fit_is_refused_and_changes_nothing(rig):
     with pytest.raises(BadInput):
         rig.plant.start_workers(QUEUE, "n9", 1, ["e1-0"])
     assert container(rig)["waiting_to_run"] == 0
+
+
+def test_an_application_is_steered_whole_or_not_at_all(rig):
+    rig.plant.steer_pipeline("app", {"admit_events_per_second": 500.0, "shares": {"iap1": 0.25}})
+    rig.plant.steer_pipeline("app", {"shares": {"iap1": 0.5}})
+    rig.plant.steer_pipeline("app", {"shares": {"iap1": 0.5}})
+    with pytest.raises(BadInput, match=r"controls\.shares"):
+        rig.plant.steer_pipeline("app", {"admit_events_per_second": 1.0, "shares": {"iap1": 2.0}})
+    steered = rig.steered("app")
+    assert (steered["admit_events_per_second"], steered["shares"]) == (500.0, {"iap1": 0.5})

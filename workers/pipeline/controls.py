@@ -21,6 +21,7 @@ def key_of(application: str) -> str:
 @dataclass(frozen=True)
 class Controls:
     """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).
+    admit_until_seconds: when that ends by itself (1970; null: never).
     admit_events_per_batch: most events of one dispatch (0 admits none). shares: replica → share of the events
     (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch, and of an
     operator that `tasks` does not name. result_bytes: what the result queue may hold. lateness_seconds: how
@@ -30,11 +31,12 @@ class Controls:
     """
 
     admit_events_per_second: float | None = None
+    admit_until_seconds: float | None = None
     admit_events_per_batch: int = 200_000
     shares: Mapping[str, float] = field(default_factory=dict)
     parallelism: int = 2
     tasks: Mapping[str, int] = field(default_factory=dict)
-    result_bytes: int = 64 * 2**20
+    result_bytes: int = 128 * 2**20
     lateness_seconds: float = 5.0
     ahead_seconds: float = 60.0
     hold_seconds: float = 15.0
@@ -48,6 +50,12 @@ class Controls:
     @property
     def ahead_us(self) -> int:
         return round(self.ahead_seconds * 1_000_000)
+
+    def admitted_per_second(self, now_seconds: float) -> float | None:
+        """The limit that is in force now, or None."""
+        if self.admit_until_seconds is not None and now_seconds >= self.admit_until_seconds:
+            return None
+        return self.admit_events_per_second
 
     def tasks_of(self, operator: str) -> int:
         return self.tasks.get(operator, self.parallelism)
@@ -126,6 +134,7 @@ def _or_null(check: Check) -> Check:
 _SECONDS = _number(0, 86_400, "seconds")
 _CHECKS: dict[str, Check] = {
     "admit_events_per_second": _or_null(_number(0, 1e9)),
+    "admit_until_seconds": _or_null(_number(0, 1e12)),
     "admit_events_per_batch": _whole(0, 100_000_000),
     "shares": _mapping(_number(0, 1)),
     "parallelism": _whole(1, 1_024),

@@ -116,8 +116,8 @@ class Dispatcher:
             float(BATCHES_AHEAD * controls.admit_events_per_batch - room.in_flight_events),
         ]
         now = self._monotonic()
-        if controls.admit_events_per_second is not None:
-            rate = controls.admit_events_per_second
+        rate = controls.admitted_per_second(self._clock())
+        if rate is not None:
             most = rate * BURST_SECONDS
             self._allowance = min(most, self._allowance + rate * (now - self._looked_at))
             limits.append(self._allowance)

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from workers.control_record import control_record
 from workers.dispatch import send_workers
 from workers.freshness import Freshness
 from workers.latency import Latencies
+from workers.pipeline.steering import steer
 from workers.plants.plant import Snapshot
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
@@ -65,6 +66,10 @@ class LocalPlant:
         """See `workers.dispatch.send_workers`."""
         topology = Topology.from_json(self._control.get(KEY))
         return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
+
+    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+        """See `workers.pipeline.steering`."""
+        steer(self._control, application, changes)
 
     def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

@@ -1,9 +1,11 @@
 """A plant in memory, for tests of what stands on the port; the real one's contract test holds it too."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from queues.errors import BadInput
+from workers.pipeline.controls import Controls
 from workers.plants.plant import Snapshot
 
 
@@ -15,6 +17,7 @@ class MemoryPlant:
         self.error: Exception | None = None  # raised by the next actions, as a broker that is away would
         self.ran: list[str] = []
         self.ahead: list[str] = []  # ids that go before other queues'
+        self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
         self._containers = {each: _container() for each in containers}
@@ -50,6 +53,13 @@ class MemoryPlant:
         submitted += [each for each in ids if each not in submitted and each not in self.ran]
         self.ahead += ids[:ahead]
         return list(ids)
+
+    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+        """Keeps what is steered, as controls would be."""
+        if self.error is not None:
+            raise self.error
+        Controls().changed(dict(changes))
+        self.steered.setdefault(application, {}).update(changes)
 
     def put(self, queue: str, node: str, events: int) -> None:
         """Events arrive at a container."""

@@ -1,6 +1,6 @@
 """The port through which loops see and steer a plant; every adapter obeys `tests/workers/test_plants.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 Snapshot = dict[str, Any]
@@ -32,5 +32,14 @@ class Plant(Protocol):
         Raises `queues.errors.BadInput` when count and ids don't agree or there is no such container, and
         whatever the transport raises when the workers can't be submitted; then the ledger entry holds the
         error.
+        """
+        ...
+
+    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+        """Put values in place of an application's controls (`workers.pipeline.controls`): admission, shares,
+        tasks. They are in force within two of its batches.
+
+        Steering twice to the same is steering once. Raises `queues.errors.BadInput` naming a control that is
+        not known or takes something else; nothing is changed then.
         """
         ...

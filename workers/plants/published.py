@@ -4,7 +4,8 @@ One process watches (it must see two heartbeats to know a rate or an age), all o
 snapshot that is too old is the guard's business: `at` says when it was made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import orjson
 import redis
@@ -12,6 +13,7 @@ import redis
 from queues.errors import WeirError
 from queues.topology import KEY, Topology
 from workers.dispatch import send_workers
+from workers.pipeline.steering import steer
 from workers.plants.plant import Snapshot
 
 SNAPSHOT_KEY = "weir:snapshot"
@@ -41,3 +43,7 @@ class PublishedPlant:
         """See `workers.dispatch.send_workers`."""
         topology = Topology.from_json(self._control.get(KEY))
         return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
+
+    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+        """See `workers.pipeline.steering`."""
+        steer(self._control, application, changes)

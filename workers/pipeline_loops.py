@@ -1,0 +1,40 @@
+"""The loops of the pipeline: admission by the room of the result queue, shares by response times."""
+
+from typing import Any
+
+import redis
+
+from workers.models import Loop
+from workers.pipeline.declared import Declarations
+from workers.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS
+
+LAWS: dict[str, dict[str, Any]] = {
+    # Half of the result queue is kept free. Never fewer than 10,000 events/s are admitted, so that a plant
+    # that was idle takes a burst at once.
+    "flow": {
+        "interval_seconds": float(FLOW_TICK_SECONDS),
+        "parameters": {"setpoint": 6.4e7, "minimum": 20_000.0, "interval_seconds": float(FLOW_TICK_SECONDS)},
+    },
+    "balance": {
+        "interval_seconds": float(BALANCE_TICK_SECONDS),
+        "parameters": {"interval_seconds": float(BALANCE_TICK_SECONDS)},
+    },
+}
+
+
+def ensure_pipeline_loops(control: redis.Redis) -> list[Loop]:
+    """A loop of each law for each application at work; those of vanished ones are retired, not deleted."""
+    at_work = Declarations(control).at_work()
+    names = {f"{law}/{application}": (law, application) for law in LAWS for application in at_work}
+    known = {loop.name: loop for loop in Loop.objects.filter(law__in=LAWS)}
+    for name, (law, application) in names.items():
+        target = {"application": application}
+        if name not in known:
+            Loop.objects.get_or_create(name=name, defaults={"law": law, "target": target, **LAWS[law]})
+        elif known[name].target != target:
+            Loop.objects.filter(pk=known[name].pk).update(target=target)
+    for name, loop in known.items():
+        if name not in names and "retired_at" not in loop.target:
+            target = {**loop.target, "retired_at": "its application is not at work"}
+            Loop.objects.filter(pk=loop.pk).update(target=target)
+    return list(Loop.objects.filter(name__in=names))
