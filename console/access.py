@@ -47,6 +47,8 @@ ACTIONS = {
     "task.resume": "operator",
     "task.change": "operator",
     "task.define": "administrator",
+    "pipeline.declare": "operator",
+    "pipeline.steer": "operator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
     "dead_letters.fix": "operator",

@@ -49,6 +49,7 @@ PIPELINE = (
     "batch_seconds",
     "watermark_lag_seconds",
     "waiting_events",
+    "result_free_bytes",
 )
 
 

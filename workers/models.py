@@ -322,3 +322,27 @@ class Keep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M}: {self.reason}"
+
+
+class PipelineVersion(models.Model):
+    """A version of a declared pipeline application: its text, never changed, and who wrote it why."""
+
+    application = models.CharField(max_length=40)
+    number = models.PositiveIntegerField()
+    text = models.TextField()
+    reason = models.TextField()
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    # The one that is wanted; the control server is told of it (`workers.pipeline.declared`).
+    active = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["application", "number"], name="one_version_of_a_number"),
+            models.UniqueConstraint(
+                fields=["application"], condition=models.Q(active=True), name="one_active_version"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.application} {self.number}"

@@ -22,6 +22,7 @@ from workers import (
     loops,
     overrides,
     pipeline_loops,
+    pipeline_versions,
     plans,
     recovery,
     runs,
@@ -92,6 +93,7 @@ def upkeep() -> None:
     projection.reconcile(control, overrides.node_thresholds(now))
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
+    pipeline_versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
     batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)

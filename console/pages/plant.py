@@ -106,9 +106,3 @@ def thresholds(request: HttpRequest, name: str) -> Done:
 @requires("plant.view")
 def workers(request: HttpRequest) -> HttpResponse:
     return show(request, "workers.html", "workers")
-
-
-@require_safe
-@requires("plant.view")
-def pipeline(request: HttpRequest) -> HttpResponse:
-    return show(request, "pipeline.html", "pipeline", view="frame")

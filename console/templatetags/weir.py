@@ -19,6 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.pages.expiry import iso
+from controllers.expression import Expression, render
 from workers.scope import Scope
 
 register = template.Library()
@@ -98,6 +99,18 @@ def formatted(value: Any, name: str = "number") -> str:
     if value is None or value == "":
         return UNKNOWN
     return FORMATS[name](value) if known(value) else str(value)
+
+
+@register.filter
+def from_microseconds(value: Any) -> Any:
+    """Seconds, of a number of µs."""
+    return value / 1_000_000 if known(value) else None
+
+
+@register.filter
+def as_pattern(expression: Expression) -> str:
+    """A pattern as one writes it."""
+    return render(expression.root)
 
 
 @register.filter

@@ -17,6 +17,7 @@ from console.control_server import SNAPSHOT_KEY
 from queues.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segment import Segment
+from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.console.served import served as served  # a fixture of every test here
 from tests.servers import Server
@@ -172,6 +173,7 @@ def sample_snapshot() -> dict[str, Any]:
             "patterns": {"load-rises": {"matches": 3, "seconds": 0.001}},
             "rules": [{"name": "discard", "in": 30, "out": 20}],
             "error": None,
+            "applications": {"performance": sample_application()},
         },
         "loops": {},
         "overrides": [],

@@ -24,11 +24,13 @@ from console.access import (
 from console.models import ApiToken, Mark, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
+from tests.console.pipeline_sample import DECLARATION
 from workers import batch_tasks
 from workers.alerts.models import Alert, Receiver, Silence
 from workers.alerts.rules import define
 from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
+from workers.pipeline.declared import Declarations, Declared
 
 pytestmark = pytest.mark.django_db
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -49,6 +51,11 @@ DOORS = {
     "POST dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix": "operator",
     "GET workers/": "viewer",
     "GET pipeline/": "viewer",
+    "GET pipeline/<str:name>/": "viewer",
+    "GET pipeline/<str:name>/operators/<str:operator>/": "viewer",
+    "POST pipeline/<str:name>/operators/<str:operator>/tasks": "operator",
+    "GET pipeline/<str:name>/declaration/": "viewer",
+    "POST pipeline/<str:name>/declare": "operator",
     "GET loops/": "viewer",
     "GET loops/<int:loop_id>/": "viewer",
     "GET loops/<int:loop_id>/predicted": "viewer",
@@ -226,7 +233,7 @@ QUERY = {
     "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
 }
-NAMES = {"nodes": "n1", "tasks": "retention", "receivers": "desk"}
+NAMES = {"pipeline": "performance", "nodes": "n1", "tasks": "retention", "receivers": "desk"}
 API_BODIES = {
     "POST api/v1/alerts/<alert_id>/acknowledge": {},
     "POST api/v1/alerts/<alert_id>/snooze": {"minutes": 15},
@@ -312,6 +319,7 @@ def things(people, control) -> dict[str, Any]:
         hash="0" * 64,
         expires_at=timezone.now() + timedelta(minutes=5),
     )
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
     run = Run.objects.create(task=batch_tasks.define("retention", "retention"), single_instance=True)
     experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     return {
@@ -340,6 +348,7 @@ def things(people, control) -> dict[str, Any]:
         "<str:node>": "n1",
         "<dead_id>": "1-0",
         "<str:dead_id>": "1-0",
+        "<str:operator>": "hosts",
         "<mark_id>": Mark.objects.create(title="a test", at=timezone.now(), author="operator").pk,
     }
 

@@ -4,12 +4,14 @@ that never change.
 
 import logging
 
+import orjson
+import pyarrow as pa
 import redis
 
 from queues.client import Client
 from queues.errors import WeirError
 from workers.pipeline.result_queue import decode
-from workers.pipeline.state import StateStore
+from workers.pipeline.state import KEPT, StateStore
 
 MOST_AT_ONCE = 256  # blobs
 
@@ -33,7 +35,7 @@ class Outbox:
             for queue, names in _by_queue(outputs).items():
                 batches = [rows for name in names for rows in decode(outputs[name])]
                 self._client.publish_batches(queue, batches)
-                self._store.published(names)
+                self._store.published(names, newest(batches))
                 total += sum(rows.num_rows for rows in batches)
         self._pending = False
         return total
@@ -49,6 +51,15 @@ class Outbox:
             self.publish()
         except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
             log.warning("complex events wait in the outbox: %s", error)
+
+
+def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
+    """The last of these complex events, the newest first: for those who look on."""
+    events = [event for batch in batches for event in batch.slice(max(0, batch.num_rows - KEPT)).to_pylist()]
+    events.sort(key=lambda event: event["time"], reverse=True)
+    return [
+        orjson.dumps({**event, "attributes": orjson.loads(event["attributes"])}) for event in events[:KEPT]
+    ]
 
 
 def _by_queue(outputs: dict[str, bytes]) -> dict[str, list[str]]:

@@ -12,12 +12,14 @@ process that was thought dead) is refused.
 | `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
 | `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
 | `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…` → complex events still to be published |
+| `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
 | `weir:pipeline:late:{app}` | stream | `d` late events (Arrow stream), `n` how many; the newest LATE_KEPT |
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import orjson
 import pyarrow as pa
 import redis
 
@@ -25,6 +27,7 @@ from queues.errors import WeirError
 from workers.pipeline.result_queue import decode, encode
 
 LATE_KEPT = 1_000
+KEPT = 30  # complex events that are shown
 
 # KEYS state, pending, between, outbox, late; ARGV batch, places, then (place, state, due or '') each; then
 # counted lists: between (name, blob), outbox (name, blob), late (blob, events).
@@ -95,6 +98,7 @@ class StateStore:
         self._pending = f"weir:pipeline:pending:{application}"
         self._between = f"weir:pipeline:between:{application}"
         self._outbox = f"weir:pipeline:outbox:{application}"
+        self._recent = f"weir:pipeline:recent:{application}"
         self._late = f"weir:pipeline:late:{application}"
         self._write = control.register_script(_WRITE)
 
@@ -154,9 +158,23 @@ class StateStore:
                 break
         return found
 
-    def published(self, names: Iterable[str]) -> None:
-        """Called after their publishing was acknowledged."""
-        self._control.hdel(self._outbox, *names)
+    def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
+        """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""
+        pipeline = self._control.pipeline(transaction=True)
+        pipeline.hdel(self._outbox, *names)
+        if shown := list(newest):
+            pipeline.lpush(self._recent, *reversed(shown))
+            pipeline.ltrim(self._recent, 0, KEPT - 1)
+        pipeline.execute()
+
+    def recent(self) -> list[dict]:
+        """The newest complex events, newest first, their attributes read."""
+        return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, KEPT - 1)]
+
+    def late(self, most: int) -> list[pa.RecordBatch]:
+        """The newest late events, newest first."""
+        entries = self._control.xrevrange(self._late, count=most)
+        return [rows for _, fields in entries for rows in decode(fields[b"d"])]
 
     def clear(self) -> None:
         """Forgets everything but what is still to be published, and what came late."""

@@ -148,7 +148,7 @@ class StatusBoard:
                 "state": self._state,
                 "error": self._error,
                 "queues": list(self._application.queues),
-                "sinks": sorted({queue for queues in self._application.sinks.values() for queue in queues}),
+                "sinks": {each: list(queues) for each, queues in sorted(self._application.sinks.items())},
                 "batch": newest.batch if newest else None,
                 **self._rates(now),
                 "batch_seconds": newest.seconds if newest else None,
@@ -157,6 +157,7 @@ class StatusBoard:
                 "patterns": self._patterns(now),
                 "late_events": self._totals.late_events,
                 "outbox_events": self.outbox_events,
+                "complex_events": sum(self._totals.matches.values()),
                 "skipped_nodes": list(cursor.skipped) if cursor else [],
                 "controls": controls.to_document(),
                 "admitted_events": self._totals.admitted_events,
@@ -236,6 +237,7 @@ class StatusBoard:
         operator = next(each for each in self._graph.operators if each.name == name)
         return {
             "key": operator.key,
+            "level": next(n for n, level in enumerate(self._graph.levels) if operator in level),
             "in_per_second": self._rate([events], now),
             "out_per_second": self._rate(
                 (p.matches for batch in recent for p in batch.operators[name].patterns.values()), now

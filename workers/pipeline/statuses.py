@@ -74,6 +74,8 @@ class Statuses:
         together = {name: _known(sum, found, name) for name in SUMMED}
         together |= {name: _known(max, found, name) for name in GREATEST}
         together |= {name: sum(each[name] for each in found.values()) for name in COUNTED}
+        free = {name: each["result_queue"] for name, each in found.items()}
+        together["result_free_bytes"] = _known(sum, free, "free_bytes")
         patterns = {name: pattern for each in found.values() for name, pattern in each["patterns"].items()}
         return {
             "state": min(states, key=WORST_FIRST.index),

@@ -1,0 +1,176 @@
+"""The pipeline: its graph as it works, an operator beside it, and the declarations of its applications."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console import pipeline_steering
+from console.access import actor_of, requires
+from console.control_server import control
+from console.pages.action import Done, action, text_of
+from console.pages.expiry import number_of
+from console.pages.frame import show, snapshot_of
+from queues.errors import BadInput
+from workers.models import PipelineVersion
+from workers.pipeline.declaration import Application, application_of_text
+from workers.pipeline.declared import OF_FILE, Declarations
+from workers.pipeline.state import StateStore
+
+VERSIONS_SHOWN = 30
+NEW = "new"
+
+
+@require_safe
+@requires("plant.view")
+def pipeline(request: HttpRequest) -> HttpResponse:
+    """Context: see `pipeline_page`; the first application."""
+    return pipeline_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def application(request: HttpRequest, name: str) -> HttpResponse:
+    """The same of one application."""
+    return pipeline_page(request, name)
+
+
+@require_safe
+@requires("plant.view")
+def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
+    """The same, and one operator in the drawer."""
+    return operator_page(request, name, operator)
+
+
+def operator_page(
+    request: HttpRequest, name: str, operator: str, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    return pipeline_page(request, name, operator, errors, submitted)
+
+
+def pipeline_page(
+    request: HttpRequest, name: str = "", operator: str = "", errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    """Context: application (its name), row (its part of the snapshot), applications (all names), flow (its
+    flow loop, or None), recent (newest complex events), operator (the one in the drawer: see `_opened`),
+    version.
+    """
+    status = (snapshot_of(request) or {}).get("pipeline") or {}
+    rows = status.get("applications") or {}
+    if name and name not in rows:
+        raise Http404(f"No application {name} is at work.")
+    name = name or next(iter(rows), "")
+    row = rows.get(name)
+    if operator and operator not in (row or {}).get("operators", {}):
+        raise Http404(f"{name} has no operator {operator}.")
+    loops = (snapshot_of(request) or {}).get("loops", {})
+    return show(
+        request,
+        "pipeline.html",
+        "pipeline",
+        application=name,
+        row=row,
+        applications=list(rows),
+        flow=loops.get(f"flow/{name}"),
+        balance=loops.get(f"balance/{name}"),
+        recent=StateStore(control(), name).recent() if row else [],
+        operator=_opened(name, operator, row) if operator and row else None,
+        version=Declarations(control()).at_work().get(name),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
+    """The operator's figures, and of each of its patterns what is declared and what it does."""
+    declared = _declared(name)
+    patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
+    shown = row["operators"][operator]
+    return {
+        **shown,
+        "name": operator,
+        "wanted_tasks": (row["controls"]["tasks"] or {}).get(operator, row["controls"]["parallelism"]),
+        "rows": [
+            {"name": each, **row["patterns"][each], "declared": patterns.get(each)}
+            for each in shown["patterns"]
+        ],
+        "reads": [edge for edge in row["edges"] if edge["target"] == operator],
+        "feeds": [edge for edge in row["edges"] if edge["source"] == operator],
+    }
+
+
+def _declared(name: str) -> Application | None:
+    """What is at work, as declared; None when it can't be read here."""
+    found = Declarations(control()).at_work().get(name)
+    try:
+        return application_of_text(found["text"], pipeline_steering.TABLES, name) if found else None
+    except BadInput:
+        return None
+
+
+@action("pipeline.steer", operator_page)
+def tasks(request: HttpRequest, name: str, operator: str) -> Done:
+    """Another number of tasks for an operator."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
+    if wanted != int(wanted):
+        raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
+    pipeline_steering.set_tasks(actor_of(request), name, operator, int(wanted), reason, control())
+    return Done(
+        f"{operator} has {int(wanted)} tasks within two batches.",
+        reverse("pipeline-operator", args=[name, operator]),
+    )
+
+
+@require_safe
+@requires("plant.view")
+def declaration(request: HttpRequest, name: str) -> HttpResponse:
+    """The text of an application, its versions, and the form for another; `new` for one that is not there."""
+    return declaration_page(request, name)
+
+
+def declaration_page(
+    request: HttpRequest, name: str, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    """Context: application, text, shown (its version), version (at work), versions (newest first)."""
+    at_work = Declarations(control()).at_work()
+    versions = PipelineVersion.objects.filter(application=name).select_related("owner")
+    newest = versions.order_by("-number").first()
+    found = at_work.get(name)
+    if found is None and newest is None and name != NEW:
+        raise Http404(f"No application {name} is declared.")
+    shown = get_object_or_404(versions, number=asked) if (asked := request.GET.get("version")) else newest
+    text = shown.text if shown else found["text"] if found else ""
+    return show(
+        request,
+        "pipeline_declaration.html",
+        "pipeline",
+        application=name,
+        is_new=name == NEW,
+        text=submitted.get("text", text) if submitted else text,
+        shown=shown,
+        version=found,
+        of_file=OF_FILE,
+        versions=versions.order_by("-number")[:VERSIONS_SHOWN],
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+@action("pipeline.declare", declaration_page)
+def declare(request: HttpRequest, name: str) -> Done:
+    """A new version, which runs from now on."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    text = request.POST.get("text", "").replace("\r\n", "\n")
+    declared = pipeline_steering.checked(text).name
+    if name not in (NEW, declared):
+        raise BadInput(
+            "text", f"names the application {declared}; this is {name}. Declare another as a new one."
+        )
+    version = pipeline_steering.declare(actor_of(request), text, reason, control())
+    return Done(
+        f"Version {version.number} of {version.application} is taken over within seconds.",
+        reverse("pipeline-declaration", args=[version.application]),
+    )

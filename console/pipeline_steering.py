@@ -1,0 +1,122 @@
+"""What people do to the pipeline: declare applications, go back to a version, steer one that runs.
+Authorised, and audited in the transaction that changes. All raise PermissionDenied, and BadInput naming the
+field; then nothing was changed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from console import audit
+from console.access import Actor, demand
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.models import PipelineVersion
+from workers.overrides import read_reason
+from workers.pipeline import declaration
+from workers.pipeline.declaration import Application, application_of_text
+from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.steering import steer
+
+TABLES = Path(declaration.__file__).parent / "applications"
+LONGEST_TEXT = 100_000
+
+
+def checked(text: str) -> Application:
+    """The application of a text. Raises BadInput naming the field and its line, also for a queue that is not
+    there or not of its kind.
+    """
+    if not text.strip():
+        raise BadInput("text", "is missing; declare an application in YAML.")
+    if len(text) > LONGEST_TEXT:
+        raise BadInput("text", f"takes at most {LONGEST_TEXT} characters, not {len(text)}.")
+    application = application_of_text(text, TABLES, "declaration")
+    kinds = dict(Queue.objects.values_list("name", "kind"))
+    for name in application.queues:
+        _check_queue("queues", name, kinds, of_pipeline=True)
+    for name in sorted({queue for queues in application.sinks.values() for queue in queues}):
+        _check_queue("sink", name, kinds, of_pipeline=False)
+    return application
+
+
+def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
+    if name not in kinds:
+        raise BadInput(field, f"{name} is no queue; there are {', '.join(sorted(kinds))}.")
+    if of_pipeline and kinds[name] != "pipeline":
+        raise BadInput(
+            field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline."
+        )
+
+
+def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> PipelineVersion:
+    """A new version of the application that the text names, and from now on the one that runs. It goes on
+    where the version before is, and takes over within seconds.
+    """
+    demand(actor, "pipeline.declare")
+    why = read_reason(reason)
+    name = checked(text).name
+    with transaction.atomic():
+        before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
+        number = before.number + 1 if before else 1
+        PipelineVersion.objects.filter(application=name, active=True).update(active=False)
+        version = PipelineVersion.objects.create(
+            application=name, number=number, text=text, reason=why, owner=actor.user, active=True
+        )
+        audit.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
+        # Should this process die here, `workers.pipeline_versions` tells it.
+        Declarations(control).want(Declared(name, number, text))
+    return version
+
+
+def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis.Redis) -> PipelineVersion:
+    """An older version again, as a new one: the history stays a line."""
+    return declare(actor, version.text, reason, control)
+
+
+def set_tasks(
+    actor: Actor, application: str, operator: str, tasks: int, reason: str, control: redis.Redis
+) -> None:
+    """How many tasks an operator has, from the next batch or the one after it on."""
+    demand(actor, "pipeline.steer")
+    why = read_reason(reason)
+    found = Declarations(control).at_work().get(application)
+    if found is None:
+        raise BadInput("application", f"{application} is not at work.")
+    running = application_of_text(found["text"], TABLES, application)
+    if operator not in {each.name for each in running.graph.operators}:
+        raise BadInput("operator", f"{operator} is no operator of {application}.")
+    _steer(actor, application, "tasks", operator, tasks, why, control)
+
+
+def set_criterion(
+    actor: Actor, application: str, name: str, value: float, reason: str, control: redis.Redis
+) -> None:
+    """The value of a criterion that rules name, from the next dispatch on."""
+    demand(actor, "pipeline.steer")
+    why = read_reason(reason)
+    _steer(actor, application, "criteria", name, value, why, control)
+
+
+def _steer(
+    actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
+) -> None:
+    from_before = _steered(application, control_name, control)
+    with transaction.atomic():
+        target = f"{application}/{name}"
+        noted = {"before": from_before.get(name), "after": value}
+        audit.record(actor, "pipeline.steer", target, reason=why, **noted)
+        steer(control, application, {control_name: {**from_before, name: value}})
+
+
+def _steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
+    """What is in force of a control that is by name: as steered, else as declared."""
+    found = steer(control, application, {}).get(control_name)
+    if found is not None:
+        return dict(found)
+    at_work = Declarations(control).at_work().get(application)
+    if at_work is None:
+        raise BadInput("application", f"{application} is not at work.")
+    declared = application_of_text(at_work["text"], TABLES, application).controls.to_document()
+    return dict(declared[control_name])

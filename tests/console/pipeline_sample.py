@@ -1,0 +1,99 @@
+"""What a running pipeline application says, for pages' tests; a test holds its shape against the real one."""
+
+from typing import Any
+
+DECLARATION = """
+name: performance
+queues: [telemetry]
+sink: alert
+replicas: 2
+key: source
+operators:
+  - name: hosts
+    patterns:
+      - {name: load-rises, pattern: SEQ(busy; load), define: {busy: 'value > 85'}, within_seconds: 30}
+  - name: sites
+    patterns:
+      - {name: outage, pattern: SEQ(load-rises; load-rises), within_seconds: 60, severity: critical}
+"""
+
+
+def sample_application() -> dict[str, Any]:
+    replicas = {name: _replica(share) for name, share in (("iap1", 0.55), ("iap2", 0.45))}
+    return {
+        "state": "running",
+        "error": None,
+        "queues": ["telemetry"],
+        "sinks": {"outage": ["alert"]},
+        "batch": 12,
+        "in_per_second": 30.0,
+        "kept_per_second": 20.0,
+        "alerts_per_second": 0.5,
+        "rules": [{"name": "discard", "in": 30, "out": 20}],
+        "batch_seconds": 0.4,
+        "watermark_lag_seconds": 3.0,
+        "waiting_events": 12,
+        "patterns": {
+            "load-rises": _pattern("hosts", {"cpu": 12.0, "load": 8.0}, 0.4),
+            "outage": _pattern("sites", {"load-rises": 0.4}, 0.1),
+        },
+        "late_events": 3,
+        "outbox_events": 0,
+        "complex_events": 41,
+        "skipped_nodes": [],
+        "controls": {"tasks": {}, "parallelism": 2, "admit_events_per_second": None},
+        "admitted_events": 5_000,
+        "in_flight_events": 0,
+        "result_queue": {
+            "capacity_bytes": 134_217_728,
+            "used_bytes": 51_000_000,
+            "free_bytes": 83_217_728,
+            "bytes_per_event": 94.0,
+        },
+        "replicas": replicas,
+        "combiner": {"waits_for": "iap2", "held_results": 2},
+        "operators": {
+            "hosts": _operator(0, ["load-rises"], 0.93, 20.0, 0.4),
+            "sites": _operator(1, ["outage"], 0.2, 0.4, 0.1),
+        },
+        "edges": [{"source": "hosts", "target": "sites", "type": "load-rises"}],
+    }
+
+
+def _replica(share: float) -> dict[str, Any]:
+    return {
+        "share": share,
+        "in_per_second": 30.0 * share,
+        "kept_per_second": 20.0 * share,
+        "utilisation": share,
+        "batch_seconds": 0.2,
+        "response_seconds": 0.31,
+    }
+
+
+def _pattern(operator: str, types: dict[str, float], out_per_second: float) -> dict[str, Any]:
+    return {
+        "operator": operator,
+        "emits": {"hosts": "load-rises", "sites": "outage"}[operator],
+        "matches": 41,
+        "quiet": 2,
+        "seconds": 0.001,
+        "types": types,
+        "out_per_second": out_per_second,
+    }
+
+
+def _operator(
+    level: int, patterns: list[str], utilisation: float, in_per_second: float, out_per_second: float
+) -> dict[str, Any]:
+    return {
+        "key": "source",
+        "level": level,
+        "in_per_second": in_per_second,
+        "out_per_second": out_per_second,
+        "tasks": 2,
+        "utilisation": utilisation,
+        "seconds": 0.001,
+        "late_per_second": 0.1,
+        "patterns": patterns,
+    }

@@ -1,0 +1,117 @@
+"""The pipeline's pages: an operator beside the map, declarations with their versions, steering."""
+
+import json
+
+import pytest
+from django.urls import reverse
+
+from console.models import AuditEntry
+from queues.models import Queue
+from tests.console.pipeline_sample import DECLARATION
+from workers.models import PipelineVersion
+from workers.pipeline.controls import key_of
+from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline_versions import reconcile
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def at_work(control, stored_snapshot):
+    """The application of the sample, as shipped, and the queues it names."""
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
+        Queue.objects.create(name=name, kind=kind)
+
+
+@pytest.fixture
+def client_of(browsers):
+    return browsers.__getitem__
+
+
+def test_an_operator_shows_its_patterns_and_what_it_feeds(client_of, at_work):
+    page = client_of("viewer").get(reverse("pipeline-operator", args=["performance", "hosts"]))
+    text = page.content.decode()
+    assert "busy; load" in text
+    assert "value &gt; 85" in text
+    assert "Feeds sites with load-rises" in text
+    assert "Set tasks" not in text
+
+
+def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at_work):
+    client = client_of("viewer")
+    for address in (
+        reverse("pipeline-application", args=["other"]),
+        reverse("pipeline-operator", args=["performance", "other"]),
+        reverse("pipeline-declaration", args=["other"]),
+    ):
+        assert client.get(address).status_code == 404
+
+
+def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
+    address = reverse("pipeline-tasks", args=["performance", "hosts"])
+    client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})
+    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 4}
+    entry = AuditEntry.objects.get(action="pipeline.steer")
+    assert (entry.target, entry.after, entry.reason) == ("performance/hosts", 4, "it is busy")
+
+
+@pytest.mark.parametrize(("tasks", "says"), [("0", "tasks"), ("x", "number"), ("65", "1 to 64")])
+def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, control, tasks, says):
+    address = reverse("pipeline-tasks", args=["performance", "hosts"])
+    page = client_of("operator").post(address, {"tasks": tasks, "reason": "why"})
+    assert page.status_code == 422
+    assert says in page.content.decode()
+    assert control.get(key_of("performance")) is None
+    assert not AuditEntry.objects.exists()
+
+
+def declare(client, text: str, name: str = "performance"):
+    return client.post(reverse("pipeline-declare", args=[name]), {"text": text, "reason": "sharper"})
+
+
+def test_a_declaration_becomes_a_version_and_is_wanted_from_then_on(client_of, at_work, control):
+    client = client_of("operator")
+    changed = DECLARATION.replace("85", "90")
+    assert declare(client, changed).status_code == 302
+    assert Declarations(control).wanted()["performance"] == Declared(
+        "performance", 1, changed.replace("\r\n", "\n")
+    )
+    assert declare(client, DECLARATION).status_code == 302
+    assert list(PipelineVersion.objects.order_by("number").values_list("number", "active")) == [
+        (1, False),
+        (2, True),
+    ]
+    old = client.get(reverse("pipeline-declaration", args=["performance"]) + "?version=1").content.decode()
+    assert "value &gt; 90" in old
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("SEQ(busy; load)", "SEQ(busy; "), "line 10"),
+        (("[telemetry]", "[nowhere]"), "nowhere is no queue"),
+        (("sink: alert", "sink: nowhere"), "nowhere is no queue"),
+        (("[telemetry]", "[alert]"), "alert"),
+        (("SEQ(busy; load)", "SEQ(busy; outage)"), "circle"),
+        (("name: performance", "name: other"), "other"),
+        ((DECLARATION, "  "), "text"),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_refused_with_its_place_and_kept_in_the_form(
+    client_of, at_work, control, change, says
+):
+    text = DECLARATION.replace(*change)
+    page = declare(client_of("operator"), text)
+    assert page.status_code == 422
+    assert says in page.content.decode()
+    assert not PipelineVersion.objects.exists()
+    assert "performance" not in Declarations(control).wanted()
+
+
+def test_an_active_version_that_the_control_server_has_forgotten_is_told_again(client_of, at_work, control):
+    declare(client_of("operator"), DECLARATION)
+    control.delete("weir:pipeline:wanted")
+    assert reconcile(control) == ["performance"]
+    assert reconcile(control) == []
+    assert Declarations(control).wanted()["performance"].version == 1

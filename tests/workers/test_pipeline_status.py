@@ -1,0 +1,86 @@
+"""What the pipeline says: rates of a window, counts over restarts, and the shape that pages rely on."""
+
+import json
+from pathlib import Path
+
+from tests.console.pipeline_sample import DECLARATION, sample_application
+from workers.pipeline.combining import Combined
+from workers.pipeline.cursor import Cursor
+from workers.pipeline.declaration import application_of_text
+from workers.pipeline.operators import OperatorCount, PatternCount
+from workers.pipeline.status import InterEventBatch, ReplicaBatch, StatusBoard
+from workers.pipeline.statuses import KEY, Statuses
+
+APPLICATION = application_of_text(DECLARATION, Path())
+
+
+def keys_of(document: object) -> object:
+    """The names in a document, all the way down; of equal rows one."""
+    if isinstance(document, dict):
+        return {name: keys_of(value) for name, value in document.items()}
+    return keys_of(document[0]) if isinstance(document, list) and document else None
+
+
+def board(control, monotonic=lambda: 100.0) -> StatusBoard:
+    return StatusBoard(control, APPLICATION, {}, lambda: None, clock=lambda: 50.0, monotonic=monotonic)
+
+
+def worked(batch: int, at: float = 100.0) -> InterEventBatch:
+    hosts = OperatorCount("hosts", events=40, late=1, seconds=4.0)
+    hosts.patterns["load-rises"] = PatternCount({"cpu": 30, "load": 10}, matches=2, quiet=1, seconds=0.4)
+    combined = Combined(watermark_us=47_000_000, waits_for="iap2")
+    return InterEventBatch(at, batch, combined, {"hosts": hosts}, {"hosts": 2}, 0.5)
+
+
+def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(control):
+    real = board(control).document({})
+    sample = sample_application()
+    for name in ("controls", "rules", "patterns", "operators", "edges"):
+        ours, theirs = real.pop(name), sample.pop(name)
+        if name == "controls":
+            assert set(theirs) <= set(ours)
+        elif isinstance(ours, dict):
+            assert {frozenset(each) for each in ours.values()} == {
+                frozenset(each) for each in theirs.values()
+            }
+        else:
+            assert not ours or set(ours[0]) == set(theirs[0])
+    assert keys_of({**real, "sinks": None}) == keys_of({**sample, "sinks": None})
+
+
+def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
+    now = iter([0.0, *[100.0] * 10])
+    shown = board(control, lambda: next(now))
+    shown.dispatched(Cursor(controls=APPLICATION.controls), 50)
+    shown.replica("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
+    shown.inter_event(worked(7))
+    document = shown.document({})
+    assert (document["in_per_second"], document["kept_per_second"]) == (5.0, 4.0)
+    assert document["replicas"]["iap1"]["utilisation"] == 0.2
+    assert document["operators"]["hosts"]["utilisation"] == 0.2  # 4 s of 10 s, by two tasks
+    assert document["patterns"]["load-rises"]["types"] == {"cpu": 3.0, "load": 1.0}
+    assert document["watermark_lag_seconds"] == 3.0
+    assert document["combiner"]["waits_for"] == "iap2"
+    assert document["admitted_events"] == 50
+    assert document["replicas"]["iap2"]["response_seconds"] is None
+
+
+def test_matches_count_on_over_a_restart_and_over_a_version(control):
+    statuses = Statuses(control)
+    statuses.board(APPLICATION).inter_event(worked(1))
+    statuses.board(APPLICATION).inter_event(worked(2))
+    again = Statuses(control)
+    again.board(APPLICATION).inter_event(worked(3))
+    said = json.loads(control.get(KEY))["applications"]["performance"]
+    assert said["patterns"]["load-rises"]["matches"] == 6
+    assert said["late_events"] == 3
+
+
+def test_the_worst_application_is_the_state_of_the_pipeline(control):
+    statuses = Statuses(control)
+    shown = statuses.board(APPLICATION)
+    shown.turn("running")
+    assert json.loads(control.get(KEY))["state"] == "running"
+    shown.turn("failed", "a node is away")
+    said = json.loads(control.get(KEY))
+    assert (said["state"], said["error"]) == ("failed", "a node is away")
