@@ -150,6 +150,9 @@ class Recorder:
     def replica(self, name: str, batch: ReplicaBatch) -> None:
         self.replicas.append(batch)
 
+    def monitored(self, shown: dict) -> None:
+        """Not measured."""
+
     def inter_event(self, batch: InterEventBatch) -> None:
         self.batches.append(batch)
 

@@ -56,6 +56,7 @@ def sample_application() -> dict[str, Any]:
             "hosts": _operator(0, ["load-rises"], 0.93, 20.0, 0.4),
             "sites": _operator(1, ["outage"], 0.2, 0.4, 0.1),
         },
+        "monitored": {},
         "edges": [{"source": "hosts", "target": "sites", "type": "load-rises"}],
     }
 

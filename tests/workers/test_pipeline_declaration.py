@@ -69,6 +69,7 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["attributes"], {"value": "number"}, "attributes.value"),
         (["attributes"], {"level": "size"}, "attributes.level"),
         (["criteria"], {"slow": "much"}, "criteria.slow"),
+        (["monitor"], [{"criterion": "x", "column": "value", "quantile": 0.9}], "monitor[0].criterion"),
         (["rules", 0], {"name": "x", "sample": 1.5}, "rules[0].sample"),
         (["rules", 0], {"name": "x", "cleanse": {"value": 3}}, "rules[0].cleanse.value"),
         (["types"], ["A"], "patterns[0].pattern"),

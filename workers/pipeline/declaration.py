@@ -9,6 +9,7 @@ go. YAML; see `applications/`.
 | lateness_seconds | how late an event may come (5) |
 | attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
 | criteria | {name: number}: values that rules name as `:name`; changed while it runs |
+| monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow |
 | rules | list of rules, in order |
 | key | the column that brings a pattern's events together, where a pattern does not say |
 | operators | list of {name, key, patterns}; each has one key |
@@ -45,6 +46,7 @@ from workers.pipeline.containers import CARRIED, COLUMNS, Layout
 from workers.pipeline.controls import Controls
 from workers.pipeline.document_lines import line_of
 from workers.pipeline.graph import Graph, Operator, check_symbols
+from workers.pipeline.monitored import Monitored
 from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
 from workers.pipeline.reference import ReferenceTable
 from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample, names_in
@@ -64,6 +66,7 @@ KEYS = (
     "lateness_seconds",
     "attributes",
     "criteria",
+    "monitor",
     "rules",
     "key",
     "operators",
@@ -89,6 +92,7 @@ class Application:
     sinks: dict[str, tuple[str, ...]]
     replicas: tuple[str, ...] = ("iap1",)
     attributes: tuple[Attribute, ...] = ()
+    monitored: tuple[Monitored, ...] = ()
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -102,7 +106,8 @@ class Application:
     @property
     def layout(self) -> Layout:
         """The columns that its rules and patterns name, and those that everything needs."""
-        named = names_in(self.rules) | self.graph.columns | {"time", *CARRIED}
+        monitored = {each.column for each in self.monitored}
+        named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
         return Layout(tuple(name for name in COLUMNS if name in named), self.attributes)
 
 
@@ -155,7 +160,35 @@ def application_of(document: Any, folder: Path) -> Application:
         _sinks(document, graph, queues),
         tuple(f"iap{number + 1}" for number in range(_replicas(document.get("replicas", 1)))),
         attributes,
+        _monitored(document.get("monitor", []), controls.criteria, attributes),
     )
+
+
+def _monitored(
+    document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
+) -> tuple[Monitored, ...]:
+    numbers = {"value", *(each.name for each in attributes if each.kind == "number")}
+    found = []
+    for place, item in enumerate(_list(document, "monitor", 0)):
+        where = f"monitor[{place}]"
+        keys = ("criterion", "column", "quantile", "window_seconds", "type")
+        _mapping(item, where, keys, required=("criterion", "column", "quantile"))
+        if item["criterion"] not in criteria:
+            raise BadInput(
+                f"{where}.criterion", f"{item['criterion']!r} is not in criteria; give it a first value there"
+            )
+        if item["column"] not in numbers:
+            raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
+        quantile = item["quantile"]
+        if type(quantile) not in (int, float) or not 0 <= quantile <= 1:
+            raise BadInput(f"{where}.quantile", f"takes a number from 0 to 1, not {quantile!r}")
+        window_seconds = _seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
+        if window_seconds < 1:
+            raise BadInput(f"{where}.window_seconds", "takes 1 or more")
+        kind = None if item.get("type") is None else _text(item["type"], f"{where}.type")
+        found.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
+    _distinct([each.criterion for each in found], "monitor")
+    return tuple(found)
 
 
 def _replicas(value: Any) -> int:

@@ -19,10 +19,11 @@ from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.dispatching import Dispatcher
 from workers.pipeline.faults import FaultStore
 from workers.pipeline.inter_event import InterEventWork
+from workers.pipeline.monitor import Monitor
 from workers.pipeline.outbox import Outbox
 from workers.pipeline.replica import ReplicaWork
 from workers.pipeline.result_queue import ResultQueue
-from workers.pipeline.source import AssignmentSource, ResultSource, layout_option
+from workers.pipeline.source import AssignmentSource, ResultSource, layout_option, monitored_option
 from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 
@@ -58,6 +59,8 @@ class Running:
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
         self._faults = FaultStore(self._control, application.name)
         self._results = ResultQueue(self._control, application.name)
+        criteria = dict(application.controls.criteria)
+        self._monitor = Monitor(self._control, application.name, application.monitored, criteria)
         self._nodes = Nodes(timeout_seconds=1.0)
         names = application.queues
         controls = application.controls
@@ -108,6 +111,7 @@ class Running:
             "replica": name,
             "replicas": ",".join(self._replicas),
             "layout": layout_option(self._application.layout),
+            "monitored": monitored_option(self._application.monitored),
             "controls": json.dumps(self._application.controls.to_document()),
             "patience": str(self._patience_seconds),
         }
@@ -139,9 +143,10 @@ class Running:
                 raise work.failure or query.exception() or WeirError("a query ended by itself")
         self.outbox.retry()
         try:
+            self._status.monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
-            log.warning("dead letters wait to be delivered: %s", error)
+            log.warning("dead letters and criteria wait: %s", error)
 
     def end(self) -> None:
         """Dispatches nothing more, lets running batches finish, and stops between two. Safe at any time: what

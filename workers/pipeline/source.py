@@ -34,6 +34,8 @@ from workers.pipeline.controls import Controls
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.faults import FaultStore
+from workers.pipeline.monitor import MonitorStore, Sketches
+from workers.pipeline.monitored import Monitored
 from workers.pipeline.result_queue import ResultQueue
 
 EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: a small batch is read by one
@@ -44,6 +46,11 @@ def layout_option(layout: Layout) -> str:
     """A layout as an option of a source."""
     attributes = [[each.name, each.kind, each.required] for each in layout.attributes]
     return json.dumps([list(layout.columns), attributes])
+
+
+def monitored_option(monitored: tuple[Monitored, ...]) -> str:
+    """What is monitored, as an option of a source."""
+    return json.dumps([list(vars(each).values()) for each in monitored])
 
 
 def _layout(option: str) -> Layout:
@@ -88,8 +95,8 @@ class Task(InputPartition):
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica, layout (`layout_option`), patience
-    (seconds a read waits for a node to come back).
+    """Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
+    (`monitored_option`), patience (seconds a read waits for a node to come back).
     """
 
     @classmethod
@@ -110,6 +117,7 @@ class AssignmentReader(_Reader):
         super().__init__(options)
         self._replica = options["replica"]
         self._layout = _layout(options["layout"])
+        self._monitored = tuple(Monitored(*each) for each in json.loads(options["monitored"]))
 
     def initialOffset(self) -> dict:  # noqa: N802
         return {"from": 0, "tick": 0}
@@ -159,12 +167,18 @@ class AssignmentReader(_Reader):
         nodes = Nodes(timeout_seconds=10.0)
         faults = Faults(partition.ahead_us, time.time_ns() // 1000)
         patience_seconds = float(self._options["patience"])
+        sketches = Sketches(self._monitored)
         blocks = (each for part in partition.ranges for each in read_range(nodes, part, patience_seconds))
         try:
             for lot in merged(blocks):
-                yield laid_out(lot, self._layout, faults)
+                rows = laid_out(lot, self._layout, faults)
+                sketches.add(rows)
+                yield rows
             if faults.found:
                 FaultStore(self._control, self._application).keep(self._replica, partition.tick, faults)
+            if sketches.found:
+                writer = f"{self._replica}:{partition.tick}:{partition.ranges[0]}"
+                MonitorStore(self._control, self._application).keep(sketches, writer, time.time())
         finally:
             nodes.close()
             self.stop()

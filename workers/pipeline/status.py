@@ -110,6 +110,7 @@ class StatusBoard:
         self._started = monotonic()
         self._lock = threading.Lock()
         self._cursor: Cursor | None = None
+        self._monitored: dict[str, dict[str, Any]] = {}
         self._state, self._error = "starting", None
         self.outbox_events = 0
 
@@ -123,6 +124,11 @@ class StatusBoard:
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
+
+    def monitored(self, shown: dict[str, dict[str, Any]]) -> None:
+        """What the monitor sees: criterion → its quantile, of how many events."""
+        with self._lock:
+            self._monitored = shown
 
     def replica(self, name: str, batch: ReplicaBatch) -> None:
         """A replica's batch is published."""
@@ -174,6 +180,7 @@ class StatusBoard:
                     "held_results": len(newest.combined.remaining()) if newest else None,
                 },
                 "operators": {each.name: self._operator(each.name, now) for each in self._graph.operators},
+                "monitored": self._monitored,
                 "edges": [vars(edge) for edge in self._graph.edges],
             }
 

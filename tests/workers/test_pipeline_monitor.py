@@ -1,0 +1,67 @@
+"""Sliding quantiles become criteria: near the true ones, of the window only, without a restart."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from workers.pipeline.controls import key_of
+from workers.pipeline.monitor import LEAST_EVENTS, Monitor, MonitorStore, Sketches
+from workers.pipeline.monitored import Monitored
+
+SLOW = Monitored("slow", "value", 0.99, 60.0, "response")
+
+
+def rows(values, types="response") -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": list(values), "type": [types] * len(values)})
+
+
+def seen(control, values, writer: str, now_seconds: float, types: str = "response") -> None:
+    sketches = Sketches((SLOW,))
+    sketches.add(rows(values, types))
+    MonitorStore(control, "app").keep(sketches, writer, now_seconds)
+
+
+def criteria(control) -> dict:
+    return json.loads(control.get(key_of("app")) or b"{}").get("criteria", {})
+
+
+def test_the_criterion_is_near_the_quantile_of_all_tasks_of_the_window(control):
+    source = np.random.default_rng(3)
+    values = source.exponential(1.0, 40_000)
+    for number, part in enumerate(np.split(values, 8)):
+        seen(control, part, f"task{number}", 1_000.0 + number)
+    seen(control, [1e9] * 500, "other", 1_000.0, types="another type")
+    shown = Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: 1_010.0).step()
+    rank = (values <= shown["slow"]["value"]).mean()
+    assert abs(rank - 0.99) < 0.015
+    assert shown["slow"]["events"] == 40_000
+    assert criteria(control) == {"slow": shown["slow"]["value"]}
+
+
+def test_what_has_left_the_window_counts_no_more(control):
+    now = 1_000.0
+    seen(control, [100.0] * 200, "a", now)
+    monitor = Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: now)
+    monitor.step()
+    assert criteria(control)["slow"] == 100.0
+    now += 61.0
+    seen(control, [1.0] * 200, "b", now)
+    assert monitor.step()["slow"]["events"] == 200
+    assert criteria(control)["slow"] == 1.0
+    assert control.hlen("weir:pipeline:sketches:app") == 1
+
+
+@pytest.mark.parametrize("values", [[], [7.0] * (LEAST_EVENTS - 1), [None] * 300])
+def test_too_few_values_change_nothing(control, values):
+    seen(control, values, "a", 1_000.0)
+    Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: 1_000.0).step()
+    assert criteria(control) == {}
+
+
+def test_a_criterion_that_a_person_set_beside_it_stays(control):
+    control.set(key_of("app"), json.dumps({"criteria": {"by_hand": 3.0}}))
+    seen(control, [9.0] * 200, "a", 1_000.0)
+    Monitor(control, "app", (SLOW,), {"slow": 5.0, "by_hand": 1.0}, lambda: 1_000.0).step()
+    assert criteria(control) == {"slow": 9.0, "by_hand": 3.0}
