@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0008_ledger_fence'),
+        ('workers', '0010_timeline_index'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
