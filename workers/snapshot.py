@@ -27,6 +27,7 @@ PIPELINE_KEYS = (
     "batch_seconds",
     "watermark_lag_seconds",
     "waiting_events",
+    "result_free_bytes",
     "patterns",
     "rules",
     "error",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import redis
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -75,12 +76,28 @@ def pipeline_page(
         applications=list(rows),
         flow=loops.get(f"flow/{name}"),
         balance=loops.get(f"balance/{name}"),
-        recent=StateStore(control(), name).recent() if row else [],
+        recent=_recent(name) if row else [],
         operator=_opened(name, operator, row) if operator and row else None,
-        version=Declarations(control()).at_work().get(name),
+        version=_at_work().get(name),
         errors=errors or {},
         submitted=submitted or {},
     )
+
+
+def _recent(name: str) -> list[dict[str, Any]]:
+    """The newest complex events; none while the control server is away."""
+    try:
+        return StateStore(control(), name).recent()
+    except redis.RedisError:
+        return []
+
+
+def _at_work() -> dict[str, dict[str, Any]]:
+    """Application → what is at work; nothing while the control server is away."""
+    try:
+        return Declarations(control()).at_work()
+    except redis.RedisError:
+        return {}
 
 
 def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +120,7 @@ def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
 
 def _declared(name: str) -> Application | None:
     """What is at work, as declared; None when it can't be read here."""
-    found = Declarations(control()).at_work().get(name)
+    found = _at_work().get(name)
     try:
         return application_of_text(found["text"], pipeline_steering.TABLES, name) if found else None
     except BadInput:
@@ -135,7 +152,7 @@ def declaration_page(
     request: HttpRequest, name: str, errors: Any = None, submitted: Any = None
 ) -> HttpResponse:
     """Context: application, text, shown (its version), version (at work), versions (newest first)."""
-    at_work = Declarations(control()).at_work()
+    at_work = _at_work()
     versions = PipelineVersion.objects.filter(application=name).select_related("owner")
     newest = versions.order_by("-number").first()
     found = at_work.get(name)

@@ -122,7 +122,7 @@ def check_shape(expected: Any, actual: Any, path: str = "snapshot") -> None:
 def renamed(document: Any) -> Any:
     """The document's example names a producer, a host and rules; here they are looked up by position."""
     example = dict(document)
-    example["pipeline"] = {**example["pipeline"], "patterns": {}, "rules": []}
+    example["pipeline"] = {**example["pipeline"], "patterns": {}, "rules": [], "applications": {}}
     example["hosts"] = {"jobs@here": example["hosts"]["jobs@host"]}
     return example
 
