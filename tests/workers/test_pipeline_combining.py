@@ -1,0 +1,64 @@
+"""The combiner's arithmetic: how far event time is settled, by whom it is held, and what is read when."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.pipeline.combining import Barrier, Combined, Outstanding, barrier, combine
+from workers.pipeline.controls import Controls
+from workers.pipeline.result_queue import Blob, Result
+
+
+def result(
+    place: int, first_us: int, last_us: int, watermark_us: int | None = None, rows: int = 10
+) -> Result:
+    return Result(
+        "iap1", place, watermark_us, (Blob("b", "k", -1, first_us, last_us, rows, 100),), f"{place}-0"
+    )
+
+
+def test_the_slowest_replica_holds_event_time_and_is_named():
+    waiting = {"iap1": Outstanding(7, 70), "iap2": Outstanding(4, 40)}
+    assert barrier(90, waiting) == Barrier(40, "iap2")
+    assert barrier(90, {}) == Barrier(90)
+
+
+def test_a_result_is_held_until_the_watermark_has_passed_its_last_row():
+    first = combine(Combined(), [result(1, 5, 30)], Barrier(20), Controls(), 1_000)
+    assert [each.tick for each in first.remaining()] == [1]
+    second = combine(first, [], Barrier(30), Controls(), 1_000)
+    assert [each.tick for each in second.held] == [1]
+    assert [each.tick for each in second.finished()] == [1]
+    assert combine(second, [], Barrier(30), Controls(), 1_000) is second
+
+
+def test_a_result_that_is_left_for_the_next_batch_holds_the_watermark():
+    results = [result(1, 0, 9, None), result(2, 10, 19, 9), result(3, 20, 29, 19)]
+    first = combine(Combined(), results, Barrier(29), Controls(), 15)
+    assert (first.taken, first.watermark_us) == ("1-0", 9)
+
+
+RESULTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 30)), max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(RESULTS, st.integers(0, 80)), max_size=6), st.integers(1, 60))
+def test_the_watermark_never_goes_back_and_no_result_is_lost_or_taken_twice(steps, most_rows):
+    offset, number, waiting, taken = Combined(), 0, [], []
+    for made, settled in steps:
+        for first, length, rows in made:
+            number += 1
+            waiting.append(result(number, first, first + length, offset.watermark_us, rows))
+        end = combine(offset, waiting, Barrier(settled), Controls(), most_rows)
+        if end is offset:
+            continue
+        assert Combined.from_document(json.loads(json.dumps(end.to_document()))) == end
+        assert offset.watermark_us is None or end.watermark_us >= offset.watermark_us
+        assert set(end.held) == set(offset.remaining())
+        assert set(end.read) == set(end.remaining()) | set(end.finished())
+        taken += end.fresh
+        waiting = [each for each in waiting if each not in end.fresh]
+        offset = end
+    assert len(set(taken)) == len(taken)
+    assert [each.tick for each in taken] == list(range(1, len(taken) + 1))

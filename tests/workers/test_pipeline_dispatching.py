@@ -1,0 +1,153 @@
+"""The dispatcher on real nodes: what is admitted, what waits, who works it; nothing is lost over it."""
+
+import json
+
+import pytest
+
+from queues.client import Client
+from queues.segment import Segment
+from workers.pipeline.controls import Controls, key_of
+from workers.pipeline.dispatches import Dispatches, Overtaken
+from workers.pipeline.dispatching import Dispatcher
+from workers.pipeline.result_queue import Blob, Result, ResultQueue
+
+REPLICAS = ("iap1", "iap2")
+
+
+class Times:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def dispatcher(control_server, control, plant_topology, times):
+    made = Dispatcher(
+        control_server.url, "app", ("telemetry",), REPLICAS, Controls(lateness_seconds=1.0), monotonic=times
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def publish(control_server):
+    with Client(control_server.url, "test") as client:
+        yield lambda events: client.publish("telemetry", [{"type": "t", "source": "s"}] * events)
+
+
+def steer(control, **controls) -> None:
+    control.set(key_of("app"), json.dumps(controls))
+
+
+def given(control) -> dict[str, int]:
+    """Replica → events that were dispatched to it."""
+    dispatches = Dispatches(control, "app")
+    return {name: sum(each.events for each in dispatches.after(name, 0)) for name in REPLICAS}
+
+
+def work(control, size_bytes: int = 0) -> None:
+    """What the replicas do: each publishes the results of all it was given."""
+    dispatches, results = Dispatches(control, "app"), ResultQueue(control, "app")
+    for name in REPLICAS:
+        if assigned := dispatches.after(name, results.room().published.get(name, 0)):
+            blobs = (Blob("b", "source", -1, 0, 0, 1, size_bytes),)
+            result = Result(name, assigned[-1].tick, assigned[0].watermark_us, blobs)
+            results.publish(result, sum(each.events for each in assigned))
+
+
+def test_everything_is_dispatched_once_by_shares(dispatcher, publish, control):
+    steer(control, shares={"iap1": 0.25, "iap2": 0.75})
+    publish(40_000)
+    assert dispatcher.step() == 40_000
+    assert dispatcher.step() == 0
+    found = given(control)
+    assert sum(found.values()) == 40_000
+    assert abs(found["iap1"] - 10_000) <= 512
+
+
+def test_what_is_not_admitted_waits_in_the_queue(dispatcher, publish, control, times):
+    steer(control, admit_events_per_second=10_000)
+    dispatcher.step()
+    publish(30_000)
+    admitted = []
+    for _ in range(6):
+        times.now += 0.5
+        admitted.append(dispatcher.step())
+        work(control)
+    assert sum(admitted) == 30_000
+    assert max(admitted) <= 10_000 + 512
+    assert sum(admitted[:4]) <= 20_000 + 512
+
+
+def test_a_limit_that_has_ended_holds_nobody_back(dispatcher, publish, control):
+    steer(control, admit_events_per_second=0, admit_until_seconds=1.0)
+    publish(5_000)
+    assert dispatcher.step() == 5_000
+
+
+def test_no_more_is_in_flight_than_the_result_queue_has_room_for(dispatcher, publish, control):
+    steer(control, result_bytes=2**20)
+    publish(20_000)
+    first = dispatcher.step()
+    assert 0 < first <= 2**20 / 120 + 512
+    assert dispatcher.step() == 0, "what is in flight is counted"
+    work(control, size_bytes=2**20)
+    assert dispatcher.step() == 0, "the queue is full"
+
+
+def test_two_batches_are_handed_out_ahead_and_no_more(dispatcher, publish, control):
+    steer(control, admit_events_per_batch=4_096)
+    publish(30_000)
+    assert [dispatcher.step() for _ in range(3)] == [4_096, 4_096, 0]
+    work(control)
+    assert dispatcher.step() == 4_096
+
+
+def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(
+    dispatcher, publish, control, nodes, times
+):
+    publish(20_000)
+    dispatcher.step()
+    times.now += 1.0
+    dispatcher.step()
+    waiting = [Segment(server.client(), "telemetry").measure()["length_blocks"] for server in nodes.values()]
+    assert sum(waiting) == -(-20_000 // 512) or sum(waiting) >= 39
+    work(control)
+    times.now += 1.0
+    dispatcher.step()
+    counters = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    assert sum(each["removed_events"] for each in counters) == 20_000
+
+
+def test_a_second_dispatcher_is_refused_and_changes_nothing(
+    dispatcher, publish, control_server, control, times
+):
+    other = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, Controls(), monotonic=times)
+    publish(1_000)
+    assert dispatcher.step() == 1_000
+    publish(1_000)
+    with pytest.raises(Overtaken):
+        other.step()
+    assert sum(given(control).values()) == 1_000
+    other.close()
+
+
+def test_wrong_controls_change_nothing(dispatcher, publish, control):
+    control.set(key_of("app"), json.dumps({"admit_events_per_batch": "many"}))
+    publish(1_000)
+    assert dispatcher.step() == 1_000
+
+
+def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
+    publish(1_000)
+    dispatcher.step()
+    again = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, Controls(), monotonic=times)
+    publish(500)
+    assert again.step() == 500
+    again.close()

@@ -1,0 +1,111 @@
+"""Events that can't be worked go to the dead letters of their container, once; the others go on."""
+
+import time
+
+import pytest
+
+from queues.client import Client
+from queues.dead_letters import DeadLetters
+from queues.segment import Segment
+from workers.pipeline.attributes import Attribute
+from workers.pipeline.containers import Faults, Layout, Nodes, Range, laid_out, merged, read_range
+from workers.pipeline.faults import FaultStore
+
+LAYOUT = Layout(
+    ("id", "time", "type", "source", "key", "value"),
+    (Attribute("level", "number", required=True), Attribute("site", "text")),
+)
+
+
+@pytest.fixture
+def read(control_server, nodes, plant_topology):
+    """Publishes events to one node, and reads them as a task of a replica does: (rows, faults)."""
+    segment = Segment(nodes["n1"].client(), "telemetry")
+
+    def reading(events: list[dict]):
+        with Client(control_server.url, "test") as client:
+            client.publish("telemetry", events)
+        faults = Faults(60_000_000, time.time_ns() // 1000)
+        connected = Nodes(5.0)
+        blocks = []
+        for name, node in plant_topology.nodes.items():
+            blocks += read_range(connected, Range("telemetry", name, node.url, "0-0", "+"), 1.0)
+        rows = [row for lot in merged(blocks) for row in laid_out(lot, LAYOUT, faults).to_pylist()]
+        return rows, faults
+
+    yield reading
+    segment.node.close()
+
+
+def letters(nodes) -> list:
+    found = [DeadLetters(Segment(server.client(), "telemetry")).read() for server in nodes.values()]
+    return [letter for each in found for letter in each]
+
+
+def event(name: str, attributes: object, **more) -> dict:
+    return {"id": name, "type": "t", "source": "s", "attributes": attributes, **more}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "cause"),
+    [
+        ({"site": "a"}, "attribute level is missing"),
+        ({"level": "high"}, 'attribute level takes a number, not "high"'),
+        ({"level": True}, "attribute level takes a number, not true"),
+        ({"level": 1, "site": 7}, "attribute site takes a text, not 7"),
+    ],
+)
+def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the_cause(
+    attributes, cause, read, control, nodes
+):
+    good = event("good", {"level": 3.5, "site": "a"})
+    rows, faults = read([good, event("bad", attributes)])
+    assert [(row["id"], row["level"], row["site"]) for row in rows] == [("good", 3.5, "a")]
+    store, connected = FaultStore(control, "app"), Nodes(5.0)
+    store.keep("iap1", 7, faults)
+    assert store.deliver(connected, {"iap1": 6}) == 0, "before the batch is published nothing is told"
+    store.keep("iap1", 7, faults)  # the batch is worked again
+    assert store.deliver(connected, {"iap1": 7}) == 1
+    assert store.deliver(connected, {"iap1": 7}) == 0
+    (letter,) = letters(nodes)
+    assert letter.error == cause
+    assert letter.batch.column("id").to_pylist() == ["bad"]
+    store.keep("iap1", 7, faults)  # who died after the delivery delivers again
+    store.deliver(connected, {"iap1": 7})
+    assert len(letters(nodes)) == 1
+
+
+def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(read, control, nodes):
+    ahead = time.time() + 3_600
+    rows, faults = read([event("now", {"level": 1}), event("ahead", {"level": 1}, time=ahead)])
+    assert [row["id"] for row in rows] == ["now"]
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, faults)
+    store.deliver(Nodes(5.0), {"iap1": 1})
+    assert "clock" in letters(nodes)[0].error
+
+
+def test_what_can_not_be_delivered_now_is_delivered_when_the_node_is_back(read, control, nodes):
+    _, faults = read([event("bad", {})])
+    ((_, node, _, _),) = faults.found
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, faults)
+    nodes[node].kill()
+    assert store.deliver(Nodes(0.3), {"iap1": 1}) == 0
+    nodes[node].start()
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
+    assert len(letters(nodes)) == 1
+
+
+def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
+    _, faults = read([event("bad", {})])
+    ((_, node, _, _),) = faults.found
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, faults)
+    store.deliver(Nodes(5.0), {"iap1": 1})
+    assert Segment(nodes[node].client(), "telemetry").counters()["dead_events"] == 1
+
+
+def test_columns_that_nobody_asks_for_are_not_read(read):
+    rows, _ = read([event("e", {"level": 1}, value=2.0)])
+    assert set(rows[0]) == {*LAYOUT.columns, "level", "site"}
