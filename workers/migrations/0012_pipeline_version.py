@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0010_timeline_index'),
+        ('workers', '0011_experiment'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
