@@ -1,6 +1,6 @@
 """What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,64 +13,16 @@ from console import marks
 from console.models import Mark
 from console.pages.expiry import iso
 from console.templatetags.weir import compact, words
+from console.timeline.bars import Bar, in_rows
 from console.timeline.window import Window
 from workers.alerts.models import Alert
 from workers.models import LedgerEntry, Loop, Override
 from workers.scope import Scope
 
 BUCKETS = 72  # triangles nearer than this to one another are one
-MOST_ROWS = 4  # of bars over one another in a lane
-LABEL_SHARE, CHARACTER_SHARE = 0.03, 0.0085  # room of a sign and of a character, of a plot 700 px wide
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
 SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
 MOST_BARS = 200
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A sign with a label, or a stretch: of a mark, an override or an alert."""
-
-    begin: float
-    end: float
-    kind: str
-    label: str
-    title: str
-    at: datetime
-    until: datetime | None
-    url: str = ""
-    state: str = ""
-    row: int = 0
-
-    @property
-    def width(self) -> float:
-        return self.end - self.begin
-
-    @property
-    def room(self) -> float:
-        """What its sign and label take."""
-        return LABEL_SHARE + CHARACTER_SHARE * len(self.label)
-
-    @property
-    def inside(self) -> bool:
-        """Whether the label fits in the bar."""
-        return self.width >= self.room
-
-    @property
-    def label_begin(self) -> float:
-        """A label begins with its bar; that of a box which is too small for it stands behind the box."""
-        return self.end if self.kind == "override" and not self.inside else self.begin
-
-    @property
-    def before(self) -> bool:
-        """Whether it stands before the bar, since the plot ends behind it."""
-        return not self.inside and self.label_begin + self.room > 1.0 and self.begin >= self.room
-
-    @property
-    def taken(self) -> tuple[float, float]:
-        """From where to where the bar and its label reach."""
-        if self.before:
-            return self.begin - self.room, self.end
-        return self.begin, max(self.end, self.label_begin + self.room)
 
 
 @dataclass(frozen=True)
@@ -161,7 +113,7 @@ def _triangle(
 
 def marks_of(window: Window) -> list[Bar]:
     found = marks.between(window.since, window.until)[:MOST_BARS]
-    return rowed([_mark(window, mark) for mark in found])
+    return in_rows([_mark(window, mark) for mark in found])
 
 
 def _mark(window: Window, mark: Mark) -> Bar:
@@ -172,7 +124,7 @@ def _mark(window: Window, mark: Mark) -> Bar:
 
 def overrides_of(window: Window) -> list[Bar]:
     """Overrides that were in force in the window, as long as they were."""
-    return rowed([_override(window, each) for each in overrides_in(window)[:MOST_BARS]])
+    return in_rows([_override(window, each) for each in overrides_in(window)[:MOST_BARS]])
 
 
 def overrides_in(window: Window) -> QuerySet[Override]:
@@ -205,7 +157,7 @@ def _address(override: Override) -> str:
 
 def alerts_of(window: Window) -> list[Bar]:
     """Alerts that fired and were open in the window; one that another explains is part of it."""
-    return rowed([_alert(window, each) for each in alerts_in(window).filter(under=None)[:MOST_BARS]])
+    return in_rows([_alert(window, each) for each in alerts_in(window).filter(under=None)[:MOST_BARS]])
 
 
 def alerts_in(window: Window) -> QuerySet[Alert]:
@@ -218,25 +170,6 @@ def _alert(window: Window, alert: Alert) -> Bar:
     state = SEVERITY_STATES.get(alert.severity, "BUSY")
     title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])
     return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)
-
-
-def rowed(bars: Iterable[Bar]) -> list[Bar]:
-    """The bars in rows, none over another or its label; what doesn't fit in MOST_ROWS shares the last."""
-    ends: list[float] = []
-    placed = []
-    for bar in bars:
-        begin, end = bar.taken
-        free = next((row for row, taken in enumerate(ends) if taken <= begin), len(ends))
-        row = min(free, MOST_ROWS - 1)
-        if row == len(ends):
-            ends.append(end)
-        ends[row] = max(ends[row], end) if free >= MOST_ROWS else end
-        placed.append(Bar(**{**vars(bar), "row": row}))
-    return placed
-
-
-def rows_of(bars: Sequence[Bar]) -> int:
-    return max((bar.row for bar in bars), default=0) + 1
 
 
 def last_decision(moment: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:

@@ -9,7 +9,8 @@ import redis
 
 from console.timeline import happenings
 from console.timeline.axis import Tick, time_ticks
-from console.timeline.happenings import Bar, Lane
+from console.timeline.bars import Bar, height
+from console.timeline.happenings import Lane
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
@@ -31,7 +32,11 @@ class BarLane:
 
     @property
     def rows(self) -> int:
-        return happenings.rows_of(self.bars)
+        return height(bar.row for bar in self.bars)
+
+    @property
+    def phone_rows(self) -> int:
+        return height(bar.phone_row for bar in self.bars)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from console import marks
 from console.access import Actor
 from console.models import Mark
+from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings
 from console.timeline.axis import MOST_TIMES, time_ticks, value_ticks
 from console.timeline.strips import PATHS, figures_of, state_path
@@ -208,12 +209,12 @@ def test_decisions_too_near_to_one_another_are_one_sign_as_grave_as_the_worst(lo
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=12))
 def test_bars_of_a_row_never_stand_over_one_another(wanted):
     bars = [
-        happenings.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
+        bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
         for begin, width, label in sorted(wanted)
     ]
-    placed = happenings.rowed(bars)
-    assert all(bar.row < happenings.MOST_ROWS for bar in placed)
-    for row in range(happenings.MOST_ROWS - 1):
+    placed = bars_of_a_lane.in_rows(bars)
+    assert all(bar.row < bars_of_a_lane.MOST_ROWS for bar in placed)
+    for row in range(bars_of_a_lane.MOST_ROWS - 1):
         mine = [bar for bar in placed if bar.row == row]
         for one, other in pairwise(mine):
             assert other.begin >= one.end
