@@ -8,7 +8,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from console import audit
+from console import audit, sessions
 from console.access import ROLES, Actor, demand, role_of
 from queues.errors import BadInput
 from workers.overrides import read_reason
@@ -70,6 +70,8 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
     if not on:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
+    if not on:
+        sessions.end_all(user)
     state = {"before": {"enabled": not on}, "after": {"enabled": on}}
     audit.record(actor, "user.enable" if on else "user.disable", user.get_username(), reason=why, **state)
 
@@ -81,6 +83,7 @@ def reset_password(actor: Actor, user: User, reason: str, password: str = "") ->
     why = read_reason(reason)
     given = _set_password(user, password)
     user.save(update_fields=["password"])
+    sessions.end_all(user)
     audit.record(actor, "user.reset", user.get_username(), reason=why)
     return given
 

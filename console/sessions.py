@@ -71,3 +71,16 @@ def end(actor: Actor, session: UserSession) -> None:
     about = {"since": session.created_at.isoformat(), "address": session.address, "agent": session.agent}
     audit.record(actor, "session.end", session.user.get_username(), before=about)
     session.delete()
+
+
+def rename(before: str | None, after: str | None) -> None:
+    """A session got another key, and is the same."""
+    UserSession.objects.filter(session_key=before).update(session_key=after)
+
+
+def end_all(user: User, but: str | None = None) -> None:
+    """Log somebody out everywhere, but for the session of that key."""
+    store = import_module(settings.SESSION_ENGINE).SessionStore
+    for row in UserSession.objects.filter(user=user).exclude(session_key=but or ""):
+        store(row.session_key).delete()
+        row.delete()

@@ -8,11 +8,11 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, Subquery
 
-from workers import plans
+from workers import overrides, plans
 from workers.actuators import size
 from workers.alerts.standing import open_alerts
 from workers.models import LedgerEntry, Run
-from workers.overrides import by_loop, document, in_force, soonest_first
+from workers.overrides import by_loop, in_force, soonest_first
 from workers.remedies import deed_of
 from workers.runs import OPEN
 from workers.scope import active_loops
@@ -67,7 +67,7 @@ def control_record(now: datetime) -> ControlRecord:
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
-    in_force_now = [document(row) for row in rows]
+    in_force_now = overrides.documents(rows)
     return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
 
 

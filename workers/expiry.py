@@ -43,9 +43,11 @@ def in_minutes(minutes: Any, most: timedelta) -> timedelta:
     return timedelta(minutes=minutes)
 
 
-def notice_at(created_at: datetime, expires_at: datetime | None) -> datetime | None:
+def notice_period() -> timedelta:
+    """How long before its end an override says so, where it runs long enough."""
+    return timedelta(seconds=plant_settings.value("override.notice_seconds"))
+
+
+def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:
     """From when on it is said that it is about to revert; None where it does not."""
-    if expires_at is None:
-        return None
-    notice = timedelta(seconds=plant_settings.value("override.notice_seconds"))
-    return expires_at - min(notice, (expires_at - created_at) / 2)
+    return None if expires_at is None else expires_at - min(period, (expires_at - created_at) / 2)

@@ -19,7 +19,7 @@ ends first, the older holds again. Checked are each value's range and, with all 
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis
@@ -32,7 +32,7 @@ from controllers.law import Law
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
-from workers.expiry import Expiry, notice_at
+from workers.expiry import Expiry, notice_at, notice_period
 from workers.models import Loop, Override
 from workers.scope import THRESHOLDS, Scope, active_loops, is_threshold
 
@@ -340,9 +340,17 @@ def _project(control: redis.Redis | None, now: datetime) -> None:
         projection.project(control, node_thresholds(now))
 
 
-def document(override: Override) -> dict[str, Any]:
+def documents(rows: Iterable[Override]) -> list[dict[str, Any]]:
+    """Overrides as the snapshot has them; the setting is read once for all."""
+    period = notice_period()
+    return [document(row, period) for row in rows]
+
+
+def document(override: Override, period: timedelta | None = None) -> dict[str, Any]:
     """An override as the snapshot has it; times in seconds since 1970, `expires_at` null: it has no end."""
-    notice = notice_at(override.created_at, override.expires_at)
+    notice = notice_at(
+        override.created_at, override.expires_at, notice_period() if period is None else period
+    )
     return {
         "id": override.pk,
         "scope": str(Scope.of(override)),

@@ -32,9 +32,12 @@ def settings(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             form.save()
+            sessions.end_all(request.user, but=request.session.session_key)
             audit.record(actor_of(request), "account.password", request.user.get_username())
+        before = request.session.session_key
         # Without this the person who changed the password would be logged out with all other sessions.
         update_session_auth_hash(request, request.user)
+        sessions.rename(before, request.session.session_key)
         messages.success(request, "Password changed. Your other sessions are logged out.")
         return redirect("settings")
     return _settings_page(request, form)

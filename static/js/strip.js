@@ -39,7 +39,7 @@ function sentence(state, seconds, since) {
 function overrides(snapshot) {
   const found = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
   const nearest = Math.min(...found.map((override) => override.expires_at ?? Infinity));
-  const soon = found.find((override) => override.expires_at === nearest && override.notice_at <= snapshot.at);
+  const soon = found.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
   const signature = `${found.length} ${nearest} ${Boolean(soon)}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;

@@ -101,6 +101,7 @@ def test_a_reset_gives_a_new_password_and_ends_their_sessions(
     page = administrator.post(f"/settings/users/{people['viewer'].pk}/reset", WHY)
     password = page.context["new_password"]["password"]
     assert browsers["viewer"].get("/nodes/").status_code == 302
+    assert not UserSession.objects.filter(user=people["viewer"]).exists()
     assert logs_in("viewer", password) and not logs_in("viewer", PASSWORD)
 
 
@@ -118,6 +119,19 @@ def test_sessions_are_listed_without_their_keys_and_ended(browsers, people, stor
     assert other.get("/nodes/").status_code == 302
     assert mine.get("/nodes/").status_code == 200
     assert audited() == [("viewer", "session.end", "viewer")]
+
+
+def test_a_changed_password_ends_the_other_sessions_and_they_are_gone_from_the_list(people, control):
+    mine, other = Client(), Client()
+    for browser in (mine, other):
+        browser.post("/login/", {"username": "viewer", "password": PASSWORD})
+        browser.get("/settings/")
+    new = "another long pass phrase"
+    posted = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    assert mine.post("/settings/", posted, follow=True).status_code == 200
+    assert other.get("/nodes/").status_code == 302
+    assert [each.session_key for each in UserSession.objects.all()] == [mine.session.session_key]
+    assert len(mine.get("/settings/").context["sessions"]) == 1
 
 
 def test_nobody_ends_the_session_of_somebody_else_but_an_administrator(browsers, stored_snapshot):
