@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from controllers.expression import parse
-from workers.pipeline.finder import Matcher
+from workers.pipeline.matcher import Matcher
 from workers.pipeline.matches import KEYED
 from workers.pipeline.pattern import Pattern, definitions
 

@@ -4,6 +4,7 @@ import itertools
 
 import pyarrow as pa
 
+from controllers.expression import symbols
 from workers.pipeline.matches import KEYED, Matches
 from workers.pipeline.pattern import Pattern, definitions, expression_of
 
@@ -44,9 +45,13 @@ def holds(pattern: Pattern, symbol: str, event: dict) -> bool:
     return predicate.mask(columns, 1)[0].as_py()
 
 
+def _steps(pattern: Pattern) -> list[str]:
+    return list(symbols(pattern.expression.root))
+
+
 def once_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:
     """SEQ under `once`, word by word: look through all open machines for every event."""
-    steps = pattern.steps
+    steps = _steps(pattern)
     open_machines: list[list[dict]] = []
     found = []
     for event in rows.to_pylist():
@@ -115,14 +120,14 @@ def rows_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:
 
 def _from(pattern: Pattern, events: list[dict]) -> list[dict] | None:
     """The match that begins with the first of the events."""
-    taken: list[dict] = []
+    steps, taken = _steps(pattern), []
     for event in events:
         if event["time"] - events[0]["time"] > pattern.within_us:
             return None
-        if holds(pattern, pattern.steps[len(taken)], event):
+        if holds(pattern, steps[len(taken)], event):
             taken.append(event)
         elif not pattern.is_relaxed or not taken:
             return None
-        if len(taken) == len(pattern.steps):
+        if len(taken) == len(steps):
             return taken
     return None

@@ -34,7 +34,7 @@ def changed(path: list, value: object) -> dict:
 def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():
     application = read_application(SHIPPED)
     assert [rule.name for rule in application.rules] == ["rule-1", "host"]
-    assert {pattern.name: pattern.steps for pattern in application.patterns} == {
+    assert {pattern.name: pattern.symbols for pattern in application.patterns} == {
         "rule-2": ("overloaded",),
         "load-rises": ("busy", "loaded"),
     }
@@ -62,6 +62,9 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
         (["patterns", 0, "pattern"], "A then B", "patterns[0].pattern"),
         (["patterns", 0, "define"], {"C": "value > 1"}, "patterns[0].define.C"),
         (["patterns", 0, "define"], {"A": "value >"}, "patterns[0].define.A"),
+        (["patterns", 0, "define"], {"A": "value > 1 and value < 0"}, "patterns[0].define.A"),
+        (["patterns", 0, "pattern"], "SEQ(^A; B)", "patterns[0].pattern"),
+        (["patterns", 0, "pattern"], "SEQ(A; NOT B; B)", "patterns[0].pattern"),
         (["patterns", 0, "within_seconds"], float("inf"), "patterns[0].within_seconds"),
         (["patterns", 0, "severity"], "loud", "patterns[0].severity"),
         (["patterns"], GOOD["patterns"] * 2, "operators"),

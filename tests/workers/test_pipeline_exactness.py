@@ -19,8 +19,8 @@ from queues.client import Client
 from queues.segment import Segment
 from tests.waiting import until
 from workers.pipeline.declaration import read_application
-from workers.pipeline.finder import match_all
 from workers.pipeline.graph import key_groups
+from workers.pipeline.matcher import match_all
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATION = """

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.patterns import GROUPS, and_plainly, once_plainly, pattern_of, rows_of, rows_plainly
-from workers.pipeline.finder import Matcher, finder_of, masks_of, match_all
 from workers.pipeline.interpreted import Interpreted
+from workers.pipeline.matcher import Matcher, finder_of, masks_of, match_all
 from workers.pipeline.matches import joined
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.previous import KEPT_US

@@ -19,8 +19,8 @@ from controllers.expression import (
     least_events,
 )
 from tests.workers.patterns import pattern_of, rows_of
-from workers.pipeline.finder import masks_of
 from workers.pipeline.interpreted import Interpreted
+from workers.pipeline.matcher import masks_of
 from workers.pipeline.matches import joined
 from workers.pipeline.pattern import Pattern, definitions
 

@@ -23,8 +23,8 @@ def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
         _clamp(lows[step - 1], least, most, out=lows[step])
         _clamp(highs[step - 1], least, most, out=highs[step])
     begins = _run_starts(lows[-1].tolist(), highs[-1].tolist(), start)
-    values = np.minimum(np.maximum(begins, lows), highs)
-    return values.T.ravel()[:count]
+    values: np.ndarray = np.minimum(np.maximum(begins, lows), highs).T.ravel()
+    return values[:count]
 
 
 def _side_by_side(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:

@@ -362,6 +362,8 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
     _mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
     name = _name(document["name"], f"{where}.name", NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
+    if expression.at_first or expression.at_last:
+        raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
     define = document.get("define", {})
     if not isinstance(define, dict):
         raise BadInput(f"{where}.define", "takes symbol: condition pairs")

@@ -24,7 +24,8 @@ class KeyedRows:
 
     @property
     def last_us(self) -> np.ndarray:
-        return self.time[self.ends - 1]
+        last_us: np.ndarray = self.time[self.ends - 1]
+        return last_us
 
     @classmethod
     def of(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":

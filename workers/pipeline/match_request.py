@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from queues.errors import BadInput
-from workers.pipeline.finder import Matcher, masks_of
+from workers.pipeline.matcher import Matcher, masks_of
 from workers.pipeline.matches import KEYED, joined
 from workers.pipeline.pattern import (
     CONSUMPTIONS,
@@ -72,7 +72,7 @@ def _within_us(seconds: Any) -> int:
         return round(MOST_SECONDS * 1e6)
     if not _is_number(seconds) or seconds < 0:
         raise BadInput("within_seconds", f"takes seconds, 0 or more, not {seconds!r}")
-    return round(min(seconds, MOST_SECONDS) * 1e6)
+    return round(min(float(seconds), MOST_SECONDS) * 1e6)
 
 
 def _events(events: Any) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def _events(events: Any) -> list[dict[str, Any]]:
 def _check_event(event: dict[str, Any], where: str) -> None:
     if not isinstance(event.get("id"), str):
         raise BadInput(f"{where}.id", f"takes a text, not {event.get('id')!r}")
-    time = event.get("time")
+    time: Any = event.get("time")
     if not _is_number(time) or abs(time) > MOST_SECONDS:
         raise BadInput(f"{where}.time", f"takes seconds as a number, not {time!r}")
     if not isinstance(event.get("type", ""), str):

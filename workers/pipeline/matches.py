@@ -49,12 +49,16 @@ class Matches:
     @property
     def groups(self) -> np.ndarray:
         """The key group of each match."""
-        return self.events.column("group").to_numpy(zero_copy_only=False)[self.ends - 1]
+        groups: np.ndarray = self.events.column("group").to_numpy()
+        of_last: np.ndarray = groups[self.ends - 1]
+        return of_last
 
     @property
     def completed_us(self) -> np.ndarray:
         """The time of each match's last event."""
-        return self.events.column("time").to_numpy()[self.ends - 1]
+        times_us: np.ndarray = self.events.column("time").to_numpy()
+        of_last: np.ndarray = times_us[self.ends - 1]
+        return of_last
 
     def ids(self) -> list[list[str]]:
         """Per match the ids of its events."""

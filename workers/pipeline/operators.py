@@ -17,8 +17,8 @@ import redis
 
 from workers.pipeline.combining import Combined
 from workers.pipeline.complex_event import complex_events
-from workers.pipeline.finder import Matcher, masks_of
 from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
+from workers.pipeline.matcher import Matcher, masks_of
 from workers.pipeline.matches import Matches, joined
 from workers.pipeline.operator_memory import OperatorMemory
 from workers.pipeline.pattern import Pattern

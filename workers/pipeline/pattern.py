@@ -78,16 +78,6 @@ class Pattern:
         return sum(self.bits[symbol] for symbol in set(absences(self.expression.root)))
 
     @cached_property
-    def steps(self) -> tuple[str, ...] | None:
-        """The symbols of a plain sequence, SEQ(A; B; A); None where the expression is more than that."""
-        return steps_of(self.expression)
-
-    @cached_property
-    def step_bits(self) -> tuple[int, ...]:
-        """Per step of a plain sequence the bit of its symbol."""
-        return tuple(self.bits[step] for step in self.steps or ())
-
-    @cached_property
     def plain(self) -> tuple[Step, ...] | None:
         """The steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, and NOTs between them; None where it is
         more than that.
@@ -142,8 +132,9 @@ class Pattern:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns its predicates and its key read."""
-        read = frozenset().union(*(self.defines[symbol].columns for symbol in self.symbols))
+        """The columns its predicates and its key read, of an event or of the one before."""
+        predicates = [self.defines[symbol] for symbol in self.symbols]
+        read = frozenset().union(*(each.columns | each.previous for each in predicates))
         return read | ({self.key} if self.key else set())
 
     @cached_property
@@ -191,14 +182,6 @@ def _single(item: Item) -> frozenset[str]:
         case Choice(items) if all(isinstance(part, Symbol) for part in items):
             return frozenset(symbols(item))
     return frozenset()
-
-
-def steps_of(expression: Expression) -> tuple[str, ...] | None:
-    """The symbols of a plain sequence, in order; None where the expression is more than that."""
-    items = expression.root.items if isinstance(expression.root, Sequence) else (expression.root,)
-    plain = tuple(item.name for item in items if isinstance(item, Symbol))
-    anchored = expression.at_first or expression.at_last
-    return plain if len(plain) == len(items) and not anchored else None
 
 
 def definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import redis
 from pyspark import TaskContext
 
-from workers.pipeline.finder import masks_of
 from workers.pipeline.graph import KEY_GROUPS, Graph, key_groups
+from workers.pipeline.matcher import masks_of
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.result_queue import Blob, ResultQueue, encode
 

@@ -241,4 +241,5 @@ def _expired(keyed: KeyedRows, machines: _Machines, events: np.ndarray, within_u
     span = end - origin
     stamps = keyed.code[machines.entered] * span + (first - origin)
     wanted = keyed.code[events] * span + np.maximum(earliest - origin, 0)
-    return np.searchsorted(stamps, wanted)
+    expired: np.ndarray = np.searchsorted(stamps, wanted)
+    return expired

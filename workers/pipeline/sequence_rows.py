@@ -52,7 +52,8 @@ class SequenceRows:
         starts, last = rows[:, 0], rows[:, -1]
         missing = last == len(masks)
         end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
-        return rows[end_us - keyed.time[starts] <= self._within_us]
+        in_time: np.ndarray = rows[end_us - keyed.time[starts] <= self._within_us]
+        return in_time
 
     def _next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         count = len(masks)

@@ -86,9 +86,9 @@ class Matcher:
         events.
         """
         found: dict[int, int] = {}
-        parts = (self._finder, self._quiet, *([self._previous] if self._previous else []))
+        parts = [self._finder.wakes(), self._quiet.wakes(), self._previous.wakes() if self._previous else {}]
         for part in parts:
-            for group, time_us in part.wakes().items():
+            for group, time_us in part.items():
                 found[group] = min(found.get(group, time_us), time_us)
         return found
 
