@@ -2,8 +2,8 @@
 
 Each client is what the overview is: the view `flow`, packed. A message's latency is counted from its arrival
 at a subscriber of the control server beside the clients to its arrival at each of them. A few clients, which
-take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages,
-never delay others', and find with their first gap that they have to ask.
+take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages or
+be closed, since they answer no ping, never delay others', and find with their first gap that they have to ask.
 """
 
 import asyncio
@@ -152,6 +152,7 @@ async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:
     memory_bytes = web.memory_info().rss
     resumed = [asyncio.create_task(each.read()) for each in stalled]
     await asyncio.sleep(SETTLE_SECONDS)
+    closed = sum(task.done() for task in resumed)
     for task in [*readers, *resumed]:
         task.cancel()
     await asyncio.gather(*readers, *resumed, return_exceptions=True)
@@ -170,16 +171,17 @@ async def watched(plant: LargePlant, seconds: float) -> dict[str, Any]:
         "heard_share": len(latencies) / expected,
         "lost_without_snapshot": float(sum(each.gaps - each.made_good for each in clients)),
         "readers_gaps": float(sum(each.gaps for each in reading)),
+        "stalled_closed": float(closed),
         "stalled_gaps_made_good": float(sum(each.made_good for each in stalled)),
         "stalled_behind_messages": float(max(newest - (each.seq or 0) for each in stalled)),
     }
 
 
 def run(seconds: float) -> dict[str, Any]:
-    """Over at least 20 seconds: a socket that stops reading is noticed only when its buffers are full."""
+    """Over at least 35 seconds: a socket that stops reading is noticed only when its buffers are full."""
     with ExitStack() as stack:
         plant = stack.enter_context(large_plant())
-        figures = asyncio.run(watched(plant, max(20.0, seconds)))
+        figures = asyncio.run(watched(plant, max(35.0, seconds)))
     return {
         "figures": {"clients": float(CLIENTS), **figures},
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},

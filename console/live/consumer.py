@@ -20,7 +20,7 @@ from console.live.fanout import fanout
 from console.live.view import view_named
 from queues.errors import BadInput
 
-RECHECK_SECONDS = 20.0
+RECHECK_SECONDS = 30.0  # a thousand sockets ask the database 33 times a second
 NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400

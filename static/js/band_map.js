@@ -4,6 +4,7 @@ import { UNKNOWN, formatted } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 40, GAP = 12, LEAST_BAND = 1, LEFT = 9;
+const MOST_GLIDING = 40; // bands
 
 /**
  * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
@@ -96,6 +97,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     latest = seq;
     const present = new Set(boxes.flat().map((box) => box.id));
     const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
+    host.classList.toggle("many", shown.length > MOST_GLIDING);
     const { placed, height } = layout({ boxes, links: shown });
     const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${width + 2} ${height + 2}`, role: "group", "aria-label": name });
     if (!drawn.has("defs")) hatch(svg);
