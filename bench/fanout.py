@@ -2,8 +2,8 @@
 
 Each client is what the overview is: the view `flow`, packed. A message's latency is counted from its arrival
 at a subscriber of the control server beside the clients to its arrival at each of them. A few clients, which
-take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages or
-be closed, since they answer no ping, never delay others', and find with their first gap that they have to ask.
+take the whole snapshot unpacked, stop reading until all buffers on the way are full; they may lose messages
+or be closed, since they answer no ping, and never delay others'; with their first gap they have to ask.
 """
 
 import asyncio

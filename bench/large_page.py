@@ -10,6 +10,7 @@ import base64
 import shutil
 import time
 import zlib
+from collections import Counter
 from contextlib import closing
 from typing import Any
 
@@ -117,7 +118,7 @@ def in_browser(browser: Browser, plant: LargePlant) -> dict[str, float]:
     first, first_map = visited(page, context.new_cdp_session(page), "/", MAP)
     chart, first_chart = visited(page, context.new_cdp_session(page), "/nodes/node001/", CHART)
     again, _ = visited(page, context.new_cdp_session(page), "/", MAP)
-    live = main_thread_share(page, session)
+    live = main_thread_share(browser, page)
     wire = Wire(context.new_cdp_session(page))
     page.wait_for_timeout(5_000)
     context.close()
@@ -139,6 +140,12 @@ def log_in(page: Page) -> None:
     page.wait_for_url("**/settings/")
 
 
+MAIN_THREAD_TASKS = {
+    "main_thread_seconds_per_second": ("RunTask",),
+    "script_seconds_per_second": ("FunctionCall", "RunMicrotasks"),
+    "layout_seconds_per_second": ("Layout", "UpdateLayoutTree", "PrePaint"),
+    "paint_seconds_per_second": ("Paint", "Layerize", "Commit"),
+}
 MAP, CHART = "#flow path.band", ".plot .main-svg"
 DRAWN = """(wanted) => new Promise((resolve) => {
   const look = () => {
@@ -163,23 +170,25 @@ def visited(page: Page, session: CDPSession, path: str, chart: str) -> tuple[int
     return wire.load_bytes, float(drawn_seconds)
 
 
-def main_thread_share(page: Page, session: CDPSession) -> dict[str, float]:
-    """Seconds of the main thread per second while updates come: all tasks, and of them scripts and layout."""
-    # Of the thread, not of the clock: what else this machine does is not the page's cost.
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+def main_thread_share(browser: Browser, page: Page) -> dict[str, float]:
+    """Processor seconds of the page's main thread per second while updates come, as the browser traces them:
+    all its tasks, and of them scripts, layout with styles, and painting.
+    """
     page.wait_for_timeout(3_000)  # what was loaded is parsed, and drawn
-    before, began = _metrics(session), time.perf_counter()
+    began = time.perf_counter()
+    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
     page.wait_for_timeout(LIVE_SECONDS * 1000)
-    after, seconds = _metrics(session), time.perf_counter() - began
-    names = {
-        "main_thread_seconds_per_second": "TaskDuration",
-        "script_seconds_per_second": "ScriptDuration",
-        "layout_seconds_per_second": "LayoutDuration",
-        "style_seconds_per_second": "RecalcStyleDuration",
+    events = orjson.loads(browser.stop_tracing())["traceEvents"]
+    seconds = time.perf_counter() - began
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
     }
-    figures = {name: (after[metric] - before[metric]) / seconds for name, metric in names.items()}
-    return {**figures, "nodes": after["Nodes"]}
-
-
-def _metrics(session: CDPSession) -> dict[str, float]:
-    return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    spent = Counter[str]()
+    for event in events:
+        if (event["pid"], event["tid"]) in main:
+            spent[event["name"]] += event.get("tdur", 0)
+    return {
+        name: sum(spent[task] for task in tasks) / 1e6 / seconds for name, tasks in MAIN_THREAD_TASKS.items()
+    }

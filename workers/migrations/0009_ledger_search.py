@@ -22,6 +22,9 @@ def give_bytes(apps, schema_editor):
 
 def note_actions(apps, schema_editor):
     apps.get_model("workers", "LedgerEntry").objects.exclude(action=None).update(acted=True)
+    # PostgreSQL makes no index on a table whose foreign keys it has yet to check.
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def build(apps, schema_editor):
