@@ -22,7 +22,8 @@ with connection.cursor() as cursor:
     )
     cursor.execute(
         "INSERT INTO workers_ledgerentry (loop_id, at, fence, mode, parameters, action, terms, reason, "
-        "applied, error, verdict, code) SELECT id, now(), 1, 'auto', %s, %s, %s, '12 events wait. 1 worker starts.', "
+        "applied, error, verdict, code) "
+        "SELECT id, now(), 1, 'auto', %s, %s, %s, '12 events wait. 1 worker starts.', "
         "true, '', 'effective', '' FROM workers_loop", documents,
     )
 """
