@@ -1,5 +1,6 @@
 """Batch tasks, their runs and chunks as plain documents: one shape for pages, API and command line."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,6 @@ LAST_RUNS = 5
 def task_document(task: Task, now: datetime) -> dict[str, Any]:
     """A task with its schedule and its last runs, the newest first."""
     declared, trouble = _declared(task)
-    parameters = declared.parameters if declared else ()
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
     next_at = timetable.next_at(task.periodic, last_start.first(), now) if task.enabled else None
     return {
@@ -25,7 +25,7 @@ def task_document(task: Task, now: datetime) -> dict[str, Any]:
         "job": task.job,
         "help": declared.help if declared else trouble,
         "sound": declared is not None,
-        "parameters": {each.name: _value(task, each) for each in parameters},
+        "parameters": parameters_of(task),
         "schedule": timetable.words(task.periodic),
         "interval_seconds": timetable.interval_seconds(task.periodic),
         "crontab": timetable.crontab_line(task.periodic),
@@ -63,7 +63,25 @@ def run_document(run: Run) -> dict[str, Any]:
         "deadline_at": run.deadline_at and run.deadline_at.isoformat(),
         "seconds": (run.ended_at - run.started_at).total_seconds() if ended else None,
         "error": run.error,
+        "command": command_of(run),
     }
+
+
+def command_of(run: Run) -> str:
+    """The same run from a command line, with what differs from the task's own parameters."""
+    own = parameters_of(run.task)
+    words = ["manage.py", "job", "run", run.task.name]
+    for name, value in run.parameters.items():
+        if value is not None and own.get(name) != value:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            words += ["--set", f"{name}={text}"]
+    return shlex.join(words)
+
+
+def parameters_of(task: Task) -> dict[str, Any]:
+    """Every parameter of its job: the task's own value, else the default; none where the job is gone."""
+    declared, _ = _declared(task)
+    return {each.name: _value(task, each) for each in (declared.parameters if declared else ())}
 
 
 def chunk_document(chunk: Chunk) -> dict[str, Any]:

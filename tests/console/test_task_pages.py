@@ -77,6 +77,8 @@ def test_run_now_opens_a_run_with_the_parameters_that_were_typed(operator, plant
     assert (run.parameters["chunks"], run.chunks_total, run.owner.get_username()) == (5, 5, "operator")
     entry = AuditEntry.objects.get(action="task.run")
     assert (entry.actor, entry.target, entry.after["run"]) == ("operator", "parts", run.pk)
+    command = operator.get(f"/runs/{run.pk}/").context["run"]["command"]
+    assert command == "manage.py job run parts --set chunks=5"
     done = worked(run, plant, tmp_path)
     page = operator.get(f"/runs/{run.pk}/")
     assert page.context["run"]["state"] == done.state == "done"

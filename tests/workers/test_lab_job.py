@@ -50,27 +50,22 @@ def worked(run: Run, where: Surroundings) -> Run:
     return run
 
 
-def test_an_experiment_gives_what_the_scenario_gives(where):
-    experiment, run = begun(where)
-    assert [chunk.identifier for chunk in run.chunks.all()] == ["law=rebalancing", "law=thesis"]
-    assert worked(run, where).state == Run.State.DONE
-    for result in experiment.results.all():
-        expected = SCENARIOS["crash"].run(result.law, SETTINGS, 4, None)
-        assert result.metrics == dict(expected.metrics)
-        step, columns = series.read_series(where.data, experiment.pk, result.law)
-        assert step == expected.series_seconds and set(columns) == set(expected.series)
-        for name, values in expected.series.items():
-            np.testing.assert_array_equal(columns[name], values)
-    assert experiment.results.count() == 2
-
-
-def test_a_trace_shapes_what_arrives(where):
+def test_an_experiment_gives_what_the_scenario_gives_of_its_trace_however_often_it_is_done(where):
     trace = np.array([1.0, 5.0, 2.0])
     experiment, run = begun(where, laws=["thesis"], trace={"name": "t", "column": "v", "rows": 3})
     series.write_trace(where.data, experiment.pk, trace)
-    worked(run, where)
+    assert [chunk.identifier for chunk in run.chunks.all()] == ["law=thesis"]
+    assert worked(run, where).state == Run.State.DONE
     expected = SCENARIOS["crash"].run("thesis", SETTINGS, 4, trace)
     assert experiment.results.get().metrics == dict(expected.metrics)
+    step, columns = series.read_series(where.data, experiment.pk, "thesis")
+    assert step == expected.series_seconds and set(columns) == set(expected.series)
+    for name, values in expected.series.items():
+        np.testing.assert_array_equal(columns[name], values)
+    Chunk.objects.filter(run=run).update(state=Chunk.State.PENDING, fence=0)
+    Run.objects.filter(pk=run.pk).update(state=Run.State.RUNNING, ended_at=None)
+    assert worked(runs.run_of(run.pk), where).state == Run.State.DONE
+    assert ExperimentResult.objects.filter(experiment=experiment).count() == 1
 
 
 def test_what_the_scenario_refuses_ends_the_run_with_the_reason(where):
@@ -121,12 +116,3 @@ def test_a_simulation_ends_when_its_worker_does(where):
     os.write(write, b'{"scenario": "queues", "law": "rebalancing", "settings": {"configuration": 4}, ')
     os.close(write)  # as when the worker is killed
     until(lambda: process.poll() is not None, 20)
-
-
-def test_a_law_is_noted_once_however_often_its_chunk_is_done(where):
-    experiment, run = begun(where, laws=["thesis"])
-    worked(run, where)
-    Chunk.objects.filter(run=run).update(state=Chunk.State.PENDING, fence=0)
-    Run.objects.filter(pk=run.pk).update(state=Run.State.RUNNING, ended_at=None)
-    worked(runs.run_of(run.pk), where)
-    assert ExperimentResult.objects.filter(experiment=experiment).count() == 1

@@ -1,0 +1,101 @@
+"""The lab in a browser: an experiment is made up, run by the real job, read, plotted, compared, applied."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.served import ROOT, Served
+
+pytestmark = BROWSER
+
+
+def begin(page: Page, limit: str) -> str:
+    """An experiment of the manager, as an operator makes it up; its number."""
+    page.goto("/lab/?scenario=manager")
+    page.get_by_label("Static").uncheck()
+    page.get_by_label("Upper limit").fill(limit)
+    page.get_by_role("button", name="Run the experiment").click()
+    expect(page.get_by_role("heading", name=re.compile(r"Experiment \d+: manager"))).to_be_visible()
+    return page.url.rstrip("/").split("/")[-1]
+
+
+def simulate(served: Served, experiment: str) -> None:
+    """The real job, in a process beside the console, as a worker would do it."""
+    command = ["manage.py", "job", "run", "experiment", "--set", f"experiment={experiment}", "--here"]
+    subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=served.environment, check=True, capture_output=True
+    )
+
+
+@pytest.fixture(scope="module")
+def simulated(served: Served, chromium, session) -> list[str]:
+    """Two experiments with their results."""
+    context = chromium.new_context(base_url=f"http://127.0.0.1:{served.port}", storage_state=session)
+    page = context.new_page()
+    numbers = [begin(page, limit) for limit in ("1000", "250")]
+    for number in numbers:
+        simulate(served, number)
+    context.close()
+    return numbers
+
+
+def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observer: Observer):
+    page = open_page("/lab/?scenario=manager")
+    live(page, observer)
+    page.get_by_label("Upper limit").fill("0")
+    page.get_by_role("button", name="Run the experiment").click()
+    expect(page.locator(".lab-form .error")).to_contain_text("takes a number from 1")
+    page.get_by_label("Upper limit").fill("300")
+    page.get_by_role("button", name="Run the experiment").click()
+    expect(page.locator("#experiment-results .run-state")).to_have_text("Queued")
+    live(page, observer)
+    run = page.locator("#experiment-results .side a").inner_text().removeprefix("run ")
+    figures = {"state": "running", "share": 0.5, "chunks_done": 1, "chunks_total": 2, "rows": 12_000}
+    observer.publish(lambda seen: seen.update(runs={run: {"task": "experiment", "working": 1, **figures}}))
+    expect(page.locator("[data-derived=run_percent]")).to_have_text("50 %")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#experiment-results .run-state")).to_have_text("Cancelled")
+
+
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
+)
+def test_results_plots_and_comparison_can_be_used_by_everybody(
+    viewport, scheme, open_page, observer, simulated
+):
+    page = open_page(f"/lab/{simulated[0]}/", viewport=viewport, color_scheme=scheme)
+    live(page, observer)
+    expect(page.locator("table.results tbody tr")).to_have_count(2)
+    expect(page.locator("table.results b").first).to_be_visible()
+    expect(
+        page.locator("figure[data-multiple=waiting_events] .js-plotly-plot, .js-plotly-plot").first
+    ).to_be_visible()
+    assert violations(page) == [] and overhang(page) <= 0
+    page.goto(f"/lab/compare?id={simulated[0]}&id={simulated[1]}")
+    live(page, observer)
+    expect(page.locator("table.results tbody tr")).to_have_count(4)
+    expect(page.get_by_role("region", name="Table of settings that differ")).to_contain_text("Upper limit")
+    assert violations(page) == [] and overhang(page) <= 0
+
+
+def test_experiments_are_chosen_compared_and_applied(open_page, observer, simulated):
+    page = open_page("/lab/")
+    live(page, observer)
+    expect(page.get_by_role("button", name="Compare")).to_be_disabled()
+    for number in simulated:
+        page.get_by_label(f"Choose experiment {number}").check()
+    page.get_by_role("button", name="Compare 2 experiments").click()
+    expect(page.get_by_role("heading", name="Experiments side by side")).to_be_visible()
+    page.goto(f"/lab/{simulated[1]}/")
+    live(page, observer)
+    form = page.locator("form[action$=apply]").first
+    form.get_by_label("Reason").fill("it waits less in the lab")
+    form.get_by_label("Expires").select_option("2")
+    form.get_by_role("button", name="Apply these parameters").click()
+    expect(page.locator(".toast").last).to_contain_text("Upper limit 250")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast").last).to_contain_text(re.compile("back|ended|reverted", re.I))
