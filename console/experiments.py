@@ -32,6 +32,7 @@ def experiment_document(experiment: Experiment) -> dict[str, Any]:
         "title": experiment.title,
         "laws": experiment.laws,
         "parameters": experiment.settings,
+        "changed": changed_settings(experiment),
         "seed": experiment.seed,
         "trace": experiment.trace,
         "owner": experiment.owner.get_username() if experiment.owner else None,
@@ -51,17 +52,22 @@ def _results(experiment: Experiment) -> list[ExperimentResult]:
     return sorted(experiment.results.all(), key=lambda result: experiment.laws.index(result.law))
 
 
+def changed_settings(experiment: Experiment) -> dict[str, Any]:
+    """Those that aren't the scenario's own."""
+    scenario = SCENARIOS.get(experiment.scenario)
+    defaults = {each.name: each.default for each in scenario.settings} if scenario else {}
+    return {name: value for name, value in experiment.settings.items() if defaults.get(name) != value}
+
+
 def command_of(experiment: Experiment) -> str:
     """The same from a command line."""
     scenario = SCENARIOS.get(experiment.scenario)
-    defaults = {each.name: each.default for each in scenario.settings} if scenario else {}
     words = ["manage.py", "lab", "run", experiment.scenario]
     if scenario is None or set(experiment.laws) != set(scenario.laws):
         words += [word for law in experiment.laws for word in ("--law", law)]
-    for name, value in experiment.settings.items():
-        if defaults.get(name) != value:
-            text = f"{value:.12g}" if isinstance(value, int | float) else str(value)
-            words += ["--set", f"{name}={text}"]
+    for name, value in changed_settings(experiment).items():
+        text = f"{value:.12g}" if isinstance(value, int | float) else str(value)
+        words += ["--set", f"{name}={text}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
         words += ["--trace", experiment.trace["name"], "--column", experiment.trace["column"]]

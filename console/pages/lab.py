@@ -1,6 +1,6 @@
 """The lab on pages: an experiment is made up, run, read, compared, and applied to the plant."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +13,13 @@ from django.views.decorators.http import require_safe
 
 from console import lab_steering
 from console.access import actor_of, requires
-from console.experiments import experiment_document, experiments, results_table, series_names
+from console.experiments import (
+    changed_settings,
+    experiment_document,
+    experiments,
+    results_table,
+    series_names,
+)
 from console.lab import Wanted, applicable, read_wanted, scenario_named, typed_setting
 from console.lab_traces import Trace, chosen_trace, known_traces, uploaded_trace
 from console.pages.action import Done, action
@@ -236,16 +242,27 @@ def _row(declared: Any, submitted: Any, found: Experiment | None) -> dict[str, A
 
 def _applied(found: Experiment) -> list[dict[str, Any]]:
     """Each law that the plant may take: its parameters beside what is in force on its loops."""
-    now = timezone.now()
-    shown = []
+    now, shown = timezone.now(), []
+    incidental = found.settings.keys() - changed_settings(found).keys()
     for law, each in applicable(found).items():
         loops = lab_steering.loops_of_law(each)
         held = [lab_steering.in_force_on(loop, now) for loop in loops]
-        rows = [
-            {"name": name, "value": value, "held": _held(held, name)} for name, value in each.values.items()
-        ]
+        rows = [_applied_row(name, value, held, incidental) for name, value in each.values.items()]
         shown.append({"law": law, "of": each, "loops": loops, "rows": rows})
     return shown
+
+
+def _applied_row(
+    name: str, value: Any, held: list[Mapping[str, Any]], incidental: Collection[str]
+) -> dict[str, Any]:
+    """`chosen`: it isn't in force, and not merely what the scenario happens to begin with."""
+    is_now = _held(held, name)
+    return {
+        "name": name,
+        "value": value,
+        "held": is_now,
+        "chosen": is_now != value and name not in incidental,
+    }
 
 
 def _held(held: list[Mapping[str, Any]], name: str) -> Any:

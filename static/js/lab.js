@@ -1,10 +1,9 @@
-// The entry of the lab's pages: small multiples, one plot a series. Our law is in text colour, rivals in hues; a plot
-// that stands beside another of the same series has its scale.
-import { HUES, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
+// The entry of the lab's pages: small multiples, one plot a series, one key over all of them. The first law is in text
+// colour and on top, its rivals in hues; a plot that stands beside another of the same series has its scale.
+import { HUES, frame, heading, scale, tokens } from "./plot.js";
 import { words } from "./format.js";
 
-const HEIGHT = 210, BOTTOM = 28, UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
-const MOST_LABELS = 4; // more lines than these are told apart by their hues and the key above
+const HEIGHT = 210, UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
 const asked = new Map(); // experiment → its series, as a promise
 
 start();
@@ -45,18 +44,16 @@ function draw(figure, all, high) {
   const plot = figure.querySelector(".plot");
   if (!window.Plotly || !figure.offsetWidth) return;
   if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No law has this series." }));
-  const colours = tokens(), narrow = figure.offsetWidth < NARROW, few = all.length <= MOST_LABELS;
+  const colours = tokens(), order = figure.dataset.laws.split(" ");
   const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least);
-  const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, narrow || !few);
+  const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
   layout.yaxis = scale(colours, {}, [0, 1], top);
-  layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, narrow || !few));
-  const order = figure.dataset.laws.split(" ");
-  const data = all.map(({ law, seconds, values }) => ({
+  layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
+  const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map(({ law, seconds, values }) => ({
     x: seconds.map((at) => at / size), y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 },
     hovertemplate: `${law} %{y:,.4~g}<extra></extra>`,
   }));
-  if (few && !narrow) labels(data.map((trace) => ({ series: { label: trace.name, constant: null, kind: order[0] === trace.name ? "measured" : "second" }, last: trace.y.findLast((value) => value !== null) ?? 0 })), "y", colours, layout, top, HEIGHT - TOP - BOTTOM);
   plot.querySelector(".nothing")?.remove();
   window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
   key(figure, order, colours);

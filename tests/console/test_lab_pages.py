@@ -237,6 +237,13 @@ def test_parameters_are_applied_as_overrides_where_they_differ_from_those_in_for
     assert refused(fetch(operator, f"/lab/{found.pk}/apply", posted)) == ["name"]  # all in force now
 
 
+def test_what_the_scenario_merely_begins_with_is_not_ticked(operator, loops):
+    found = ended(operator, {"worker_rate": {"worker_runs": 10}, "thesis": {"worker_runs": 12}})
+    applied = operator.get(f"/lab/{found.pk}/").context["applied"]
+    ticked = {each["law"]: [row["name"] for row in each["rows"] if row["chosen"]] for each in applied}
+    assert ticked == {"worker_rate": ["upper_limit"], "thesis": ["upper_limit", "method"]}
+
+
 def test_a_rival_is_applied_as_the_method_it_stands_for(operator, loops):
     found = ended(operator, {"thesis": {"worker_runs": 12}})
     posted = {"law": "thesis", "name": ["method"], "loop": str(loops[1].pk), **WHY}
