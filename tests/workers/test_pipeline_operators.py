@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.workers.patterns import pattern_of, rows_of
+from workers.pipeline.arrow_blob import decode
 from workers.pipeline.combining import Barrier, Combined, combine
 from workers.pipeline.controls import Controls
 from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
 from workers.pipeline.matcher import match_all
 from workers.pipeline.operators import OperatorCount, Unit, Work
-from workers.pipeline.result_queue import Result, ResultQueue, decode
+from workers.pipeline.result_queue import Result, ResultQueue
 from workers.pipeline.result_writer import ResultWriter
 from workers.pipeline.state import StateFromTheFuture, StateStore, Written
 

@@ -15,8 +15,8 @@ from queues.dead_letters import DeadLetters
 from queues.errors import NodeFull, NodeUnavailable
 from queues.topology import KEY as TOPOLOGY
 from queues.topology import Topology
+from workers.pipeline.arrow_blob import decode, encode
 from workers.pipeline.containers import Faults, Nodes
-from workers.pipeline.result_queue import decode, encode
 
 WORKER = "pipeline"
 

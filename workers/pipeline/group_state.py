@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from workers.pipeline.arrow_blob import decode, encode
 from workers.pipeline.keyed_rows import by_group
 
 _LENGTH = struct.Struct("<I")
@@ -21,7 +22,7 @@ class GroupParts:
     rows: dict[str, pa.RecordBatch] = field(default_factory=dict)
 
     def pack(self) -> bytes:
-        streams = {name: _stream(rows) for name, rows in self.rows.items()}
+        streams = {name: encode(rows) for name, rows in self.rows.items()}
         lengths = {name: len(stream) for name, stream in streams.items()}
         head = orjson.dumps({"values": self.values, "rows": lengths})
         return b"".join((_LENGTH.pack(len(head)), head, *streams.values()))
@@ -33,7 +34,7 @@ class GroupParts:
         head = orjson.loads(data[_LENGTH.size : end])
         rows = {}
         for name, size in head["rows"].items():
-            rows[name] = pa.ipc.open_stream(data[end : end + size]).read_next_batch()
+            (rows[name],) = decode(data[end : end + size])
             end += size
         return cls(head["values"], rows)
 
@@ -64,10 +65,3 @@ class GroupStates:
 
     def packed(self) -> dict[int, bytes]:
         return {group: parts.pack() for group, parts in self._parts.items()}
-
-
-def _stream(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return bytes(sink.getvalue())

@@ -10,7 +10,7 @@ import redis
 
 from queues.client import Client
 from queues.errors import WeirError
-from workers.pipeline.result_queue import decode
+from workers.pipeline.arrow_blob import decode
 from workers.pipeline.state import KEPT, StateStore
 
 MOST_AT_ONCE = 256  # blobs

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
+from workers.pipeline.arrow_blob import decode
+
 # KEYS room, results; ARGV replica, tick, events worked, bytes, result.
 _PUBLISH = """
 local field = 'published:' .. ARGV[1]
@@ -170,16 +172,3 @@ class ResultQueue:
         """Forgets everything."""
         blobs = list(self._control.scan_iter(f"{self._prefix}:*"))
         self._control.delete(self._results, self._room, *blobs)
-
-
-def encode(batch: pa.RecordBatch) -> bytes:
-    """A record batch with its schema, as a blob."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
-def decode(data: bytes) -> list[pa.RecordBatch]:
-    """The record batches of a blob."""
-    return list(pa.ipc.open_stream(data))

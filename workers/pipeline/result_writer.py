@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import redis
 from pyspark import TaskContext
 
+from workers.pipeline.arrow_blob import encode
 from workers.pipeline.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.matcher import masks_of
 from workers.pipeline.pattern import Pattern
-from workers.pipeline.result_queue import Blob, ResultQueue, encode
+from workers.pipeline.result_queue import Blob, ResultQueue
 
 SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
 WHOLE = -1

@@ -24,7 +24,7 @@ import pyarrow as pa
 import redis
 
 from queues.errors import WeirError
-from workers.pipeline.result_queue import decode, encode
+from workers.pipeline.arrow_blob import decode, encode
 
 LATE_KEPT = 1_000
 KEPT = 30  # complex events that are shown
