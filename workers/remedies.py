@@ -16,8 +16,8 @@ Document = Mapping[str, Any]
 def with_remedies(snapshot: Document) -> dict[str, str]:
     """The snapshot's health, its sentence continued by what is being done."""
     health = snapshot["health"]
-    parts = [*_plans(snapshot), *_deeds(snapshot), *_held(snapshot)]
     troubled = SEVERITY.index(health["state"]) > 0
+    parts = [*_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
     if not parts and _loops_could_act(snapshot):
         parts = [f"no loop has acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if troubled:
@@ -44,12 +44,15 @@ def _plans(snapshot: Document) -> Iterator[str]:
             yield f"plan {plan['id']} moves {plan['points']} points, {done}"
 
 
-def _deeds(snapshot: Document) -> Iterator[str]:
-    """What each law did last, the newest first; what a plan is still doing is told by the plan."""
+def _deeds(snapshot: Document, troubled: bool) -> Iterator[str]:
+    """What each law did last, the newest first; what a plan is still doing is told by the plan. While all is
+    well only what moves points is worth a word: workers start all the time.
+    """
     planned = any(plan["state"] in ("approved", "running") for plan in snapshot["plans"])
     for deed in snapshot["deeds"]:
         age_seconds = snapshot["at"] - deed["at"]
-        if age_seconds <= LATELY_SECONDS and not (planned and deed["points"]):
+        worth_a_word = not planned if deed["points"] else troubled
+        if age_seconds <= LATELY_SECONDS and worth_a_word:
             yield f"{deed['law'].replace('_', ' ')} {deed['did']} {ago(age_seconds)}"
 
 

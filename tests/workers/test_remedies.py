@@ -42,6 +42,14 @@ def test_what_a_loop_did_is_told_with_its_age_and_its_effect_on_the_backlog():
     assert told == f"{BUSY['sentence']} Rebalancing moved 120 points 40 s ago; the backlog falls."
 
 
+def test_while_all_is_well_only_moved_points_are_worth_a_word():
+    deeds = [
+        deed("worker_rate", "started 3 workers", 999.0),
+        deed("rebalancing", "moved 120 points", 940.0, 120),
+    ]
+    assert sentence(deeds=deeds) == "All 3 nodes normal. Rebalancing moved 120 points 1 min ago."
+
+
 def test_trouble_that_no_loop_acts_on_is_said():
     old = [deed("rebalancing", "moved 120 points", 0.0)]
     busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0}}
