@@ -91,14 +91,12 @@ def _steps(window: Window, now: datetime) -> dict[str, Window]:
 @requires("plant.view")
 def table(request: HttpRequest) -> HttpResponse:
     """The window as CSV: `what` is figures or events."""
-    now, wrong = timezone.now(), {}
+    what = request.GET.get("what", "figures")
     try:
-        window = window_of(request.GET, now)
-        what = request.GET.get("what", "figures")
+        window = window_of(request.GET, timezone.now())
         header, pages = export.table(what, window, control(), settings.WEIR_DATA)
     except BadInput as error:
-        wrong[error.field] = [error.message]
-        return timeline_page(request, wrong)
+        return _refused(request, {error.field: [error.message]})
     return streamed(request, csv_lines(header, pages), f"weir-{what}-{_file_time(window)}.csv", CSV)
 
 
@@ -109,7 +107,7 @@ def document(request: HttpRequest) -> HttpResponse:
     errors: dict[str, list[str]] = {}
     window = _window(request.GET, timezone.now(), errors)
     if errors:
-        return timeline_page(request, errors)
+        return _refused(request, errors)
     zone = zone_of(request.COOKIES)
     moment = moment_of(window, settings.WEIR_DATA, snapshot_of(request))
     with timezone.override(zone):
@@ -127,6 +125,13 @@ def document(request: HttpRequest) -> HttpResponse:
         text = render_to_string("timeline_document.html", context)
     response = HttpResponse(text)
     response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_file_time(window)}.html"'
+    return response
+
+
+def _refused(request: HttpRequest, errors: dict[str, list[str]]) -> HttpResponse:
+    """The page instead of a file, with what was wrong; not a download, so that it is read."""
+    response = timeline_page(request, errors)
+    response.status_code = 422
     return response
 
 

@@ -365,7 +365,7 @@ def test_events_are_exported_and_no_cell_is_a_formula(viewer, past, loop):
 
 def test_an_export_of_what_is_not_known_says_what_is(viewer, past):
     answer = viewer.get("/timeline/table.csv", {**RANGE, "what": "everything"})
-    assert "takes figures or events" in answer.content.decode()
+    assert answer.status_code == 422 and "takes figures or events" in answer.content.decode()
 
 
 def test_the_exported_page_needs_nothing_but_itself(viewer, past, loop):
