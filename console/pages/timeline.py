@@ -95,8 +95,11 @@ def table(request: HttpRequest) -> HttpResponse:
     try:
         window = window_of(request.GET, timezone.now())
         header, pages = export.table(what, window, control(), settings.WEIR_DATA)
+        control().ping()  # asked before the file begins: a row that can't be read later only cuts it short
     except BadInput as error:
         return _refused(request, {error.field: [error.message]})
+    except redis.RedisError as error:
+        return _refused(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
     return streamed(request, csv_lines(header, pages), f"weir-{what}-{_file_time(window)}.csv", CSV)
 
 
@@ -128,10 +131,10 @@ def document(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _refused(request: HttpRequest, errors: dict[str, list[str]]) -> HttpResponse:
+def _refused(request: HttpRequest, errors: dict[str, list[str]], status: int = 422) -> HttpResponse:
     """The page instead of a file, with what was wrong; not a download, so that it is read."""
     response = timeline_page(request, errors)
-    response.status_code = 422
+    response.status_code = status
     return response
 
 

@@ -326,6 +326,7 @@ def test_the_page_is_there_while_the_control_server_is_away(viewer, past, settin
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     answer = viewer.get("/timeline/", RANGE)
     assert answer.status_code == 200 and answer.context["shown"] is None
+    assert viewer.get("/timeline/table.csv", RANGE).status_code == 503
 
 
 def test_every_preset_leads_to_a_live_window(viewer, past):
