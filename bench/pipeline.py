@@ -10,11 +10,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import redis
@@ -84,15 +85,14 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
 def _figures(spark: SparkSession, folder: Path, rows: int, figures: dict[str, float]) -> float:
     shipped = replace(read_application(SHIPPED), name="shipped")
     table = telemetry(WARM_EVENTS + rows)
-    figures["stateless_events_per_second"] = _drained(spark, folder / "1", shipped, table, (INTRA,))
+    figures |= _drained(spark, folder / "1", shipped, table, (INTRA,)).figures("stateless")
     for keys in (200, 10_000):
         sequence = application_of_text(SEQUENCE, folder)
         table = typed(WARM_EVENTS + rows, keys)
-        name = f"matcher_{keys}_keys_events_per_second"
-        figures[name] = _matched(spark, folder / str(keys), sequence, table)
+        figures |= _matched(spark, folder / str(keys), sequence, table).figures(f"matcher_{keys}_keys")
     table = typed(WARM_EVENTS + rows, 200)
     both = application_of_text(SEQUENCE, folder)
-    figures["both_tiers_events_per_second"] = _drained(spark, folder / "2", both, table, TIERS)
+    figures |= _drained(spark, folder / "2", both, table, TIERS).figures("both_tiers")
     paced = application_of_text(SEQUENCE.replace("lateness_seconds: 0", "lateness_seconds: 0.2"), folder)
     figures |= _paced(spark, folder / "3", paced)
     return _spark_rate(spark, telemetry(rows), shipped, folder / "events.parquet")
@@ -209,10 +209,35 @@ def _steer(url: str, application: Application, **changes: object) -> None:
         control.set(steering.key_of(application.name), json.dumps(document))
 
 
+@dataclass
+class Pace:
+    """events over seconds; cpu_seconds: of all processes of the plant, so that a busy machine shows."""
+
+    events: int
+    seconds: float
+    cpu_seconds: float
+
+    def figures(self, name: str) -> dict[str, float]:
+        return {
+            f"{name}_events_per_second": self.events / self.seconds,
+            f"{name}_cpu_seconds_per_million_events": self.cpu_seconds / self.events * 1e6,
+        }
+
+
+def _cpu_seconds() -> float:
+    """Of this process and all it has started: Spark, its workers, the servers."""
+    total = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
 def _drained(
     spark: SparkSession, folder: Path, application: Application, events: pa.Table, tiers: tuple[str, ...]
-) -> float:
-    """Events per second of what waits when it is admitted, after the warm ones."""
+) -> Pace:
+    """Of what waits when it is admitted, after the warm ones."""
     (queue,) = application.queues
     with _plant(application) as url, Client(url, "bench", timeout_seconds=5.0) as client:
         _steer(url, application)
@@ -225,14 +250,15 @@ def _drained(
             _await(running, lambda: count() >= WARM_EVENTS)
             _steer(url, application, admit_events_per_batch=0)
             client.publish(queue, events.slice(WARM_EVENTS))
-            started = time.perf_counter()
+            started, used = time.perf_counter(), _cpu_seconds()
             _steer(url, application)
             _await(running, lambda: count() >= events.num_rows)
-            return (events.num_rows - WARM_EVENTS) / (time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            return Pace(events.num_rows - WARM_EVENTS, seconds, _cpu_seconds() - used)
 
 
-def _matched(spark: SparkSession, folder: Path, application: Application, events: pa.Table) -> float:
-    """Events per second of the inter-event tier alone, over results that wait for it."""
+def _matched(spark: SparkSession, folder: Path, application: Application, events: pa.Table) -> Pace:
+    """Of the inter-event tier alone, over results that wait for it."""
     (queue,) = application.queues
     with _plant(application) as url, Client(url, "bench", timeout_seconds=5.0) as client:
         _steer(url, application)
@@ -240,10 +266,11 @@ def _matched(spark: SparkSession, folder: Path, application: Application, events
         with _running(spark, folder, url, application, (INTRA,)) as (recorder, running):
             _await(running, lambda: recorder.worked >= events.num_rows)
         with _running(spark, folder, url, application, (INTER,)) as (recorder, running):
+            _await(running, lambda: recorder.matched > 0)
+            first, used = recorder.batches[0], _cpu_seconds()
             _await(running, lambda: recorder.matched >= events.num_rows)
-            first = recorder.batches[0]
             measured = sum(c.events for b in recorder.batches[1:] for c in b.operators.values())
-            return measured / (recorder.batches[-1].at - first.at)
+            return Pace(measured, recorder.batches[-1].at - first.at, _cpu_seconds() - used)
 
 
 def _paced(spark: SparkSession, folder: Path, application: Application) -> dict[str, float]:

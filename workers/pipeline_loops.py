@@ -4,16 +4,33 @@ from typing import Any
 
 import redis
 
+from controllers.design import placement
 from workers.models import Loop
+from workers.pipeline.controls import Controls
 from workers.pipeline.declared import Declarations
 from workers.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS
 
+# The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
+# for about 100 bytes an event. These poles are stable, too, where an event takes twice as much, or its effect
+# comes a sample late; from there on the gains follow the plant.
+MODEL = placement.Model(1.0, -100.0, 0)
+POLES = (0.6, 0.5)
+GAINS = placement.place(MODEL, POLES)
 LAWS: dict[str, dict[str, Any]] = {
     # Half of the result queue is kept free. Never fewer than 10,000 events/s are admitted, so that a plant
     # that was idle takes a burst at once.
     "flow": {
         "interval_seconds": float(FLOW_TICK_SECONDS),
-        "parameters": {"setpoint": 6.4e7, "minimum": 20_000.0, "interval_seconds": float(FLOW_TICK_SECONDS)},
+        "parameters": {
+            "setpoint": Controls().result_bytes / 2,
+            "minimum": 10_000.0 * FLOW_TICK_SECONDS,
+            "kp": GAINS.kp,
+            "ki": GAINS.ki,
+            "a": MODEL.a,
+            "b": MODEL.b,
+            "tuning": "adaptive",
+            "interval_seconds": float(FLOW_TICK_SECONDS),
+        },
     },
     "balance": {
         "interval_seconds": float(BALANCE_TICK_SECONDS),

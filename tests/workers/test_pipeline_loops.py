@@ -1,0 +1,212 @@
+"""The flow and balance loops on the plant: what they see, what they do to an application, when they hold."""
+
+import json
+import time
+from collections import deque
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from queues.client import Client
+from tests.console.conftest import sample_snapshot
+from tests.console.pipeline_sample import DECLARATION
+from workers.loops import tick_law
+from workers.models import LedgerEntry, Loop
+from workers.pipeline.controls import Controls, key_of
+from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.dispatches import Dispatches
+from workers.pipeline.dispatching import Dispatcher
+from workers.pipeline.result_queue import Blob, Result, ResultQueue
+from workers.pipeline_loops import LAWS, ensure_pipeline_loops
+from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+
+
+class Plant:
+    """A published plant whose snapshot the test writes, second by second."""
+
+    def __init__(self, control) -> None:
+        self.control, self.now = control, NOW
+        self.snapshot = sample_snapshot()
+        self.row = self.snapshot["pipeline"]["applications"]["performance"]
+
+    def tick(self, law: str) -> LedgerEntry:
+        self.now += timedelta(seconds=10)
+        self.snapshot["at"] = self.now.timestamp()
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(self.snapshot))
+        (entry,) = tick_law(law, PublishedPlant(self.control, self.now.timestamp), self.now, self.control)
+        return entry
+
+    def controls(self) -> Controls:
+        return Controls.read(self.control.get(key_of("performance")), Controls())
+
+
+@pytest.fixture
+def plant(control):
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    ensure_pipeline_loops(control)
+    return Plant(control)
+
+
+def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, plant):
+    names = set(Loop.objects.values_list("name", flat=True))
+    assert names == {"flow/performance", "balance/performance"}
+    Declarations(control).forget("performance")
+    assert ensure_pipeline_loops(control) == []
+    assert all("retired_at" in loop.target for loop in Loop.objects.all())
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    assert len(ensure_pipeline_loops(control)) == 2
+    assert not any("retired_at" in loop.target for loop in Loop.objects.all())
+
+
+def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant):
+    plant.row["admitted_events"] = 1_000_000
+    plant.tick("flow")
+    admitted = []
+    for free_bytes in (90e6, 60e6, 30e6, 10e6):
+        plant.row["result_queue"]["free_bytes"] = free_bytes
+        plant.row["admitted_events"] += 100_000
+        entry = plant.tick("flow")
+        assert entry.observation["applied"] == 100_000
+        assert entry.applied
+        admitted.append(plant.controls().admitted_per_second(plant.now.timestamp()))
+    assert max(admitted[1:]) < admitted[0] / 2
+    assert plant.controls().admitted_per_second(plant.now.timestamp() + 21) is None
+
+
+def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
+    plant.row["replicas"]["iap1"]["response_seconds"] = 2.0
+    for _ in range(3):
+        plant.tick("balance")
+        for name, share in plant.controls().shares.items():
+            plant.row["replicas"][name]["share"] = share
+    shares = plant.controls().shares
+    assert shares["iap1"] < 0.55
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda row: row.update(state="failed"), "failed"),
+        (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "iap2 has not worked"),
+        (
+            lambda row: [each.update(utilisation=0.01) for each in row["replicas"].values()],
+            "nothing to balance",
+        ),
+    ],
+)
+def test_shares_are_held_while_nothing_can_be_told(plant, change, why):
+    change(plant.row)
+    entry = plant.tick("balance")
+    assert entry.action is None
+    assert why in entry.reason
+    assert plant.control.get(key_of("performance")) is None
+
+
+def test_admission_is_held_while_the_pipeline_is_silent(plant):
+    plant.snapshot["pipeline"]["age_seconds"] = 5.0
+    entry = plant.tick("flow")
+    assert entry.action is None
+    assert plant.control.get(key_of("performance")) is None
+
+
+def test_the_guard_of_the_controls_refuses_what_no_application_takes(plant):
+    Loop.objects.filter(law="flow").update(target={"application": "performance"}, guard={"maximum": 1e9})
+    plant.tick("flow")
+    assert json.loads(plant.control.get(key_of("performance")))["revision"] == 1
+
+
+class Paced:
+    """The real dispatcher, result queue and flow loop; replicas that are quick, and an inter-event tier that
+    works so many events a second. Time is the test's.
+    """
+
+    EVENT_BYTES, ROOM_BYTES = 94, 2**21
+    CAPACITY = 1_000.0  # events/s
+    STEP_SECONDS = 0.1
+
+    def __init__(self, control_server, control, plant) -> None:
+        self.now, self.control, self.plant = 0.0, control, plant
+        defaults = Controls(lateness_seconds=0.0, result_bytes=self.ROOM_BYTES)
+        self.began = time.time()
+        self.dispatcher = Dispatcher(
+            control_server.url,
+            "performance",
+            ("telemetry",),
+            ("iap1",),
+            defaults,
+            monotonic=lambda: self.now,
+            clock=lambda: NOW.timestamp() + self.now,
+        )
+        self.results = ResultQueue(control, "performance")
+        self.waiting: deque[tuple[Result, int]] = deque()
+        self.admitted = self.worked = 0
+        self.budget = 0.0
+        self.free: list[float] = []
+
+    def step(self, capacity: float) -> None:
+        self.now += self.STEP_SECONDS
+        self.admitted += self.dispatcher.step()
+        for each in Dispatches(self.control, "performance").after("iap1", self.tick):
+            self.tick = each.tick
+            blob = Blob("b", "source", -1, 0, 0, each.events, each.events * self.EVENT_BYTES)
+            self.results.publish(Result("iap1", each.tick, None, (blob,)), each.events)
+        self._match(capacity)
+        self.free.append(self.ROOM_BYTES - self.results.room().used_bytes)
+
+    tick = 0
+    taken = "0-0"
+
+    def _match(self, capacity: float) -> None:
+        for each in self.results.after(self.taken):
+            self.waiting.append((each, sum(blob.rows for blob in each.blobs)))
+            self.taken = each.entry_id
+        # What there is no work for is not saved up.
+        self.budget = min(self.budget + capacity * self.STEP_SECONDS, capacity)
+        while self.waiting and self.budget > 0:
+            result, events = self.waiting.popleft()
+            self.results.release(result)
+            self.budget -= events
+            self.worked += events
+
+    def regulate(self) -> None:
+        """One tick of the loop on what the plant would show."""
+        self.plant.row["result_queue"]["free_bytes"] = self.free[-1]
+        self.plant.row["admitted_events"] = self.admitted
+        self.plant.now = NOW + timedelta(seconds=self.now - 10)  # a tick is 10 s on
+        self.plant.tick("flow")
+
+
+def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_lost(
+    control_server, control, plant, plant_topology
+):
+    setpoint, seconds = Paced.ROOM_BYTES / 2, 90
+    parameters = {**LAWS["flow"]["parameters"], "setpoint": setpoint, "minimum": 0.0}
+    Loop.objects.filter(law="flow").update(parameters=parameters)
+    paced, published = Paced(control_server, control, plant), 0
+    with Client(control_server.url, "test") as client:
+        for number in range(int(seconds / Paced.STEP_SECONDS)):
+            hog = seconds / 3 <= paced.now < 2 * seconds / 3
+            events = int(1.5 * Paced.CAPACITY * Paced.STEP_SECONDS)
+            client.publish("telemetry", [{"type": "t"}] * events)
+            published += events
+            paced.step(Paced.CAPACITY / (2 if hog else 1))
+            if number % 20 == 19:
+                paced.regulate()
+        settled = paced.free[int(24 / Paced.STEP_SECONDS) :]
+        kept = [abs(free - setpoint) <= 0.15 * setpoint for free in settled]
+        assert sum(kept) == len(kept)
+        assert min(paced.free) >= 0, "the bound is never passed"
+        assert paced.worked < published, "what is not admitted waits"
+        control.delete(key_of("performance"))
+        while paced.worked < published:
+            before = paced.worked
+            for _ in range(30):
+                paced.step(20 * Paced.CAPACITY)
+            assert paced.worked > before, "nothing is lost"
+    assert paced.worked == published
+    paced.dispatcher.close()
