@@ -37,7 +37,7 @@ function differ(form) {
   fields.forEach((field) => field.classList.toggle("changed", different.includes(field)));
   const wrong = different.filter((field) => outside(field));
   if (place) {
-    place.textContent = different.length ? different.map(sentence).join(" ") : "Change a value to see what it means. It reverts by itself.";
+    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to see what it means.${form.matches("[data-steer]") ? " It reverts by itself." : ""}`;
     place.classList.toggle("grave", wrong.length > 0);
   }
   const button = form.querySelector("[data-effect]");
@@ -76,15 +76,18 @@ function effect(form, different, verb) {
 const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
 
 function sentence(field) {
-  if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}, then back by itself.`;
+  if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}${after(field)}.`;
   const was = Number(field.dataset.is), would = Number(field.value);
   if (!Number.isFinite(would)) return `${capital(labelOf(field))} takes a number.`;
   const limit = outside(field);
   if (limit) return limit;
   const share = was ? Math.abs(would - was) / Math.abs(was) : null;
   const by = share === null ? "" : ` ${formatted(share, "percent")} % ${would > was ? "higher" : "lower"}:`;
-  return `${capital(labelOf(field))}${by} ${formatted(would)} instead of ${formatted(was)}, then back by itself.`;
+  return `${capital(labelOf(field))}${by} ${formatted(would)} instead of ${formatted(was)}${after(field)}.`;
 }
+
+/** An override ends; a question puts nothing in force. */
+const after = (field) => (field.form.matches("[data-steer]") ? ", then back by itself" : "");
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
@@ -116,6 +119,7 @@ function showRange(field) {
 
 /** A wide range is shown by its logarithm, else its lower half would be one pixel. */
 function position(value, low, high) {
+  if (low < 0 && high > 0 && high - low > 100) return 0.5 + Math.sign(value) * Math.log1p(Math.abs(value)) / Math.log1p(Math.max(-low, high)) / 2;
   if (high - low > 100) return value > low ? Math.log1p(value - low) / Math.log1p(high - low) : 0;
   return (value - low) / (high - low);
 }
