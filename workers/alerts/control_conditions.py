@@ -138,13 +138,14 @@ def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for row in (evidence.snapshot or {}).get("overrides", ()):
+        if row["expires_at"] is None:
+            continue
         left = row["expires_at"] - evidence.now
-        place = row["loop"] or row["node"]
         back = "" if row["instead_of"] is None else f", back to {row['instead_of']}"
         name = row["name"].replace("_", " ")
         said = f"{row['owner']}'s override of {name} ends in {max(0, left):.0f} s{back}."
-        kind = "loop" if row["loop"] else "node"
-        yield Reading({"override": str(row["id"]), kind: place}, left, said)
+        places = {kind: row[kind] for kind in ("loop", "law", "queue", "node") if row.get(kind)}
+        yield Reading({"override": str(row["id"]), **places}, left, said)
 
 
 def _ended(

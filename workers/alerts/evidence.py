@@ -17,10 +17,10 @@ from queues.errors import BadInput
 from workers import overrides
 from workers.alerts.models import Message
 from workers.freshness import Freshness
-from workers.loops import active_loops
 from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.plants.published import SNAPSHOT_KEY
 from workers.readings import PRODUCERS_KEY
+from workers.scope import active_loops
 
 THROTTLE_KEY = "weir:throttle:{queue}"
 # How old a snapshot may be and still say how the plant is.
@@ -118,7 +118,7 @@ class Gatherer:
             now=now,
             snapshot=fresh,
             silent_seconds=silent,
-            loops=_loops(now, self._ticks),
+            loops=facts_of_loops(now, self._ticks),
             producers=self._producers(now, monotonic_seconds),
             unheard=self._unheard(fresh, monotonic_seconds),
             throttled=self._throttled(snapshot),
@@ -199,10 +199,11 @@ def ticks_of(entries: Any) -> Iterable[tuple[int, Tick]]:
         yield loop, Tick(key, at.timestamp(), bool(acts), value, limited_by, verdict)
 
 
-def _loops(now: float, ticks: Mapping[int, Sequence[Tick]]) -> list[LoopFacts]:
-    held = overrides.in_force(datetime.fromtimestamp(now, UTC)).filter(name="mode", loop__isnull=False)
-    modes = {row.loop_id: row for row in held.order_by("created_at")}
-    return [loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk)) for loop in active_loops()]
+def facts_of_loops(now: float, ticks: Mapping[int, Sequence[Tick]]) -> list[LoopFacts]:
+    loops = list(active_loops())
+    held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
+    modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
+    return [loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk)) for loop in loops]
 
 
 def loop_facts(loop: Loop, ticks: Sequence[Tick], held: Any = None) -> LoopFacts:

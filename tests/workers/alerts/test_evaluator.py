@@ -8,9 +8,11 @@ import pytest
 from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
 from workers.alerts import evaluator, outbox, rules, telling
 from workers.alerts.evaluator import Overtaken
-from workers.alerts.evidence import Ended, Failing, LoopFacts, Tick
+from workers.alerts.evidence import Ended, Failing, LoopFacts, Tick, facts_of_loops
 from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.alerts.standing import open_alerts
+from workers.models import Loop
+from workers.overrides import set_override
 
 pytestmark = pytest.mark.django_db
 
@@ -314,11 +316,25 @@ def test_an_override_that_ends_soon_is_said(looks):
         keep_seconds=0,
     )
     row = {"id": 3, "loop": "l", "node": None, "name": "upper_limit", "instead_of": 5, "owner": "desk-2"}
-    looks.snapshot = plant(overrides=[{**row, "expires_at": looks.now + 200}])
+    endless = {**row, "id": 4, "loop": None, "queue": "alert", "expires_at": None}
+    looks.snapshot = plant(overrides=[{**row, "expires_at": looks.now + 200}, endless])
     looks.look()
     assert not Alert.objects.exists()
     looks.pass_seconds(90)
     assert "ends in" in the_alert().sentence
+
+
+def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
+    loop = Loop.objects.create(
+        name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
+    )
+    (before,) = facts_of_loops(looks.now, {})
+    owner = django_user_model.objects.create(username="desk-2")
+    given = {"reason": "maintenance", "queue": "alert", "now": looks.moment, "minutes": 30}
+    set_override(name="mode", value="hold", owner=owner, **given)
+    (after,) = facts_of_loops(looks.now + 1, {})
+    assert (before.name, before.mode, before.held_since) == (loop.name, "auto", None)
+    assert (after.mode, after.held_since) == ("hold", looks.now)
 
 
 def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
