@@ -82,7 +82,7 @@ def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer,
     page.keyboard.press("a")
     expect(page.locator("#alert-events")).to_contain_text("Acknowledged by admin")
     expect(page.locator(".toast").first).to_contain_text("You have it until")
-    page.get_by_label("Note").fill("<img src=x onerror=alert(1)>")
+    page.get_by_role("textbox", name="Note").fill("<img src=x onerror=alert(1)>")
     page.get_by_role("button", name="Add note").dblclick()
     expect(page.locator("#alert-events small").first).to_have_text("<img src=x onerror=alert(1)>")
     assert violations(page) == []

@@ -67,9 +67,9 @@ class Looks:
         self.now += seconds
         return evaluator.look(self.evidence(), self.fence)
 
-    def pass_seconds(self, seconds: float) -> None:
-        for _ in range(round(seconds / 2)):
-            self.look()
+    def pass_seconds(self, seconds: float, every_seconds: float = 2.0) -> None:
+        for _ in range(round(seconds / every_seconds)):
+            self.look(every_seconds)
 
 
 def rule(name: str = "node-lost", **fields: Any) -> Any:

@@ -20,7 +20,7 @@ from workers.alerts.models import Alert, Delivery
 from workers.plants.published import SNAPSHOT_KEY
 
 ROOT = Path(__file__).resolve().parents[3]
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def publish(control, snapshot: dict, seq: int) -> None:
@@ -83,6 +83,7 @@ def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):
     assert silent.state == "firing" and gone.state == "firing"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_it_runs_until_it_is_told_to_stop(control):
     stop = threading.Event()
     running = threading.Thread(target=Alerter(control).run, args=(stop,))

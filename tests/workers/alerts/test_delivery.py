@@ -15,7 +15,7 @@ from workers.alerts.channels.channel import Failed
 from workers.alerts.evidence import failing_receivers
 from workers.alerts.models import Message, Receiver
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -110,14 +110,14 @@ def test_what_flaps_is_not_told_each_time(looks):
     rule()
     for _ in range(8):
         looks.snapshot = lost()
-        looks.pass_seconds(10)
+        looks.pass_seconds(10, 5)
         looks.snapshot = plant()
-        looks.pass_seconds(30)
+        looks.pass_seconds(30, 6)
     alert = the_alert()
     assert alert.came_back == 7
     assert Delivery.objects.filter(kind="firing").count() == 3
     looks.snapshot = lost()
-    looks.pass_seconds(400)
+    looks.pass_seconds(400, 10)
     assert Delivery.objects.filter(kind="firing").count() == 4, "one that stays is told after all"
 
 
@@ -141,7 +141,7 @@ def test_a_dead_node_explains_its_queues(looks):
     looks.snapshot = plant(queues={"alert": queue(99)})
     looks.pass_seconds(60)
     assert the_alert(labels__queue="alert").under == cause, "it catches up, and tells nobody meanwhile"
-    looks.pass_seconds(120)
+    looks.pass_seconds(126, 6)
     assert the_alert(labels__queue="alert").under is None
     assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}
 
@@ -164,11 +164,11 @@ def test_a_silence_keeps_it_quiet_until_it_ends_and_then_it_is_told(looks, perso
         expires_at=looks.moment + timedelta(minutes=2),
     )
     looks.snapshot = lost()
-    looks.pass_seconds(60)
+    looks.pass_seconds(60, 6)
     alert = the_alert()
     assert alert.silence == silence and not Delivery.objects.exists()
     assert open_alerts()[0]["quiet"] == "silenced"
-    looks.pass_seconds(90)
+    looks.pass_seconds(90, 6)
     alert.refresh_from_db()
     assert alert.silence is None and Delivery.objects.count() == 1
     assert kinds(alert) == ["fired", "silenced", "silence ended"]
@@ -180,7 +180,7 @@ def test_the_escalation_goes_on_until_somebody_has_it(looks, person):
     steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 5, "receivers": ["second"]}]
     rules.define("node-lost", {"escalation": steps}, looks.moment)
     looks.snapshot = lost()
-    looks.pass_seconds(298)
+    looks.pass_seconds(298, 6)
     assert Delivery.objects.count() == 1
     looks.pass_seconds(8)
     assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
@@ -404,16 +404,16 @@ def test_a_message_that_never_arrives_is_given_up_and_says_so(looks):
     assert outbox.due(looks.moment + timedelta(days=1)) == []
 
 
-def test_a_thousand_alerts_are_told_in_one_message_and_then_cost_no_query_each(
+def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
     looks, django_assert_max_num_queries
 ):
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
-    looks.snapshot = plant(queues={f"q{at}": queue(99) for at in range(1_000)})
+    looks.snapshot = plant(queues={f"q{at}": queue(99) for at in range(300)})
     looks.look()
     with django_assert_max_num_queries(20):
         looks.look()
-    assert Alert.objects.filter(state="firing").count() == Delivery.objects.count() == 1_000
+    assert Alert.objects.filter(state="firing").count() == Delivery.objects.count() == 300
     looks.now += 6
     with django_assert_max_num_queries(20):
         (message,) = outbox.bundle(looks.moment)
-    assert "and 999 more" in message.content["title"]
+    assert "and 299 more" in message.content["title"]

@@ -212,8 +212,8 @@ def test_whatever_happens_and_however_the_clock_jumps_it_is_told_and_then_it_end
         episode = None
     told, rounds = False, episode.round if episode else 0
     limit = terms.for_seconds + max(terms.acknowledge_seconds, machine.MOST_SNOOZE_SECONDS) + 60
-    for _ in range(round(limit / 60)):
-        now += 60
+    for _ in range(round(limit / 600) + 1):
+        now += 600
         episode = advanced(episode, "on", terms, now, LOOK)
         if episode.state == machine.FIRING:
             before = episode.next_step

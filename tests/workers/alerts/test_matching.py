@@ -1,7 +1,7 @@
 """Matchers and causes: what means which alert, and what explains which."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
@@ -89,10 +89,11 @@ parties = st.lists(
         ended_seconds=st.none() | st.floats(0, 300),
     ),
     unique_by=lambda party: party.id,
-    max_size=12,
+    max_size=8,
 )
 
 
+@settings(max_examples=60)
 @given(parties)
 def test_somebody_is_always_told(found):
     """Whatever is open: of all open alerts that have a cause, the cause has none; and it is as grave."""
