@@ -10,6 +10,8 @@ from controllers.flow import Flow
 from controllers.ladder import Ladder
 from controllers.law import Law
 from controllers.node_scaling import NodeScaling
+from controllers.parallelism_forecast import ParallelismForecast
+from controllers.parallelism_queueing import ParallelismQueueing
 from controllers.parameter import Parameter, read_values
 from controllers.rebalancing import Rebalancing
 from controllers.shedding import Shedding
@@ -39,6 +41,8 @@ LAWS: Mapping[str, Law] = {
         Rebalancing(),
         NodeScaling(),
         Concurrency(),
+        ParallelismQueueing(),
+        ParallelismForecast(),
         Shedding(),
         Ladder(),
     )

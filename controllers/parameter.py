@@ -1,8 +1,9 @@
 """A declared value: name, default, range, unit and help in one place; and reading documents against
 declarations.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them;
-of `rows`, a list of objects with declared values each; or of a `map`, an object whose keys are names and
+Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them, or a
+`table` of them; of `names`, lists of names;
+of `object`, one of declared values; of `rows`, a list of such; or of a `map`, an object whose keys are names and
 whose values are all alike.
 """
 
@@ -15,6 +16,8 @@ from queues.errors import BadInput
 OTHER_KINDS = {
     "text": "takes text that is not empty",
     "flag": "takes true or false",
+    "names": "takes a list of lists of names",
+    "object": "takes an object",
     "rows": "takes a list of objects",
     "map": "takes an object of names and values",
 }
@@ -30,10 +33,12 @@ class Parameter:
     default: Any = None
     minimum: float = 0.0
     maximum: float = 1e12
-    kind: Literal["number", "integer", "choice", "text", "flag", "numbers", "rows", "map"] = "number"
+    kind: Literal[
+        "number", "integer", "choice", "text", "flag", "numbers", "table", "names", "object", "rows", "map"
+    ] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False
-    items: tuple["Parameter", ...] = ()  # of a row; of a map the one declaration of its values
+    items: tuple["Parameter", ...] = ()  # of an object or row; of a map the one declaration of its values
 
     def takes(self) -> str:
         """In words, what this takes."""
@@ -41,6 +46,10 @@ class Parameter:
             return f"takes one of {', '.join(self.choices)}"
         if self.kind in OTHER_KINDS:
             return OTHER_KINDS[self.kind]
+        if self.kind == "table":
+            return (
+                f"takes lists of numbers from {self.minimum:g} to {self.maximum:g} ({self.unit}), all as long"
+            )
         if self.kind == "numbers":
             return f"takes a list of numbers from {self.minimum:g} to {self.maximum:g} ({self.unit})"
         noun = "a whole number" if self.kind == "integer" else "a number"
@@ -52,6 +61,10 @@ class Parameter:
             raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {_short(value)}")
         if self.kind == "numbers":
             return [float(each) for each in value]
+        if self.kind == "table":
+            return [[float(each) for each in row] for row in value]
+        if self.kind == "object":
+            return read_values(self.items, value, f"{where}.{self.name}")
         if self.kind == "rows":
             return [
                 read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
@@ -70,14 +83,24 @@ class Parameter:
             return isinstance(value, bool)
         if self.kind == "numbers":
             return isinstance(value, list) and all(map(self._is_number, value))
+        if self.kind == "table":
+            return self._is_table(value)
+        if self.kind == "names":
+            return isinstance(value, list) and all(map(_are_names, value))
         if self.kind == "rows":
             return isinstance(value, list)
-        if self.kind == "map":
+        if self.kind in ("map", "object"):
             return isinstance(value, Mapping)
         return self._is_number(value)
 
     def _is_choice(self, value: Any) -> bool:
         return isinstance(value, str) and value in self.choices
+
+    def _is_table(self, value: Any) -> bool:
+        if not isinstance(value, list) or not all(isinstance(row, list) and row for row in value):
+            return False
+        alike = all(len(row) == len(value[0]) for row in value)
+        return alike and all(self._is_number(each) for row in value for each in row)
 
     def _is_number(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -87,6 +110,10 @@ class Parameter:
         if not self.minimum <= value <= self.maximum:
             return False
         return self.kind != "integer" or float(value).is_integer()
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
 def _short(value: Any) -> str:

@@ -23,6 +23,8 @@ LANES = {
     # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
     "node_scaling": Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
     "concurrency": Lanes("Completions, events/s", "Threads", "set", has_reference=False),
+    "parallelism_queueing": Lanes("Latency of the slowest path, s", "Tasks", "set"),
+    "parallelism_forecast": Lanes("Events missed", "Tasks", "set", has_reference=False),
     "shedding": Lanes("Work offered, % of the operator", "Work shed, %", "shed", scale=100.0),
     "ladder": Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
 }

@@ -75,15 +75,41 @@ def replicas(law) -> st.SearchStrategy:
     return st.tuples(parameters, names.flatmap(seen))
 
 
+def measured_paths(chance: np.random.Generator) -> dict:
+    """Two paths over three operators, one of them perhaps not measured."""
+    rows = {
+        name: {
+            "tasks": int(chance.integers(1, 9)),
+            "arrival_interval_seconds": None if chance.random() < 0.1 else float(chance.uniform(0.01, 1)),
+            "service_seconds": float(chance.uniform(0.001, 0.3)),
+        }
+        for name in "xyz"
+    }
+    return {"paths": [["x", "y"], ["x", "z"]], "operators": rows}
+
+
+def windows(chance: np.random.Generator) -> dict:
+    """Five windows, with one task to six."""
+    missed = np.sort(chance.uniform(0, 900, (5, 6)))[:, ::-1]
+    return {"missed": missed.tolist(), "current": int(chance.integers(1, 7))}
+
+
+DRAWN = {
+    "shedding": applications.running_example,
+    "parallelism_queueing": measured_paths,
+    "parallelism_forecast": windows,
+}
+
+
 def runs_of(law) -> st.SearchStrategy:
     if law.name == "balance":
         return replicas(law)
     if not any(each.kind == "rows" for each in law.observation):
         seen = st.lists(documents_of(law.observation), min_size=2, max_size=20)
         return st.tuples(parameters_of(law), seen)
-    if law.name == "shedding":
+    if law.name in DRAWN:
         seeds = st.integers(0, 10_000).map(np.random.default_rng)
-        seen = seeds.map(lambda chance: catalog.read_observation(law, applications.running_example(chance)))
+        seen = seeds.map(lambda chance: catalog.read_observation(law, DRAWN[law.name](chance)))
         return st.tuples(parameters_of(law), st.lists(seen, min_size=2, max_size=4))
     # Nodes and queues that belong together: drawn one by one they would all contradict each other. Small
     # ones, since the law may solve a program for each.

@@ -1,0 +1,101 @@
+"""The topology as the parallelism laws see it: operators with what queues at them, and paths through them.
+
+For operator v with p tasks, each offered λ tuples/s, service S [s] and squared coefficients of variation c² of
+arrivals and service, Kingman's formula gives the waiting time for any other number p* of tasks (Stutz, 7.1.3,
+with ERRATA E30):
+
+    a = λ S² p (c_A² + c_S²) / 2,  b = λ S p,  W(p*) = e a / (p* - b)   for p* > b
+
+e is measured over computed waiting time, 1 where it isn't used. b is the operator's load in tasks.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queues.errors import BadInput
+
+# Rounding must not make a load of exactly p tasks look like less.
+EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the waiting time of an operator depends on; `tasks` are those there now."""
+
+    name: str
+    tasks: int
+    weight: float  # e a [s]
+    load: float  # b [tasks]
+    latency_seconds: float
+    minimum: int
+    maximum: int
+
+    def wait_seconds(self, tasks: int) -> float:
+        """W(p*), infinite where the tasks can't keep up."""
+        if tasks <= self.load * (1 + EXACT):
+            return math.inf
+        return self.weight / (tasks - self.load)
+
+    def tasks_for(self, wait_seconds: float) -> int:
+        """The fewest tasks with at most this wait: ⌈e a / w + b⌉, the exact inverse (ERRATA E31)."""
+        if wait_seconds <= 0:
+            return self.maximum if self.weight > 0 else self.fewest
+        wanted = math.ceil((self.weight / wait_seconds + self.load) * (1 - EXACT))
+        return max(wanted, self.fewest)
+
+    @property
+    def fewest(self) -> int:
+        """The fewest tasks that keep up, at least the minimum: max(p_min, ⌊b⌋ + 1) (ERRATA E30)."""
+        return max(self.minimum, math.floor(self.load * (1 + EXACT)) + 1)
+
+    @property
+    def utilisation(self) -> float:
+        """λ S of each task now."""
+        return self.load / self.tasks
+
+
+def operator(name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool) -> Operator:
+    """An operator from its measurements."""
+    rate = 1 / row["arrival_interval_seconds"]
+    service, tasks = row["service_seconds"], int(row["tasks"])
+    variability = (row["arrival_cv2"] + row["service_cv2"]) / 2
+    weight = rate * service**2 * tasks * variability * (row["correction"] if corrected else 1.0)
+    return Operator(name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum)
+
+
+def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:
+    """Raise `BadInput` for a path that is empty, names an operator twice or one nobody measured, and for
+    paths that contradict each other in their order: a topology takes no cycle."""
+    if not paths:
+        raise BadInput(field, "takes at least one path")
+    for at, path in enumerate(paths):
+        if not path:
+            raise BadInput(f"{field}[{at}]", "takes at least one operator")
+        for place, name in enumerate(path):
+            if name not in known:
+                raise BadInput(f"{field}[{at}][{place}]", f"{name} is no operator; known: {', '.join(known)}")
+            if name in path[:place]:
+                raise BadInput(f"{field}[{at}][{place}]", f"{name} is there twice; a path takes no cycle")
+    if (loop := _cycle(paths)) is not None:
+        raise BadInput(field, f"lead from {loop} back to it; a topology takes no cycle")
+
+
+def _cycle(paths: Sequence[Sequence[str]]) -> str | None:
+    """An operator that comes before itself, or None."""
+    after: dict[str, set[str]] = {}
+    for path in paths:
+        for left, right in zip(path, path[1:], strict=False):
+            after.setdefault(left, set()).add(right)
+    entering = dict.fromkeys({*after, *(each for others in after.values() for each in others)}, 0)
+    for others in after.values():
+        for each in others:
+            entering[each] += 1
+    ready = [name for name, count in entering.items() if count == 0]
+    while ready:
+        for each in after.get(ready.pop(), ()):
+            entering[each] -= 1
+            if entering[each] == 0:
+                ready.append(each)
+    return next((name for name, count in sorted(entering.items()) if count > 0), None)
