@@ -28,7 +28,7 @@ OBSERVATION = (
     Parameter(
         "missed",
         "events",
-        "Per window: with the minimum of tasks, with one more, …",
+        "Per window: with the minimum of tasks, with one more, and so on.",
         maximum=1e15,
         kind="table",
         required=True,

@@ -193,14 +193,15 @@ def _what_would_suffice(
     way, bound = " → ".join(path.operators), parameters["bound_seconds"]
     spent = parameters["batching_share"] * bound - path.budget_seconds
     if path.budget_seconds <= 0:
-        suffices = f"what an event spends there besides waiting is {spent:.4g} s, so the bound has to be more than that"
+        suffices = f"an event spends {spent:.4g} s there besides waiting, and the bound has to be more"
     else:
-        most = _maximum_that_suffices(operators, path)
-        suffices = f"a maximum of {most} tasks would" if most else "no number of tasks would"
+        enough_tasks = _maximum_that_suffices(operators, path)
+        suffices = f"a maximum of {enough_tasks} tasks would" if enough_tasks else "no number of tasks would"
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s"
-    return f"{way} can't keep {bound:g} s with {parameters['maximum']} tasks an operator: {suffices}. It gets the most."
+    most = parameters["maximum"]
+    return f"{way} can't keep {bound:g} s with {most} tasks an operator: {suffices}. It gets the most."
 
 
 def _maximum_that_suffices(operators: Mapping[str, Operator], path: Path) -> int | None:

@@ -1,10 +1,9 @@
 """A declared value: name, default, range, unit and help in one place; and reading documents against
 declarations.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them, or a
-`table` of them; of `names`, lists of names;
-of `object`, one of declared values; of `rows`, a list of such; or of a `map`, an object whose keys are names and
-whose values are all alike.
+Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them,
+or a `table` of them; of `names`, lists of names; of `object`, one of declared values; of `rows`, a list of
+such; or of a `map`, an object whose keys are names and whose values are all alike.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,9 +5,9 @@ one path it is therefore exact to give tasks in the order of what they gain. Tho
 known at once (P_Δ, ERRATA E32), so δ is found by halving, and only the last few tasks are given one by one:
 no jump overshoots what the bound needs.
 
-Several paths are one problem (E33). Without whole numbers its optimum has b + √(e a μ) tasks, μ the sum of the
-multipliers of the operator's paths; from there, rounded down, a task goes where it does most for all that is
-still missing, and what is superfluous is dropped, alone or as two for one.
+Several paths are one problem (E33). Without whole numbers its optimum has b + √(e a μ) tasks, μ the sum of
+the multipliers of the operator's paths; from there, rounded down, a task goes where it does most for all that
+is still missing, and what is superfluous is dropped, alone or as two for one.
 """
 
 import heapq
@@ -160,7 +160,7 @@ class _Joint:
         return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
 
     def near(self) -> Floats:
-        """The optimum without whole numbers, rounded down: by scaling each path's multiplier until it holds."""
+        """The optimum without whole numbers, rounded down: multipliers are scaled until each path holds."""
         root, load = np.sqrt(self.columns.weight), self.columns.load
         multipliers = ((self.on @ root) / self.budgets) ** 2
         for _ in range(ROUNDS):

@@ -1,8 +1,8 @@
 """The topology as the parallelism laws see it: operators with what queues at them, and paths through them.
 
-For operator v with p tasks, each offered λ tuples/s, service S [s] and squared coefficients of variation c² of
-arrivals and service, Kingman's formula gives the waiting time for any other number p* of tasks (Stutz, 7.1.3,
-with ERRATA E30):
+For operator v with p tasks, each offered λ tuples/s, service S [s] and squared coefficients of variation c²
+of arrivals and service, Kingman's formula gives the waiting time for any other number p* of tasks (Stutz,
+7.1.3, with ERRATA E30):
 
     a = λ S² p (c_A² + c_S²) / 2,  b = λ S p,  W(p*) = e a / (p* - b)   for p* > b
 
@@ -12,6 +12,7 @@ e is measured over computed waiting time, 1 where it isn't used. b is the operat
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from queues.errors import BadInput
@@ -86,7 +87,7 @@ def _cycle(paths: Sequence[Sequence[str]]) -> str | None:
     """An operator that comes before itself, or None."""
     after: dict[str, set[str]] = {}
     for path in paths:
-        for left, right in zip(path, path[1:], strict=False):
+        for left, right in pairwise(path):
             after.setdefault(left, set()).add(right)
     entering = dict.fromkeys({*after, *(each for others in after.values() for each in others)}, 0)
     for others in after.values():
