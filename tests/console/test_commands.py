@@ -79,9 +79,8 @@ def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
     ("command", "arguments"),
     [
         ("lab", ["run", "elasticity"]),
-        ("design", ["network", "-"]),
         ("bench", ["parallelism"]),
-        ("decide", ["concurrency", "-"]),
+        ("decide", ["parallelism_queueing", "-"]),
     ],
 )
 def test_what_is_reserved_says_not_yet(monkeypatch, command, arguments):
