@@ -78,7 +78,7 @@ def read_observation(of: Law, document: Any, where: str = "observation") -> dict
 def parameter(of: Law, name: str) -> Parameter:
     """What `name` takes: a parameter of the law, `guard.NAME`, or the actuator. Raises `BadInput`."""
     known = {each.name: each for each in of.parameters}
-    known |= {f"guard.{each.name}": each for each in guard.PARAMETERS}
+    known |= {f"guard.{each.name}": each for each in guard.settings_of(of)}
     if of.actuator is not None:
         known[of.actuator] = actuator_parameter(of)
     if name not in known:

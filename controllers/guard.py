@@ -65,6 +65,7 @@ PARAMETERS = (
         choices=("both", "up only", "down only"),
     ),
 )
+OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
 # What `limited_by` says when the guard did it.
 LIMITS = (
     "stale measurement",
@@ -95,6 +96,13 @@ class Guarded:
     decision: Decision
     value: float | None
     asked: bool = True  # False: a stale hold, in which the law was not asked and its state stands
+
+
+def settings_of(law: Law) -> tuple[Parameter, ...]:
+    """What can be set of the guard of a law: of one whose action is no number, when it is held and cools."""
+    if law.actuator is not None:
+        return PARAMETERS
+    return tuple(each for each in PARAMETERS if each.name in OF_ANY_LAW)
 
 
 def initial_state() -> dict[str, Json]:

@@ -232,10 +232,17 @@ def _checked(
         if value not in Loop.Mode.values:
             raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
         return value, _common(loop.mode for loop in loops)
-    if len({loop.law for loop in loops}) > 1 and not name.startswith("guard."):
+    if name.startswith("guard.") and scope.is_wide:
+        loops = [loop for loop in loops if _knows(loop, name)] or loops
+    elif len({loop.law for loop in loops}) > 1:
         raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
     checked = [_checked_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
+
+
+def _knows(loop: Loop, name: str) -> bool:
+    """Whether the guard of a loop's law has the setting."""
+    return name.removeprefix("guard.") in {each.name for each in guard.settings_of(catalog.law(loop.law))}
 
 
 def _common(values: Iterable[Any]) -> Any:

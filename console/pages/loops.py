@@ -115,7 +115,7 @@ def guard_rows(
     """Each setting of the guard likewise; an override of it is named `guard.NAME`."""
     values = guard.read_settings(law, given)
     in_force = overrides.effective_guard(law, given, held, now)
-    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.PARAMETERS]
+    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.settings_of(law)]
 
 
 def _row(

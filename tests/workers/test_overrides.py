@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import redis
 
+from controllers import catalog
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
 from workers import overrides, plant_settings
@@ -285,6 +286,7 @@ def test_a_value_on_a_scope_is_checked_for_each_of_its_loops(loops, put):
         ("scope", {"queue": "alert", "law": "rebalancing"}),
         ("name", {"queue": "alert", "name": "goal"}),
         ("value", {"queue": "alert", "name": "guard.direction", "value": "sideways"}),
+        ("name", {"law": "rebalancing", "name": "guard.direction", "value": "up only"}),
         ("value", {"law": "worker_rate", "name": "upper_limit", "value": -1}),
     ],
 )
@@ -327,3 +329,14 @@ def test_before_it_reverts_notice_is_given(put, owner):
     assert overrides.document(short)["notice_at"] == after(minutes=1).timestamp()
     plant_settings.change("override.notice_seconds", 600, owner, START)
     assert overrides.document(long)["notice_at"] == after(minutes=50).timestamp()
+
+
+def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
+    Loop.objects.filter(pk=loops["rebalancing"].pk).update(target={"node": "n1"})
+    put("guard.direction", "up only", loop=None, node=node)
+    number, moves = (Loop.objects.get(pk=loops[place].pk) for place in ("alert/n1", "rebalancing"))
+    law = catalog.law("worker_rate")
+    held = overrides.effective_guard(law, {}, overrides.on(number, START), START)
+    assert held["direction"] == "up only"
+    with pytest.raises(BadInput, match="is not known"):
+        put("guard.direction", "up only", loop=moves)
