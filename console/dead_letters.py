@@ -4,8 +4,9 @@ import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import redis
@@ -47,16 +48,28 @@ class Name:
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter as it is shown. `events`: all of them, by their fields."""
+    """A dead letter as it is shown."""
 
     name: Name
-    events: list[dict[str, Any]]
-    error: str
-    tries: int
-    worker: str
-    block_id: str
+    stored: DeadLetter
     at: datetime
-    fixes: int
+
+    @property
+    def error(self) -> str:
+        return self.stored.error
+
+    @property
+    def worker(self) -> str:
+        return self.stored.worker
+
+    @property
+    def event_count(self) -> int:
+        return self.stored.events
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """All of them, by their fields."""
+        return self.stored.batch.to_pylist()
 
     @property
     def types(self) -> list[str]:
@@ -64,8 +77,14 @@ class Letter:
 
     def document(self) -> dict[str, Any]:
         """As JSON; `name` is what an action takes."""
-        parts = {**asdict(self), "name": str(self.name)}
-        return {**parts, "queue": self.name.queue, "node": self.name.node, "id": self.name.id}
+        of_stored = ("error", "tries", "worker", "block_id", "fixes")
+        return {
+            "name": str(self.name),
+            **{part: getattr(self.name, part) for part in ("queue", "node", "id")},
+            "at": self.at,
+            "events": self.events,
+            **{part: getattr(self.stored, part) for part in of_stored},
+        }
 
 
 @dataclass(frozen=True)
@@ -133,7 +152,7 @@ class Found:
     def _group(self, queue: str, error: str, count: int) -> dict[str, Any]:
         mine = [each for each in self.letters if each.name.queue == queue and each.error.startswith(error)]
         times = [each.at for each in mine]
-        events = sum(len(each.events) for each in mine)
+        events = sum(each.event_count for each in mine)
         first, last = min(times), max(times)
         return {"queue": queue, "error": error, "letters": count, "events": events, "at": first, "last": last}
 
@@ -222,16 +241,8 @@ def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[Let
 
 
 def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
-    return Letter(
-        name=Name(queue, node, letter.dead_id, letter.digest),
-        events=letter.batch.to_pylist(),
-        error=letter.error,
-        tries=letter.tries,
-        worker=letter.worker,
-        block_id=letter.block_id,
-        at=datetime.fromtimestamp(letter.at_seconds, UTC),
-        fixes=letter.fixes,
-    )
+    at = datetime.fromtimestamp(letter.at_seconds, UTC)
+    return Letter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
 
 
 @functools.lru_cache(maxsize=64)

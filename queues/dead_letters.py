@@ -8,6 +8,7 @@ or not at all. Nothing is lost or doubled by a crash, for no letter is ever in t
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -25,20 +26,29 @@ WORDS = {
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """Events that were given up: their batch (ids explicit), why, after how many tries, by whom, since when.
-
-    `fixes`: how often somebody has changed its events.
+    """Events that were given up, as they are stored (ids explicit): how many, why, after how many tries, by
+    whom, since when. `fixes`: how often somebody has changed its events.
     """
 
     dead_id: str
-    batch: pa.RecordBatch
+    data: bytes
+    events: int
     error: str
     tries: int
     worker: str
     block_id: str
     at_seconds: float
-    digest: str
     fixes: int = 0
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        """The events; read when they are asked for, since of many letters few are looked at."""
+        return decode(self.block_id, self.data).batch
+
+    @property
+    def digest(self) -> str:
+        """What a change compares: it is of the letter as it was seen."""
+        return hashlib.sha1(self.data, usedforsecurity=False).hexdigest()
 
 
 class DeadLetters:
@@ -126,15 +136,15 @@ class DeadLetters:
 
 
 def _letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-    block_id, since_ms = fields[b"block"].decode(), fields.get(b"since")
+    since_ms = fields.get(b"since")
     return DeadLetter(
         dead_id=dead_id.decode(),
-        batch=decode(block_id, fields[b"e"]).batch,
+        data=fields[b"e"],
+        events=int(fields[b"n"]),
         error=fields[b"error"].decode(errors="replace"),
         tries=int(fields[b"tries"]),
         worker=fields[b"worker"].decode(),
-        block_id=block_id,
+        block_id=fields[b"block"].decode(),
         at_seconds=entry_seconds(dead_id) if since_ms is None else int(since_ms) / 1000,
-        digest=hashlib.sha1(fields[b"e"], usedforsecurity=False).hexdigest(),
         fixes=int(fields.get(b"fixes", 0)),
     )

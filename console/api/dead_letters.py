@@ -72,7 +72,7 @@ def list_letters(request: HttpRequest, wanted: Query[Wanted], rows: int = 50) ->
     found = dead_letters.search(wanted.filter())
     return {
         "count": len(found.letters),
-        "events": sum(len(letter.events) for letter in found.letters),
+        "events": sum(letter.event_count for letter in found.letters),
         "through": found.newest.isoformat(),
         "digest": found.digest,
         "more": found.more,

@@ -63,7 +63,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
         filters=asked,
         kept={name: asked[name] for name in (*FILTER, "page") if asked.get(name)},
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
-        types=sorted({kind for letter in found.letters for kind in letter.types}),
+        types=sorted({kind for letter in page_obj for kind in letter.types}),
         query=query.urlencode(),
         through=found.newest.isoformat(),
         most_scanned=dead_letters.MOST_SCANNED,

@@ -212,7 +212,7 @@ def test_an_event_is_mended_and_its_original_is_in_the_audit(operator, poisoned,
     letter = operator.get(address).context["letter"]
     (event,) = letter.events
     assert (event["type"], event["value"], event["attributes"]) == ("b", 2.5, '{"unit": "%"}')
-    assert event["id"].startswith("e-n") and letter.fixes == 1
+    assert event["id"].startswith("e-n") and letter.stored.fixes == 1
     assert operator.get("/dead-letters/" + name.rpartition("/")[0] + "/").status_code == 404
     begun = AuditEntry.objects.order_by("id").first()
     assert (begun.action, begun.before["event"]["type"]) == ("dead_letters.fix", "a")
