@@ -8,7 +8,10 @@ const ASKED = "Alerts can show as notifications of this browser, also while you 
 const title = document.title;
 
 export function start() {
-  document.addEventListener("click", ({ target }) => { if (target.closest("[data-notify]")) allow(); });
+  document.addEventListener("click", ({ target }) => {
+    if (target.closest("[data-notify]")) allow();
+    if (target.closest("[data-notify-test]")) test();
+  });
   offer();
   subscribe((snapshot) => {
     const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
@@ -31,6 +34,13 @@ function offer() {
 async function allow() {
   await Notification.requestPermission();
   offer();
+}
+
+/** A test of the browsers is shown by the one in which it was asked for. */
+async function test() {
+  if (!("Notification" in window)) return;
+  if (Notification.permission === "default") await allow();
+  if (Notification.permission === "granted") await show({ id: "test", severity: "notice", title: "Test of a receiver", sentence: "Alerts reach this browser.", url: location.pathname });
 }
 
 let pending = null;
@@ -67,7 +77,7 @@ function read() {
 
 async function show(alert) {
   const words = `${alert.severity[0].toUpperCase()}${alert.severity.slice(1)}: ${alert.title}`;
-  const options = { body: alert.sentence, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: `/alerts/${alert.id}/` } };
+  const options = { body: alert.sentence, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: alert.url ?? `/alerts/${alert.id}/` } };
   try {
     const note = new Notification(words, options);
     note.onclick = () => { window.focus(); location.assign(options.data.url); };

@@ -20,8 +20,8 @@ const SIGNATURES = {
   split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
   alerts: (snapshot) => (snapshot.alerts ?? []).map(standing).join(),
-  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(standing).join()
-    + acted(snapshot).join(),
+  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(standing).join(),
+  tried: (snapshot, id) => SIGNATURES.alert(snapshot, id) + acted(snapshot).join(),
   silences: (snapshot) => (snapshot.alerts ?? []).map((alert) => alert.id + String(alert.quiet)).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
   standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.alerts(snapshot),

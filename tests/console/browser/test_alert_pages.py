@@ -113,6 +113,18 @@ def test_a_rule_says_what_it_would_have_done_before_it_is_changed(open_page, obs
     expect(page.get_by_label("Threshold, s", exact=True)).to_have_value("2")
 
 
+def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_page, observer, alert):
+    def prepared(page: Page) -> None:
+        page.context.grant_permissions(["notifications"])
+        page.add_init_script(COUNTED)
+
+    page = open_page("/alerts/receivers/", before=prepared)
+    live(page, observer)
+    page.get_by_role("button", name="Test", exact=True).click()
+    until(lambda: shown(page) == ["Notice: Test of a receiver weir-alert-test"], 10)
+    expect(page.locator("#messages")).to_contain_text("Test of a receiver")
+
+
 def announced(observer: Observer, alert: dict[str, Any], announce: str) -> None:
     """The alert calls (again): a step of its escalation tells the browsers."""
     calls = {**alert, "state": "firing", "quiet": None, "announce": announce}
