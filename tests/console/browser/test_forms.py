@@ -10,7 +10,7 @@ import orjson
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.screen import BROWSER, Observer, live
+from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhang
 from tests.console.served import PASSWORD, Served
 
 pytestmark = BROWSER
@@ -198,6 +198,16 @@ def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_
     toast = page.locator(".toast")
     expect(toast).to_contain_text("Upper limit 700 on queue alert reverts in 1:")
     expect(toast.get_by_role("button", name="Extend by 30 min")).to_be_visible()
+
+
+@pytest.mark.parametrize("seconds", [90, 30_000])
+def test_the_strip_fits_a_phone_whatever_it_says(seconds, open_page, observer):
+    page = open_page("/nodes/", viewport=PHONE)
+    live(page, observer)
+    observer.publish(reverting(observer, seconds))
+    expect(page.locator("#strip-overrides [data-until]")).to_be_visible()
+    page.evaluate("document.querySelector('#connection .word').textContent = 'Observer silent for 12 min'")
+    assert overhang(page) <= 0
 
 
 def test_script_in_a_reason_is_text_wherever_it_stands(open_page, observer, ask, ended):
