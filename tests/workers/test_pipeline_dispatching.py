@@ -132,6 +132,7 @@ def test_a_second_dispatcher_is_refused_and_changes_nothing(
     publish(1_000)
     assert dispatcher.step() == 1_000
     publish(1_000)
+    times.now += 1.0
     with pytest.raises(Overtaken):
         other.step()
     assert sum(given(control).values()) == 1_000
@@ -142,6 +143,17 @@ def test_wrong_controls_change_nothing(dispatcher, publish, control):
     control.set(key_of("app"), json.dumps({"admit_events_per_batch": "many"}))
     publish(1_000)
     assert dispatcher.step() == 1_000
+
+
+def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
+    publish(100)
+    assert dispatcher.step() == 100, "after a silence nothing is waited for"
+    publish(100)
+    assert dispatcher.step() == 0
+    times.now += 1.0
+    assert dispatcher.step() == 100
+    publish(5_000)
+    assert dispatcher.step() == 5_000
 
 
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):

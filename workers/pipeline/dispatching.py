@@ -17,7 +17,7 @@ from queues.errors import BadInput
 from queues.topology import KEY as TOPOLOGY
 from queues.topology import Topology
 from workers.pipeline import controls as steering
-from workers.pipeline.assignment import divide
+from workers.pipeline.assignment import LEAST_PIECE_EVENTS, divide
 from workers.pipeline.containers import UNREACHABLE, Nodes
 from workers.pipeline.controls import Controls
 from workers.pipeline.cursor import BEGINNING, Cursor, Survey, admit, advance, close
@@ -29,6 +29,8 @@ TRIMMING_SECONDS = 0.5
 # Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
+# A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered.
+GATHERING_SECONDS = 1.0
 
 log = logging.getLogger("weir.pipeline")
 
@@ -55,6 +57,7 @@ class Dispatcher:
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
+        self._dispatched_at = -GATHERING_SECONDS
         self._allowance = 0.0
         self._trimmed: dict[str, str] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
@@ -73,7 +76,16 @@ class Dispatcher:
         if limit <= 0 or controls.admit_events_per_batch == 0:
             return 0
         surveys, down = self._survey(topology, limit)
+        if self._is_gathering(surveys, now):
+            return 0
         return self._dispatch(topology, surveys, down, controls, limit)
+
+    def _is_gathering(self, surveys: dict[str, Survey], now: float) -> bool:
+        """Whether too few events are there to be worth a batch yet."""
+        if not all(survey.complete for survey in surveys.values()):
+            return False
+        waiting = sum(entry[1] for survey in surveys.values() for entry in survey.entries)
+        return 0 < waiting < LEAST_PIECE_EVENTS and now - self._dispatched_at < GATHERING_SECONDS
 
     def _dispatch(
         self, topology: Topology, surveys: dict[str, Survey], down: set[str], controls: Controls, limit: int
@@ -89,7 +101,7 @@ class Dispatcher:
             if end is start:
                 return 0
         else:
-            self._quiet_since = now
+            self._quiet_since = self._dispatched_at = now
         assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
         end = replace(end, owed=owed)
         self._dispatches.commit(start, end, assignments)
