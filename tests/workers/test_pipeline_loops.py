@@ -197,7 +197,7 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
             paced.step(Paced.CAPACITY / (2 if hog else 1))
             if number % 20 == 19:
                 paced.regulate()
-        settled = paced.free[int(24 / Paced.STEP_SECONDS) :]
+        settled = paced.free[int(28 / Paced.STEP_SECONDS) :]
         kept = [abs(free - setpoint) <= 0.15 * setpoint for free in settled]
         assert sum(kept) == len(kept)
         assert min(paced.free) >= 0, "the bound is never passed"
