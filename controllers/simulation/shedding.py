@@ -28,7 +28,8 @@ import numpy as np
 from controllers.latency_bound import utilisation_budget
 from controllers.parameter import Parameter
 from controllers.rivals.shedders import SHEDDERS, Measured, Table
-from controllers.shedding import ALL_SINKS, PARAMETERS, Shedding
+from controllers.shedding import Shedding
+from controllers.shedding_sight import ALL_SINKS, PARAMETERS
 from controllers.simulation import arrivals
 from controllers.simulation.scenario import Floats, Outcome, Scenario
 from controllers.simulation.shed_stream import (

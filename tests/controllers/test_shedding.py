@@ -11,10 +11,11 @@ from controllers import catalog
 from controllers.application import arrange
 from controllers.latency_bound import time_in_operator_seconds, utilisation_budget
 from controllers.rivals import full_shedding_program
-from controllers.shedding import Shedding, Sight, application, relieve
+from controllers.shedding import Shedding, relieve
 from controllers.shedding_knapsack import piecewise
 from controllers.shedding_problem import Overload, Problem
 from controllers.shedding_program import by_programs, solve
+from controllers.shedding_sight import Sight, application
 from queues.errors import BadInput
 from tests.controllers.applications import observation
 
@@ -74,6 +75,14 @@ def test_spare_budget_lets_surplus_through_when_asked_to():
     _, decision = decide({"utilisation_budget": 0.6, "spare": "admit"}, example(5, 12))
     assert decision.action["utilisation"] == pytest.approx(0.6)
     assert decision.action["expected"]["sinks"] == pytest.approx(17)
+
+
+def test_the_price_of_the_budget_is_what_a_little_more_of_it_brings():
+    _, decision = decide({"utilisation_budget": 0.6}, example(0, 30))
+    # All of it goes to P22, which makes one match of 0.036 s of work.
+    assert decision.terms["O2"]["worth_per_utilisation"] == pytest.approx(1 / 0.036, rel=1e-4)
+    _, spare = decide({"utilisation_budget": 0.6}, example(5, 12))
+    assert spare.terms["O2"]["worth_per_utilisation"] == 0
 
 
 def test_nothing_is_shed_where_everything_fits():
