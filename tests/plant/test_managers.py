@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -125,13 +126,13 @@ def ledger_of(plant: RunningPlant, since: int) -> dict[int, list[tuple[int, floa
     found: dict[int, list[tuple[int, float]]] = {}
     with closing(sqlite3.connect(plant.data / "weir.sqlite3")) as database:
         rows = database.execute(
-            "SELECT entry.loop_id, entry.fence, unixepoch(entry.at, 'subsec') FROM workers_ledgerentry entry "
+            "SELECT entry.loop_id, entry.fence, entry.at FROM workers_ledgerentry entry "
             "JOIN workers_loop loop ON loop.id = entry.loop_id "
             "WHERE loop.law = 'worker_rate' AND entry.id > ? ORDER BY entry.id",
             (since,),
         )
         for loop, fence, at in rows:
-            found.setdefault(loop, []).append((fence, at))
+            found.setdefault(loop, []).append((fence, datetime.fromisoformat(at).timestamp()))
     return found
 
 
