@@ -14,12 +14,13 @@ MOST_COUNTED = 10_000
 @dataclass(frozen=True)
 class KeysetPage:
     """Rows, newest first; `older` and `newer` are what to give as `before` and `after` for the pages beside
-    it, None at the ends.
+    it, None at the ends. `alone`: these are all there are.
     """
 
     rows: list[Any]
     older: int | None
     newer: int | None
+    alone: bool = False
 
 
 def page(chosen: QuerySet, rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
@@ -41,6 +42,7 @@ def page(chosen: QuerySet, rows: int, before: int | None = None, after: int | No
         _rows(chosen, kept),
         kept[-1] if len(found) > rows else None,
         kept[0] if before is not None and kept else None,
+        alone=before is None and len(found) <= rows,
     )
 
 
@@ -61,6 +63,8 @@ def _rows(chosen: QuerySet, ids: list[int]) -> list[Any]:
     return [by_id[each] for each in ids if each in by_id]
 
 
-def counted(chosen: QuerySet) -> int:
+def counted(chosen: QuerySet, listed: KeysetPage) -> int:
     """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
+    if listed.alone:
+        return len(listed.rows)
     return len(_ids(chosen.order_by(), MOST_COUNTED + 1))

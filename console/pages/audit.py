@@ -28,13 +28,14 @@ def audit(request: HttpRequest) -> HttpResponse:
     wanted, errors = chosen_or_refused(filter_of, request.GET)
     entries = AuditEntry.objects.all()
     chosen = entries.none() if wanted is None else wanted.choose(entries)
+    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
     return show(
         request,
         "audit.html",
         "audit",
         view="frame",
-        listed=keyset.page(chosen, PAGE_ROWS, **place_of(request.GET)),
-        counted=keyset.counted(chosen),
+        listed=listed,
+        counted=keyset.counted(chosen, listed),
         most_counted=keyset.MOST_COUNTED,
         filters=request.GET,
         errors=errors,

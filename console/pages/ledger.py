@@ -40,13 +40,14 @@ def ledger(request: HttpRequest) -> HttpResponse:
     wanted, errors = chosen_or_refused(filter_of, request.GET)
     entries = LedgerEntry.objects.select_related("loop")
     chosen = entries.none() if wanted is None else wanted.choose(entries)
+    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
     return show(
         request,
         "ledger.html",
         "ledger",
         view="frame",
-        listed=keyset.page(chosen, PAGE_ROWS, **place_of(request.GET)),
-        counted=keyset.counted(chosen),
+        listed=listed,
+        counted=keyset.counted(chosen, listed),
         most_counted=keyset.MOST_COUNTED,
         filters=request.GET,
         errors=errors,
