@@ -19,7 +19,7 @@ ends first, the older holds again. Checked are each value's range and, with all 
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import redis
@@ -32,7 +32,7 @@ from controllers.law import Law
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
-from workers.expiry import Expiry, notice_at, notice_period
+from workers.expiry import Expiry
 from workers.models import Loop, Override
 from workers.scope import THRESHOLDS, Scope, active_loops, is_threshold
 
@@ -345,33 +345,3 @@ def _project(control: redis.Redis | None, now: datetime) -> None:
     """Write the topology with the thresholds that hold now, where the agents read it."""
     if control is not None:
         projection.project(control, node_thresholds(now))
-
-
-def documents(rows: Iterable[Override]) -> list[dict[str, Any]]:
-    """Overrides as the snapshot has them; the setting is read once for all."""
-    period = notice_period()
-    return [document(row, period) for row in rows]
-
-
-def document(override: Override, period: timedelta | None = None) -> dict[str, Any]:
-    """An override as the snapshot has it; times in seconds since 1970, `expires_at` null: it has no end."""
-    notice = notice_at(
-        override.created_at, override.expires_at, notice_period() if period is None else period
-    )
-    return {
-        "id": override.pk,
-        "scope": str(Scope.of(override)),
-        "loop": override.loop.name if override.loop else None,
-        "law": override.law or None,
-        "queue": override.queue or None,
-        "node": override.node.name if override.node else None,
-        "name": override.name,
-        "value": override.value,
-        "instead_of": override.instead_of,
-        "owner": override.owner.get_username(),
-        "reason": override.reason,
-        "replaces": override.replaces,
-        "created_at": override.created_at.timestamp(),
-        "expires_at": override.expires_at and override.expires_at.timestamp(),
-        "notice_at": notice and notice.timestamp(),
-    }

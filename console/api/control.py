@@ -16,7 +16,7 @@ from console.control_server import control
 from console.pages.loops import describe, described, parameter_rows
 from console.pages.overrides import law_and_name, scope_of
 from controllers import catalog
-from workers import overrides
+from workers import override_document, overrides
 from workers.expiry import Expiry
 from workers.models import Loop, Override
 
@@ -170,4 +170,4 @@ def _loop(loop: dict[str, Any]) -> dict[str, Any]:
 
 def _override(override: Override) -> dict[str, Any]:
     times = ("created_at", "expires_at", "ended_at")
-    return {**overrides.document(override), **{name: getattr(override, name) for name in times}}
+    return {**override_document.document(override), **{name: getattr(override, name) for name in times}}

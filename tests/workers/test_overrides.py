@@ -9,7 +9,7 @@ import redis
 from controllers import catalog
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
-from workers import overrides, plant_settings
+from workers import override_document, overrides, plant_settings
 from workers.models import Loop, Override
 
 pytestmark = pytest.mark.django_db
@@ -316,7 +316,11 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     override = put(minutes=None, endless=True)
     assert limit_at(loop, after(days=400)) == 2_000
     assert overrides.expire_due(after(days=400)) == []
-    assert overrides.document(override)["expires_at"] is overrides.document(override)["notice_at"] is None
+    assert (
+        override_document.document(override)["expires_at"]
+        is overrides.document(override)["notice_at"]
+        is None
+    )
     with pytest.raises(BadInput, match="no end"):
         overrides.extend(override, now=START, minutes=5)
     overrides.end(override, by=owner, now=after(days=401))
@@ -325,10 +329,10 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
 
 def test_before_it_reverts_notice_is_given(put, owner):
     long, short = put(minutes=60), put("raise_factor", 1.5, minutes=2)
-    assert overrides.document(long)["notice_at"] == after(minutes=58).timestamp()
-    assert overrides.document(short)["notice_at"] == after(minutes=1).timestamp()
+    assert override_document.document(long)["notice_at"] == after(minutes=58).timestamp()
+    assert override_document.document(short)["notice_at"] == after(minutes=1).timestamp()
     plant_settings.change("override.notice_seconds", 600, owner, START)
-    assert overrides.document(long)["notice_at"] == after(minutes=50).timestamp()
+    assert override_document.document(long)["notice_at"] == after(minutes=50).timestamp()
 
 
 def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
