@@ -151,6 +151,6 @@ function rateOf(value) {
 
 /** A name that would run into its figure is cut; the page behind it has the whole. */
 function clipped(name, width, figure) {
-  const most = Math.floor((width - 24 - figure.length * 7) / 7.6);
+  const most = Math.floor((width - 24 - figure.length * 7) / 6.9);
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;
 }

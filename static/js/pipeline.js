@@ -5,7 +5,7 @@ import { resolve, subscribe } from "./store.js";
 
 const BUSY = 0.7, TOOBUSY = 0.9;
 const WIDTHS = { source: 126, replicas: 150, result: 152, combiner: 152, operators: 152, sinks: 126 };
-const LEAST_WIDTH = 1200, LEAST_GAP = 56;
+const LEAST_WIDTH = 1200, LEAST_GAP = 44;
 
 /** Busy by the share of the time that something works: the words of nodes, for what has no thresholds of its own. */
 function stateOf(row) {
@@ -49,13 +49,13 @@ export function model(snapshot, name, row, chosen) {
     row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")]] })),
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
-      id: "result", name: "Result queue", figure: `${shown(room.used_bytes, "mebibytes")} MiB`, state: stateOf({ utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second }),
-      lines: [["free", `${shown(room.free_bytes, "mebibytes")}${setpoint ? `, ref. ${shown(setpoint, "mebibytes")}` : ""}`], ["used", shown(room.used_bytes / room.capacity_bytes, "percent", "%")]],
+      id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf({ utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second }),
+      lines: [["free, MiB", `${shown(room.free_bytes, "mebibytes")}${setpoint ? `, ref. ${shown(setpoint, "mebibytes")}` : ""}`], ["used", shown(room.used_bytes, "mebibytes", "MiB")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{
       id: "combiner", name: "Combiner", rate: row.kept_per_second,
-      lines: [["event time behind", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
+      lines: [["behind", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
     }],
     ...Array.from({ length: levels }, (_, level) => operators.filter(([, each]) => each.level === level).map(([id, each]) => ({
       ...busyBox(`operator ${id}`, id, each, `${each.patterns.length} pattern${each.patterns.length === 1 ? "" : "s"}`, `${shown(each.tasks, "integer")} task${each.tasks === 1 ? "" : "s"}`, `/pipeline/${name}/operators/${id}/`),
