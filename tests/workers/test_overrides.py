@@ -318,7 +318,7 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     assert overrides.expire_due(after(days=400)) == []
     assert (
         override_document.document(override)["expires_at"]
-        is overrides.document(override)["notice_at"]
+        is override_document.document(override)["notice_at"]
         is None
     )
     with pytest.raises(BadInput, match="no end"):
