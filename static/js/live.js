@@ -34,6 +34,7 @@ function open() {
   if (window.DecompressionStream) query.set("packed", "1");
   const opened = new WebSocket(`${scheme}://${location.host}/live/?${query}`);
   opened.binaryType = "arraybuffer";
+  asked = false; // what was asked of the socket before, nobody answers any more
   // One after the other: unpacking takes its time, and no delta may overtake another.
   let before = Promise.resolve();
   opened.addEventListener("message", ({ data }) => {
