@@ -57,6 +57,7 @@ def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topo
     ensure_loops(topology)
     schedule.ensure_schedule()
     seed_retention()
+    batch_tasks.ensure_tasks()
     ensure_rules(timezone.now())
     return topology
 
