@@ -1,0 +1,129 @@
+"""What else chooses how many tasks an operator has; each sees the same measurements of one interval.
+
+| rival | rule |
+|---|---|
+| ds2 | tasks for what is offered and what piled up (within a catch-up time) at a utilisation of .7; only where the utilisation is outside .4-1.0 (DS2, and Flink's autoscaler after it) |
+| hpa | tasks times utilisation over its target, ± 10 % is close enough; going down it takes the greatest of the last 300 s (Kubernetes) |
+| dhalion | the operator that holds the others up grows by the ratio of time held up to time not; after an interval without that the idlest shrinks by a fifth (Dhalion) |
+| static-peak | tasks for the greatest rate of all, which it knows beforehand |
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.topology import EXACT, Operator, operator
+
+Tasks = Mapping[str, int]
+
+TARGET = 0.7
+DS2_LOW, DS2_HIGH, CATCH_UP_SECONDS = 0.4, 1.0, 300.0
+HPA_TOLERANCE, HPA_DOWN_SECONDS = 0.1, 300.0
+HELD_UP, HELD_UP_MOST, IDLE, SHRINK = 0.05, 0.75, 0.5, 0.8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One operator over an interval of `seconds`; `rate_per_second` is what it was offered, by all."""
+
+    name: str
+    tasks: int
+    rate_per_second: float
+    service_seconds: float
+    backlog_events: float
+    executed_events: float
+    emitted_events: float
+    held_up_share: float  # of the interval with more waiting than it can pass in a second
+    arrival_cv2: float = 1.0
+    service_cv2: float = 1.0
+
+    @property
+    def utilisation(self) -> float:
+        """Of each task, above 1 where it can't keep up."""
+        return self.rate_per_second * self.service_seconds / self.tasks
+
+    def as_operator(self, minimum: int, maximum: int) -> Operator:
+        """As the queueing laws see it; its service is latency that no task takes away."""
+        row = {
+            "tasks": self.tasks,
+            "arrival_interval_seconds": self.tasks / max(self.rate_per_second, 1e-9),
+            "service_seconds": self.service_seconds,
+            "arrival_cv2": self.arrival_cv2,
+            "service_cv2": self.service_cv2,
+            "latency_seconds": self.service_seconds,
+        }
+        return operator(self.name, row, minimum, maximum, corrected=False)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The operators of a path in their order, at an instant; nobody may set fewer or more tasks."""
+
+    operators: Sequence[Measured]
+    at_seconds: float
+    minimum: int
+    maximum: int
+
+    def within(self, tasks: float) -> int:
+        """A number of tasks that may be set."""
+        return int(min(max(tasks, self.minimum), self.maximum))
+
+
+def enough(load_tasks: float, utilisation: float = TARGET) -> int:
+    """The fewest tasks with at most this utilisation."""
+    return math.ceil(load_tasks / utilisation * (1 - EXACT))
+
+
+def ds2(seen: Seen) -> Tasks:
+    """The true rate of a task is known, so one step goes all the way."""
+    return {each.name: _ds2(seen, each) for each in seen.operators}
+
+
+def _ds2(seen: Seen, of: Measured) -> int:
+    catch_up = of.backlog_events / CATCH_UP_SECONDS
+    if DS2_LOW <= of.utilisation and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
+        return of.tasks
+    wanted = enough(of.rate_per_second * of.service_seconds) + catch_up * of.service_seconds
+    return seen.within(math.ceil(wanted * (1 - EXACT)))
+
+
+class Hpa:
+    """Remembers what it recommended."""
+
+    def __init__(self) -> None:
+        self._recommended: dict[str, list[tuple[float, int]]] = {}
+
+    def decide(self, seen: Seen) -> Tasks:
+        """A tenth is near enough, and nothing shrinks below what was wanted lately."""
+        return {each.name: self._one(seen, each) for each in seen.operators}
+
+    def _one(self, seen: Seen, of: Measured) -> int:
+        # Nobody is busier than all the time: what a task can't do isn't in its utilisation.
+        ratio = min(1.0, of.utilisation) / TARGET
+        near = abs(ratio - 1) <= HPA_TOLERANCE
+        wanted = of.tasks if near else seen.within(math.ceil(of.tasks * ratio * (1 - EXACT)))
+        since = seen.at_seconds - HPA_DOWN_SECONDS
+        lately = [(at, tasks) for at, tasks in self._recommended.get(of.name, []) if at >= since - EXACT]
+        self._recommended[of.name] = [*lately, (seen.at_seconds, wanted)]
+        return wanted if wanted >= of.tasks else min(of.tasks, max(n for _, n in self._recommended[of.name]))
+
+
+def dhalion(seen: Seen) -> Tasks:
+    """One operator at a time."""
+    tasks = {each.name: each.tasks for each in seen.operators}
+    slow = max(seen.operators, key=lambda each: each.held_up_share)
+    if slow.held_up_share > HELD_UP:
+        share = min(slow.held_up_share, HELD_UP_MOST)
+        return tasks | {slow.name: seen.within(math.ceil(slow.tasks * (1 + share / (1 - share))))}
+    idle = min(seen.operators, key=lambda each: each.utilisation)
+    if idle.utilisation < IDLE:
+        return tasks | {idle.name: seen.within(math.ceil(idle.tasks * SHRINK))}
+    return tasks
+
+
+def static_peak(seen: Seen, peaks_per_second: Mapping[str, float]) -> Tasks:
+    """For the greatest rate that each operator will be offered."""
+    return {
+        each.name: seen.within(enough(peaks_per_second[each.name] * each.service_seconds))
+        for each in seen.operators
+    }

@@ -1,0 +1,57 @@
+"""WT: Lohrmann's algorithm as the thesis has it (Stutz, chapter 7), which `parallelism_queueing` corrects.
+
+An operator whose utilisation is 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, the others wait
+until there is none. Otherwise one path after the other starts from max(p_min, ⌊λSp⌋ + 1) and the operator
+whose next task gains most jumps to max(p + 1, P_Δ) (7.1.6), past what the bound needs (ERRATA E32); the last
+one below its maximum gets ⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that can't
+be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
+"""
+
+import math
+from collections.abc import Sequence
+
+from controllers.rivals.parallelism_rules import Seen, Tasks
+from controllers.topology import Operator
+
+
+def wt(seen: Seen, bound_seconds: float, correction: float = 1.0) -> Tasks:
+    """Tasks of every operator on the path; the evaluation had e switched off, which is a correction of 1."""
+    operators = [each.as_operator(seen.minimum, seen.maximum) for each in seen.operators]
+    now = {each.name: each.tasks for each in operators}
+    busy = [each for each in operators if each.utilisation >= 1.0]
+    if busy:
+        if any(each.tasks >= each.maximum for each in busy):
+            return now
+        return now | {
+            each.name: seen.within(math.floor(2 * each.tasks * max(1.0, each.utilisation))) for each in busy
+        }
+    budget = bound_seconds - math.fsum(each.latency_seconds for each in operators)
+    if math.fsum(each.wait_seconds(each.maximum) for each in operators) > budget:
+        return now
+    return now | _one_path(operators, budget, correction)
+
+
+def _one_path(operators: Sequence[Operator], budget_seconds: float, correction: float) -> dict[str, int]:
+    tasks = {each.name: min(each.fewest, each.maximum) for each in operators}
+    while (wait := sum(each.wait_seconds(tasks[each.name]) for each in operators)) > budget_seconds:
+        below = [each for each in operators if tasks[each.name] < each.maximum]
+        if len(below) == 1:
+            left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))
+            # Of what the bound leaves; the product with e is the thesis', too many or too few.
+            wanted = math.ceil(below[0].tasks_for(left) * correction)
+            return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
+        first, second = sorted(below, key=lambda each: -_gain(each, tasks[each.name]))[:2]
+        jump = _with_gain_of(first, _gain(second, tasks[second.name]))
+        tasks[first.name] = min(max(tasks[first.name] + 1, jump), first.maximum)
+    return tasks
+
+
+def _gain(of: Operator, tasks: int) -> float:
+    return of.wait_seconds(tasks) - of.wait_seconds(tasks + 1)
+
+
+def _with_gain_of(of: Operator, gain: float) -> int:
+    """P_Δ of Lohrmann's paper."""
+    if gain <= 0:
+        return of.maximum
+    return math.ceil(of.load + (-1 + math.sqrt(1 + 4 * of.weight / gain)) / 2)

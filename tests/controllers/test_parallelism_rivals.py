@@ -1,0 +1,113 @@
+"""The rivals of the parallelism laws do what their sources say."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.rivals.parallelism_rules import Hpa, Measured, Seen, dhalion, ds2, static_peak
+from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.thesis_regression import Record, ThesisRegression
+
+
+def measured(name, tasks, load, **other):
+    """An operator of 1 ms whose tasks are offered `load` tasks' work."""
+    return Measured(name, tasks, load * 1000, 0.001, **{**NOTHING, **other})
+
+
+NOTHING = {"backlog_events": 0.0, "executed_events": 0.0, "emitted_events": 0.0, "held_up_share": 0.0}
+
+
+def seen(*operators, at=0.0, most=20):
+    return Seen(operators, at, 1, most)
+
+
+@st.composite
+def chains(draw):
+    rows = draw(st.lists(st.tuples(st.integers(1, 20), st.floats(0, 40), st.floats(0, 1)), min_size=1))
+    return seen(
+        *(
+            measured(f"o{at}", tasks, load, held_up_share=share, backlog_events=1e4 * share)
+            for at, (tasks, load, share) in enumerate(rows)
+        )
+    )
+
+
+@given(chains(), st.floats(0.002, 1))
+def test_every_rule_names_each_operator_and_keeps_the_range(chain, bound_seconds):
+    peaks = {each.name: each.rate_per_second for each in chain.operators}
+    answers = [
+        ds2(chain),
+        Hpa().decide(chain),
+        dhalion(chain),
+        static_peak(chain, peaks),
+        wt(chain, bound_seconds),
+    ]
+    for tasks in answers:
+        assert set(tasks) == {each.name for each in chain.operators}
+        assert all(1 <= count <= 20 for count in tasks.values())
+
+
+def test_ds2_goes_to_its_target_in_one_step_and_stays_inside_its_band():
+    assert ds2(seen(measured("o", 2, 7.0))) == {"o": 10}
+    assert ds2(seen(measured("o", 10, 4.1))) == {"o": 10}
+    assert ds2(seen(measured("o", 10, 3.9))) == {"o": 6}
+
+
+def test_ds2_adds_tasks_for_what_piled_up():
+    assert ds2(seen(measured("o", 7, 7.1, backlog_events=600_000.0))) == {"o": 13}
+
+
+def test_the_autoscaler_tolerates_a_tenth_and_is_slow_on_the_way_down():
+    hpa = Hpa()
+    assert hpa.decide(seen(measured("o", 10, 7.6))) == {"o": 10}
+    assert hpa.decide(seen(measured("o", 10, 3.5), at=60.0)) == {"o": 10}
+    assert hpa.decide(seen(measured("o", 10, 3.5), at=361.0)) == {"o": 5}
+
+
+def test_the_autoscaler_sees_no_more_than_all_tasks_busy():
+    assert Hpa().decide(seen(measured("o", 7, 70.0), most=200)) == {"o": 10}
+
+
+def test_dhalion_scales_the_operator_that_holds_the_others_up_and_shrinks_the_idlest_when_none_does():
+    slow, calm = measured("slow", 4, 6.0, held_up_share=0.5), measured("calm", 10, 2.0)
+    assert dhalion(seen(slow, calm)) == {"slow": 8, "calm": 10}
+    assert dhalion(seen(replace(slow, held_up_share=0.0), calm)) == {"slow": 4, "calm": 8}
+
+
+def test_the_thesis_doubles_a_bottleneck_and_leaves_the_rest():
+    assert wt(seen(measured("a", 2, 3.0), measured("b", 9, 1.0)), 0.1) == {"a": 6, "b": 9}
+
+
+def test_the_thesis_changes_nothing_where_a_bottleneck_is_at_its_maximum_or_the_bound_cannot_be_kept():
+    full = seen(measured("a", 20, 21.0), measured("b", 2, 3.0))
+    assert wt(full, 0.1) == {"a": 20, "b": 2}
+    assert wt(seen(measured("a", 9, 8.0)), 0.0011) == {"a": 9}
+
+
+@pytest.mark.parametrize(("correction", "tasks"), [(1.0, 6), (0.5, 3)])
+def test_the_thesis_multiplies_by_e_and_ends_with_too_few_tasks(correction, tasks):
+    # E31: a = 1 s, b = 4.5 tasks, a wait of 1 s; with e = .5 it takes 5.
+    one = Measured("o", 5, 20.25, 1 / 4.5, **NOTHING)
+    assert wt(seen(one), 1.0 + one.service_seconds, correction) == {"o": tasks}
+
+
+def test_the_thesis_regression_never_scales_the_last_operator_and_scales_others_where_out_lags_behind():
+    def rows(emits):
+        return [
+            Record(300.0 * at, 1 + at % 10, 9000.0, min(9000.0, 1000.0 * (1 + at % 10)) * emits)
+            for at in range(40)
+        ]
+
+    trained = ThesisRegression({"first": rows(1.0), "last": rows(0.0)}, 300.0)
+    tasks = trained.decide(seen(measured("first", 1, 1.0), measured("last", 1, 9.0), at=6000.0, most=10))
+    assert tasks["last"] == 1 and tasks["first"] > 1
+
+
+def test_the_thesis_regression_holds_on_to_the_tasks_it_was_trained_with():
+    records = [Record(300.0 * at, 2, 100.0 + math.sin(at), 100.0 + math.sin(at)) for at in range(20)]
+    trained = ThesisRegression({"first": records, "last": records}, 300.0)
+    # Of other numbers of tasks it knows nothing, and takes less to come out of them.
+    assert trained.decide(seen(measured("first", 1, 1.0), at=600.0)) == {"first": 2}
