@@ -2,9 +2,9 @@
 
 | rival | rule |
 |---|---|
-| ds2 | tasks for what is offered and what piled up (within a catch-up time) at a utilisation of .7; only where the utilisation is outside .4-1.0 (DS2, and Flink's autoscaler after it) |
-| hpa | tasks times utilisation over its target, ± 10 % is close enough; going down it takes the greatest of the last 300 s (Kubernetes) |
-| dhalion | the operator that holds the others up grows by the ratio of time held up to time not; after an interval without that the idlest shrinks by a fifth (Dhalion) |
+| ds2 | what is offered and what piled up, at a utilisation of .7; only outside .4-1.0 (DS2, Flink) |
+| hpa | tasks times utilisation over its target, within 10 % as is; down to the most of 300 s (Kubernetes) |
+| dhalion | what holds the rest up grows by time held up over time not; else the idlest shrinks by a fifth |
 | static-peak | tasks for the greatest rate of all, which it knows beforehand |
 """
 
@@ -81,7 +81,7 @@ def ds2(seen: Seen) -> Tasks:
 
 def _ds2(seen: Seen, of: Measured) -> int:
     catch_up = of.backlog_events / CATCH_UP_SECONDS
-    if DS2_LOW <= of.utilisation and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
+    if of.utilisation >= DS2_LOW and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
         return of.tasks
     wanted = enough(of.rate_per_second * of.service_seconds) + catch_up * of.service_seconds
     return seen.within(math.ceil(wanted * (1 - EXACT)))

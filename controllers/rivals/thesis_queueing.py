@@ -3,8 +3,8 @@
 An operator whose utilisation is 1 or more is a bottleneck: it gets ⌊2 p max(1, λS)⌋ tasks, the others wait
 until there is none. Otherwise one path after the other starts from max(p_min, ⌊λSp⌋ + 1) and the operator
 whose next task gains most jumps to max(p + 1, P_Δ) (7.1.6), past what the bound needs (ERRATA E32); the last
-one below its maximum gets ⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that can't
-be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
+one below its maximum gets ⌈a / w + b⌉ e tasks (7.1.8, E31). A bottleneck at its maximum, and a bound that
+can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
 """
 
 import math
