@@ -105,6 +105,14 @@ def test_a_reset_gives_a_new_password_and_ends_their_sessions(
     assert logs_in("viewer", password) and not logs_in("viewer", PASSWORD)
 
 
+def test_a_double_click_on_a_new_password_makes_one(administrator, people):
+    address, posted = f"/settings/users/{people['viewer'].pk}/reset", {**WHY, "submission": "form-0123456789"}
+    first, second = administrator.post(address, posted), administrator.post(address, posted)
+    assert (first.status_code, second.status_code) == (200, 409)
+    assert logs_in("viewer", first.context["new_password"]["password"])
+    assert AuditEntry.objects.filter(action="user.reset").count() == 1
+
+
 def test_sessions_are_listed_without_their_keys_and_ended(browsers, people, stored_snapshot):
     mine, other = browsers["viewer"], Client()
     other.force_login(people["viewer"], backend="django.contrib.auth.backends.ModelBackend")
