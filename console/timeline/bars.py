@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-LABEL_SHARE, CHARACTER_SHARE = 0.03, 0.0085  # room of a sign and of a character, of a plot 750 px wide
-PHONE_STRETCH = 2.3  # on a plot so many times narrower the same words take so much more of it
+LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # room of a sign and of a character, of a plot 620 px wide
+PHONE_STRETCH = 1.9  # on a plot so many times narrower the same words take so much more of it
 MOST_ROWS, MOST_PHONE_ROWS = 4, 6
 
 
