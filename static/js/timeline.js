@@ -140,7 +140,7 @@ function newest(seconds) {
 function showState(strip, share) {
   const mark = strip.querySelector("[data-node-state]");
   if (!mark) return;
-  const band = [...track.querySelectorAll(".band")].findLast(({ style }) => {
+  const band = [...strip.querySelectorAll(".band")].findLast(({ style }) => {
     const left = parseFloat(style.left) / 100;
     return left <= share && share <= left + parseFloat(style.width) / 100 + 0.005;
   });
