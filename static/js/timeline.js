@@ -54,7 +54,7 @@ function begin(event) {
   if (event.button !== 0 || event.target.closest("a, button, input")) return;
   const share = shareUnder(event);
   if (share === null) return;
-  drag = { from: share, x: event.clientX, moves: Boolean(event.target.closest("[data-cursor]")), touch: event.pointerType === "touch" };
+  drag = { from: share, x: event.clientX, touch: event.pointerType === "touch" };
   if (!drag.touch) event.preventDefault(); // no text is selected by a drag over the strips
 }
 
@@ -64,7 +64,7 @@ function move(event) {
     return share === null ? restore() : read(share);
   }
   const share = shareUnder(event, true);
-  if (drag.moves || drag.touch) return read(share);
+  if (drag.touch) return read(share); // a finger reads as it moves, and sets the moment where it leaves
   if (Math.abs(event.clientX - drag.x) < DRAG_PIXELS) return;
   const band = document.querySelector("[data-select]"), [left, right] = [drag.from, share].sort((one, other) => one - other);
   band.hidden = false;
@@ -74,11 +74,11 @@ function move(event) {
 
 function end(event) {
   if (!drag) return;
-  const { from, x, moves, touch } = drag, share = shareUnder(event, true);
+  const { from, x, touch } = drag, share = shareUnder(event, true);
   drag = null;
   const band = document.querySelector("[data-select]");
   if (band) band.hidden = true;
-  if (moves || touch || Math.abs(event.clientX - x) < DRAG_PIXELS) return look(share);
+  if (touch || Math.abs(event.clientX - x) < DRAG_PIXELS) return look(share);
   const [since, until] = [from, share].sort((one, other) => one - other).map(secondsAt);
   if (until - since >= LEAST_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);
 }
