@@ -8,8 +8,10 @@ from workers.health import BEHIND_SECONDS, SEVERITY
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
 HANDED_OVER = ("hold", "manual")
+# They set their actuator at each tick, whatever happens: that they did is no news.
+REGULATORS = ("flow", "balance")
 WORTH_A_WORD_SECONDS = 2.0  # of backlog: below, its trend is noise
-TREND_SHARE = 0.05  # by so much what leaves must differ from what comes
+STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
 Document = Mapping[str, Any]
 
 
@@ -52,7 +54,7 @@ def _deeds(snapshot: Document, troubled: bool) -> Iterator[str]:
     for deed in snapshot["deeds"]:
         age_seconds = snapshot["at"] - deed["at"]
         worth_a_word = not planned if deed["points"] else troubled
-        if age_seconds <= LATELY_SECONDS and worth_a_word:
+        if age_seconds <= LATELY_SECONDS and worth_a_word and deed["law"] not in REGULATORS:
             yield f"{deed['law'].replace('_', ' ')} {deed['did']} {ago(age_seconds)}"
 
 
@@ -67,12 +69,12 @@ def _held(snapshot: Document) -> Iterator[str]:
 
 
 def _trend(totals: Document) -> Sequence[str]:
-    comes, leaves = totals["in_per_second"], totals["out_per_second"]
-    if comes is None or leaves is None or (totals["backlog_seconds"] or 0.0) < WORTH_A_WORD_SECONDS:
+    change, now = totals["backlog_change_events"], totals["backlog_events"]
+    if change is None or now is None or (totals["backlog_seconds"] or 0.0) < WORTH_A_WORD_SECONDS:
         return []
-    if abs(leaves - comes) <= TREND_SHARE * max(comes, leaves):
+    if abs(change) <= max(STEADY_EVENTS, STEADY_SHARE * (now - change)):
         return ["the backlog stays"]
-    return ["the backlog falls" if leaves > comes else "the backlog rises"]
+    return ["the backlog falls" if change < 0 else "the backlog rises"]
 
 
 def deed_of(action: Mapping[str, Any]) -> str:
@@ -93,7 +95,9 @@ def deed_of(action: Mapping[str, Any]) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"of {len(value)}"
-    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 def ago(seconds: float) -> str:

@@ -5,6 +5,7 @@ import { UNKNOWN, formatted } from "./format.js";
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 40, GAP = 12, LEAST_BAND = 1, LEFT = 9;
 const MOST_GLIDING = 40; // bands
+const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; the step of a box's height
 
 /**
  * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
@@ -12,7 +13,7 @@ const MOST_GLIDING = 40; // bands
  * A box: {id, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
-  const drawn = new Map();
+  const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
   let unitHeight = null, latest = null;
 
   function element(parent, key, tag, attributes) {
@@ -42,7 +43,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     const fitting = fill * height / widest;
     if (unitHeight === null || fitting < unitHeight * 0.98 || fitting > unitHeight * 1.6) unitHeight = fitting;
     const placed = new Map();
-    for (const link of links) link.width = link.rate ? Math.max(LEAST_BAND, link.rate * unitHeight) : 0;
+    for (const link of links) link.width = widthOf(link);
     boxes.forEach((column, index) => placeColumn(column, columns[index], height, placed, links));
     const sides = { out: new Map(), in: new Map() };
     for (const link of links) {
@@ -51,6 +52,13 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     }
     for (const link of links) band(link, placed, sides);
     return { placed, height: TOP + height };
+  }
+
+  /** Workers take thousands of events at once: a width follows its rate in steps, so that the map doesn't breathe. */
+  function widthOf({ from, to, rate }) {
+    const key = `${from}>${to}`, before = eased.get(key) ?? rate ?? 0, now = before + EASE * ((rate ?? 0) - before);
+    eased.set(key, now);
+    return rate || now * unitHeight > LEAST_BAND ? Math.max(LEAST_BAND, now * unitHeight) : 0;
   }
 
   function hatch(svg) {
@@ -114,7 +122,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
 
 function placeColumn(column, { x, width, height: least }, height, placed, links) {
   const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
-  const sizes = column.map((box) => Math.max(least, held("from", box.id) + 8, held("to", box.id) + 8));
+  const grid = (size) => Math.ceil(size / GRID) * GRID; // less than a step moves nothing
+  const sizes = column.map((box) => Math.max(least, grid(held("from", box.id) + 8), grid(held("to", box.id) + 8)));
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const gap = column.length > 1 ? Math.min(28, Math.max(4, (height - total) / (column.length - 1))) : 0;
   let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);

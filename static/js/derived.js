@@ -29,7 +29,8 @@ export const derived = {
     set(element, "end to end");
   },
   backlog(element, { totals }) {
-    set(element, trendOf(totals.backlog_events, ago(TREND_SECONDS)?.totals.backlog_events));
+    const { backlog_events: now, backlog_change_events: change } = totals;
+    set(element, trendOf(now, change == null || now == null ? null : now - change));
   },
   shed(element, { totals }) {
     set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what arrives" : "nothing shed");

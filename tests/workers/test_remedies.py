@@ -13,7 +13,7 @@ from workers.remedies import ago, deed_of, with_remedies
 CALM: dict[str, Any] = {
     "at": 1_000.0,
     "health": {"state": "NORMAL", "sentence": "All 3 nodes normal."},
-    "totals": {"in_per_second": 100.0, "out_per_second": 100.0, "backlog_seconds": 0.2},
+    "totals": {"backlog_events": 10, "backlog_change_events": 0, "backlog_seconds": 0.2},
     "nodes": {"n1": {"state": "NORMAL"}},
     "queues": {"alert": {"wait_seconds": 0.2}},
     "plans": [],
@@ -37,7 +37,7 @@ def test_a_calm_plant_that_nobody_touches_has_nothing_added():
 
 def test_what_a_loop_did_is_told_with_its_age_and_its_effect_on_the_backlog():
     deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
-    totals = {"in_per_second": 100.0, "out_per_second": 130.0, "backlog_seconds": 9.0}
+    totals = {"backlog_events": 900, "backlog_change_events": -300, "backlog_seconds": 9.0}
     told = sentence(health=BUSY, deeds=deeds, totals=totals)
     assert told == f"{BUSY['sentence']} Rebalancing moved 120 points 40 s ago; the backlog falls."
 
@@ -48,6 +48,10 @@ def test_while_all_is_well_only_moved_points_are_worth_a_word():
         deed("rebalancing", "moved 120 points", 940.0, 120),
     ]
     assert sentence(deeds=deeds) == "All 3 nodes normal. Rebalancing moved 120 points 1 min ago."
+
+
+def test_that_a_regulator_set_its_actuator_is_no_news():
+    assert sentence(health=BUSY, deeds=[deed("flow", "set admit 20,343", 999.0)]) == BUSY["sentence"]
 
 
 def test_trouble_that_no_loop_acts_on_is_said():
@@ -77,12 +81,9 @@ def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
     )
 
 
-@pytest.mark.parametrize(
-    ("comes", "leaves", "words"),
-    [(100.0, 150.0, "falls"), (150.0, 100.0, "rises"), (100.0, 101.0, "stays"), (None, 100.0, "")],
-)
-def test_the_backlogs_trend_is_told_where_it_is_known(comes, leaves, words):
-    totals = {"in_per_second": comes, "out_per_second": leaves, "backlog_seconds": 30.0}
+@pytest.mark.parametrize(("change", "words"), [(-500, "falls"), (500, "rises"), (40, "stays"), (None, "")])
+def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
+    totals = {"backlog_events": 1_000, "backlog_change_events": change, "backlog_seconds": 30.0}
     told = sentence(health=BUSY, totals=totals)
     assert ("backlog" in told) is bool(words) and words in told
 
@@ -95,6 +96,7 @@ def test_the_backlogs_trend_is_told_where_it_is_known(comes, leaves, words):
         ({"use": ["n3"], "release": ["n4"], "restore": []}, "took into use n3 and released n4"),
         ({"use": [], "release": [], "restore": [{}]}, "restored points"),
         ({"admit": 412.3456}, "set admit 412.3"),
+        ({"admit": 20_343.2}, "set admit 20,343"),
         ({"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
     ],
 )

@@ -22,6 +22,7 @@ from workers.remedies import with_remedies
 from workers.snapshot import Sight, Watch, by_work, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
+BACKLOG_WINDOW_SECONDS = 30.0
 COUNTED = {"inserted_events": WINDOW_SECONDS, "removed_events": LEAVING_WINDOW_SECONDS}
 DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
 
@@ -41,6 +42,7 @@ class LocalPlant:
     ) -> None:
         self._control, self._clock, self._monotonic, self._name = control, clock, monotonic, name
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
+        self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
         self._seq = 0
 
@@ -51,12 +53,16 @@ class LocalPlant:
         """
         now = self._clock()
         readings = read(self._control, now)
-        sight = self._sight(readings, now, self._monotonic())
+        monotonic_seconds = self._monotonic()
+        sight = self._sight(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(sight, record.loops, record.overrides)
         recorded = {name: getattr(record, name) for name in ("plans", "runs", "alerts", "deeds")}
+        composed["totals"]["backlog_change_events"] = self._backlog_change(
+            composed["totals"]["backlog_events"], monotonic_seconds
+        )
         whole = {**snapshot, **composed, **recorded}
         return {**whole, "health": with_remedies(whole)}
 
@@ -110,6 +116,15 @@ class LocalPlant:
     ) -> float | None:
         rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
+
+    def _backlog_change(self, events: int | None, at_seconds: float) -> int | None:
+        """Over the last BACKLOG_WINDOW_SECONDS; None until so long was watched, or while it is unknown."""
+        self._backlogs.append((at_seconds, events))
+        while len(self._backlogs) > 1 and self._backlogs[1][0] <= at_seconds - BACKLOG_WINDOW_SECONDS:
+            self._backlogs.popleft()
+        first_seconds, before = self._backlogs[0]
+        watched = at_seconds - first_seconds >= BACKLOG_WINDOW_SECONDS
+        return events - before if watched and events is not None and before is not None else None
 
     def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
         """The latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
