@@ -92,7 +92,7 @@ function queueBoxes({ single, rest }, shown) {
     waiting: ["waiting", unit(of("waiting_events"), "integer", "")],
     latency: ["highest p95", unit(of("latency_p95_seconds", Math.max), "seconds", "s")],
   }[shown];
-  return [...boxes, { id: "1:", name: `and ${rest.length} queues`, rate: of("in_per_second"), second, url: "/queues/" }];
+  return [...boxes, { id: "1:", name: `and ${rest.length} more`, rate: of("in_per_second"), second, url: "/queues/" }];
 }
 
 function nodeBoxes({ single, rest }) {
@@ -131,7 +131,7 @@ function sinks(snapshot, queues) {
   const rates = [...bySink].map(([sink, rows]) => [sink, { rate: known(rows.map(([, queue]) => queue.out_per_second)) }]);
   const { single, rest } = folded("sinks", rates, MOST_SINKS, (row) => 0.9 * (1 - 1 / (1 + (row.rate ?? 0))));
   for (const [sink, { rate }] of single) boxes.push({ id: `4:of ${sink}`, of: "jobs", name: sink, rate });
-  if (rest.length) boxes.push({ id: "4:", of: "jobs", name: `and ${rest.length} sinks`, rate: known(rest.map(([, row]) => row.rate)) });
+  if (rest.length) boxes.push({ id: "4:", of: "jobs", name: `and ${rest.length} more`, rate: known(rest.map(([, row]) => row.rate)) });
   return boxes;
 }
 
