@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 import redis
 from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ SEQUENCE = """
 name: sequence
 queues: [telemetry]
 sink: alert
-lateness_seconds: 0
+lateness_seconds: 2
 patterns:
   - {name: abc, pattern: SEQ(A; B; C), key: source, within_seconds: 10}
 """
@@ -93,7 +94,7 @@ def _figures(spark: SparkSession, folder: Path, rows: int, figures: dict[str, fl
     table = typed(WARM_EVENTS + rows, 200)
     both = application_of_text(SEQUENCE, folder)
     figures |= _drained(spark, folder / "2", both, table, TIERS).figures("both_tiers")
-    paced = application_of_text(SEQUENCE.replace("lateness_seconds: 0", "lateness_seconds: 0.2"), folder)
+    paced = application_of_text(SEQUENCE.replace("lateness_seconds: 2", "lateness_seconds: 0.2"), folder)
     figures |= _paced(spark, folder / "3", paced)
     return _spark_rate(spark, telemetry(rows), shipped, folder / "events.parquet")
 
@@ -249,7 +250,7 @@ def _drained(
             client.publish(queue, events.slice(0, WARM_EVENTS))
             _await(running, lambda: count() >= WARM_EVENTS)
             _steer(url, application, admit_events_per_batch=0)
-            client.publish(queue, events.slice(WARM_EVENTS))
+            _publish(client, queue, events.slice(WARM_EVENTS))
             started, used = time.perf_counter(), _cpu_seconds()
             _steer(url, application)
             _await(running, lambda: count() >= events.num_rows)
@@ -257,12 +258,20 @@ def _drained(
             return Pace(events.num_rows - WARM_EVENTS, seconds, _cpu_seconds() - used)
 
 
+def _publish(client: Client, queue: str, events: pa.Table) -> None:
+    """The events, and one that is so much later that event time passes all of them."""
+    client.publish(queue, events)
+    last = events.slice(events.num_rows - 1)
+    later = pc.add(last.column("time"), pa.scalar(60_000_000, pa.duration("us")))
+    client.publish(queue, last.set_column(last.schema.get_field_index("time"), "time", later))
+
+
 def _matched(spark: SparkSession, folder: Path, application: Application, events: pa.Table) -> Pace:
     """Of the inter-event tier alone, over results that wait for it."""
     (queue,) = application.queues
     with _plant(application) as url, Client(url, "bench", timeout_seconds=5.0) as client:
         _steer(url, application)
-        client.publish(queue, events)
+        _publish(client, queue, events)
         with _running(spark, folder, url, application, (INTRA,)) as (recorder, running):
             _await(running, lambda: recorder.worked >= events.num_rows)
         with _running(spark, folder, url, application, (INTER,)) as (recorder, running):
