@@ -38,7 +38,9 @@ function open() {
   // One after the other: unpacking takes its time, and no delta may overtake another.
   let before = Promise.resolve();
   opened.addEventListener("message", ({ data }) => {
-    before = before.then(() => unpacked(data)).then((message) => { if (socket === opened) receive(message); });
+    before = before.then(() => unpacked(data))
+      .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: begin anew
+      .catch(reportError); // a fault of one message's must not silence those after it
   });
   opened.addEventListener("close", (event) => closed(event.code));
   socket = opened;
