@@ -41,20 +41,20 @@ from typing import Any
 import yaml
 
 from queues.errors import BadInput
+from workers.pipeline import fields
 from workers.pipeline.attributes import TYPES, Attribute
 from workers.pipeline.containers import CARRIED, COLUMNS, Layout
 from workers.pipeline.controls import Controls
+from workers.pipeline.declared_rules import COLUMN, read_rule
 from workers.pipeline.document_lines import line_of
 from workers.pipeline.graph import Graph, Operator, check_symbols
 from workers.pipeline.monitored import Monitored
 from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
 from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample, names_in
+from workers.pipeline.rules import Enrich, Rule, names_in
 
 NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
-COLUMN = re.compile(r"\A[A-Za-z]\w*\Z")
-RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 SEVERITIES = ("info", "warning", "critical")
 
 
@@ -135,24 +135,25 @@ def application_of_text(text: str, folder: Path, name: str = "application") -> A
 
 def application_of(document: Any, folder: Path) -> Application:
     """The application of a YAML document; tables are looked for in `folder`."""
-    _mapping(document, "application", KEYS, required=("name", "queues", "sink"))
-    queues = _list(document["queues"], "queues")
+    fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
+    queues = fields.items(document["queues"], "queues")
     for place, queue in enumerate(queues):
-        _name(queue, f"queues[{place}]", QUEUE)
+        fields.name(queue, f"queues[{place}]", QUEUE)
     rules = [
-        _rule(rule, place, folder) for place, rule in enumerate(_list(document.get("rules", []), "rules", 0))
+        read_rule(rule, f"rules[{place}]", folder)
+        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0))
     ]
-    _distinct([rule.name for rule in rules], "rules")
-    _distinct(queues, "queues")
+    fields.distinct([rule.name for rule in rules], "rules")
+    fields.distinct(queues, "queues")
     attributes = _attributes(document.get("attributes", {}))
     graph = _graph(document)
     if "types" in document:
-        types = [_text(each, "types") for each in _list(document["types"], "types")]
+        types = [fields.text(each, "types") for each in fields.items(document["types"], "types")]
         check_symbols(graph, frozenset(types), _places(document))
-    lateness_seconds = _seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
+    lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
     controls = Controls(lateness_seconds=lateness_seconds, criteria=_criteria(document.get("criteria", {})))
     return Application(
-        _name(document["name"], "name", NAME),
+        fields.name(document["name"], "name", NAME),
         tuple(queues),
         controls,
         tuple(rules),
@@ -169,10 +170,10 @@ def _monitored(
 ) -> tuple[Monitored, ...]:
     numbers = {"value", *(each.name for each in attributes if each.kind == "number")}
     found = []
-    for place, item in enumerate(_list(document, "monitor", 0)):
+    for place, item in enumerate(fields.items(document, "monitor", 0)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
-        _mapping(item, where, keys, required=("criterion", "column", "quantile"))
+        fields.mapping(item, where, keys, required=("criterion", "column", "quantile"))
         if item["criterion"] not in criteria:
             raise BadInput(
                 f"{where}.criterion", f"{item['criterion']!r} is not in criteria; give it a first value there"
@@ -182,12 +183,12 @@ def _monitored(
         quantile = item["quantile"]
         if type(quantile) not in (int, float) or not 0 <= quantile <= 1:
             raise BadInput(f"{where}.quantile", f"takes a number from 0 to 1, not {quantile!r}")
-        window_seconds = _seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
+        window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "takes 1 or more")
-        kind = None if item.get("type") is None else _text(item["type"], f"{where}.type")
+        kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
         found.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
-    _distinct([each.criterion for each in found], "monitor")
+    fields.distinct([each.criterion for each in found], "monitor")
     return tuple(found)
 
 
@@ -205,12 +206,12 @@ def _attributes(document: Any) -> tuple[Attribute, ...]:
 
 def _attribute(name: Any, value: Any) -> Attribute:
     where = f"attributes.{name}"
-    _name(name, where, COLUMN)
+    fields.name(name, where, COLUMN)
     if name in COLUMNS:
         raise BadInput(where, f"{name} is a column of every event; take another name")
     if not isinstance(value, dict):
         value = {"type": value}
-    _mapping(value, where, ("type", "required"), required=("type",))
+    fields.mapping(value, where, ("type", "required"), required=("type",))
     if value["type"] not in TYPES:
         raise BadInput(where, f"takes {', '.join(TYPES)}, not {value['type']!r}")
     if not isinstance(value.get("required", False), bool):
@@ -222,7 +223,7 @@ def _criteria(document: Any) -> dict[str, float]:
     if not isinstance(document, dict):
         raise BadInput("criteria", "takes name: number pairs")
     for name, value in document.items():
-        _name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
+        fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
         if type(value) not in (int, float) or not math.isfinite(value):
             raise BadInput(f"criteria.{name}", f"takes a number, not {value!r}")
     return {name: float(value) for name, value in document.items()}
@@ -233,25 +234,25 @@ def _graph(document: Mapping[str, Any]) -> Graph:
     key = document.get("key")
     operators = [
         _operator(item, f"operators[{place}]", key)
-        for place, item in enumerate(_list(document.get("operators", []), "operators", 0))
+        for place, item in enumerate(fields.items(document.get("operators", []), "operators", 0))
     ]
-    for place, item in enumerate(_list(document.get("patterns", []), "patterns", 0)):
+    for place, item in enumerate(fields.items(document.get("patterns", []), "patterns", 0)):
         pattern = _pattern(item, f"patterns[{place}]", key)
         operators.append(Operator(pattern.name, pattern.key, (pattern,)))
     if not operators:
         raise BadInput("patterns", "takes a list of at least one, here or in operators")
-    _distinct([operator.name for operator in operators], "operators")
-    _distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
+    fields.distinct([operator.name for operator in operators], "operators")
+    fields.distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
     return Graph(tuple(operators))
 
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
-    _mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
-    name = _name(document["name"], f"{where}.name", NAME)
-    own_key = _text(document.get("key", key), f"{where}.key")
+    fields.mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
+    name = fields.name(document["name"], f"{where}.name", NAME)
+    own_key = fields.text(document.get("key", key), f"{where}.key")
     patterns = tuple(
         _pattern(item, f"{where}.patterns[{place}]", own_key)
-        for place, item in enumerate(_list(document["patterns"], f"{where}.patterns"))
+        for place, item in enumerate(fields.items(document["patterns"], f"{where}.patterns"))
     )
     for place, pattern in enumerate(patterns):
         if pattern.key != own_key:
@@ -275,11 +276,11 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
     default = _sink(document["sink"], "sink", queues)
     emitted = {pattern.emits for pattern in graph.patterns}
     found = {event_type: [default] for event_type in emitted - graph.inner_types}
-    for place, item in enumerate(_list(document.get("sinks", []), "sinks", 0)):
+    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0)):
         where = f"sinks[{place}]"
-        _mapping(item, where, ("queue", "types"), required=("queue", "types"))
+        fields.mapping(item, where, ("queue", "types"), required=("queue", "types"))
         queue = _sink(item["queue"], f"{where}.queue", queues)
-        for event_type in _list(item["types"], f"{where}.types"):
+        for event_type in fields.items(item["types"], f"{where}.types"):
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
                 raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
@@ -288,62 +289,10 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
 
 
 def _sink(value: Any, where: str, queues: list[str]) -> str:
-    sink = _name(value, where, QUEUE)
+    sink = fields.name(value, where, QUEUE)
     if sink in queues:
         raise BadInput(where, f"{sink} is also read: its own complex events would come back for ever")
     return sink
-
-
-def _rule(document: Any, place: int, folder: Path) -> Rule:
-    where = f"rules[{place}]"
-    _mapping(document, where, ("name", *RULES), required=("name",))
-    name = _text(document["name"], f"{where}.name")
-    kinds = [key for key in document if key != "name"]
-    if len(kinds) != 1:
-        raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
-    kind, value = kinds[0], document[kinds[0]]
-    if kind in ("discard", "keep"):
-        return Filter(name, _text(value, f"{where}.{kind}"), kind == "discard")
-    if kind == "sample":
-        return _sample(name, value, f"{where}.sample")
-    if kind == "cleanse":
-        return Cleanse(name, _expressions(value, f"{where}.cleanse"))
-    if kind == "project":
-        return _project(name, value, f"{where}.project")
-    return _enrich(name, value, f"{where}.enrich", folder)
-
-
-def _project(name: str, document: Any, where: str) -> Project:
-    _mapping(document, where, ("compute", "drop"), required=())
-    compute = _expressions(document.get("compute", {}), f"{where}.compute")
-    drop = [_text(column, f"{where}.drop") for column in _list(document.get("drop", []), f"{where}.drop", 0)]
-    return Project(name, compute, tuple(drop))
-
-
-def _sample(name: str, value: Any, where: str) -> Sample:
-    if type(value) not in (int, float) or not 0 < value <= 1:
-        raise BadInput(where, f"takes a share above 0 and up to 1, not {value!r}")
-    return Sample(name, float(value))
-
-
-def _expressions(document: Any, where: str) -> dict[str, str]:
-    if not isinstance(document, dict):
-        raise BadInput(where, "takes column: expression pairs")
-    for column, text in document.items():
-        _name(column, where, COLUMN)
-        _text(text, f"{where}.{column}")
-    return document
-
-
-def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
-    _mapping(
-        document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
-    )
-    columns = [_text(column, f"{where}.columns") for column in _list(document["columns"], f"{where}.columns")]
-    path = folder / _text(document["table"], f"{where}.table")
-    by = _text(document["by"], f"{where}.by")
-    table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
-    return Enrich(name, _text(document["using"], f"{where}.using"), table)
 
 
 def _pattern(document: Any, where: str, key: Any) -> Pattern:
@@ -359,8 +308,8 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         "contiguity",
         "consume",
     )
-    _mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
-    name = _name(document["name"], f"{where}.name", NAME)
+    fields.mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
+    name = fields.name(document["name"], f"{where}.name", NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
@@ -374,56 +323,11 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         name=name,
         expression=expression,
         defines=definitions(expression, define, f"{where}.define"),
-        key=_text(document.get("key", key), f"{where}.key"),
-        within_us=_microseconds(document["within_seconds"], f"{where}.within_seconds"),
-        quiet_us=_microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
-        emits=_text(document.get("emits", name), f"{where}.emits"),
+        key=fields.text(document.get("key", key), f"{where}.key"),
+        within_us=fields.microseconds(document["within_seconds"], f"{where}.within_seconds"),
+        quiet_us=fields.microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
+        emits=fields.text(document.get("emits", name), f"{where}.emits"),
         severity=severity,
         contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
         consume=one_of(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
     )
-
-
-def _mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
-    if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes {', '.join(keys)}")
-    for key in document:
-        if key not in keys:
-            raise BadInput(f"{where}.{key}", f"is not known; known are {', '.join(keys)}")
-    for key in required:
-        if key not in document:
-            raise BadInput(f"{where}.{key}", "is missing")
-
-
-def _list(value: Any, where: str, least: int = 1) -> list:
-    if not isinstance(value, list) or len(value) < least:
-        raise BadInput(where, "takes a list" + (" of at least one" if least else ""))
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise BadInput(where, f"takes a text, not {value!r}")
-    return value
-
-
-def _name(value: Any, where: str, form: re.Pattern) -> str:
-    if not isinstance(value, str) or not form.match(value):
-        raise BadInput(where, f"takes a name (a lower-case letter, then letters, digits or -), not {value!r}")
-    return value
-
-
-def _seconds(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 86_400:
-        raise BadInput(where, f"takes seconds from 0 to 86400, not {value!r}")
-    return float(value)
-
-
-def _microseconds(value: Any, where: str) -> int:
-    return round(_seconds(value, where) * 1_000_000)
-
-
-def _distinct(names: list[str], where: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(where, f"{name!r} is given twice")

@@ -1,0 +1,70 @@
+"""Reading declared rules; what they take is said in `declaration`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from queues.errors import BadInput
+from workers.pipeline import fields
+from workers.pipeline.reference import ReferenceTable
+from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample
+
+COLUMN = re.compile(r"\A[A-Za-z]\w*\Z")
+RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
+
+
+def read_rule(document: Any, where: str, folder: Path) -> Rule:
+    fields.mapping(document, where, ("name", *RULES), required=("name",))
+    name = fields.text(document["name"], f"{where}.name")
+    kinds = [key for key in document if key != "name"]
+    if len(kinds) != 1:
+        raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
+    kind, value = kinds[0], document[kinds[0]]
+    if kind in ("discard", "keep"):
+        return Filter(name, fields.text(value, f"{where}.{kind}"), kind == "discard")
+    if kind == "sample":
+        return _sample(name, value, f"{where}.sample")
+    if kind == "cleanse":
+        return Cleanse(name, _expressions(value, f"{where}.cleanse"))
+    if kind == "project":
+        return _project(name, value, f"{where}.project")
+    return _enrich(name, value, f"{where}.enrich", folder)
+
+
+def _project(name: str, document: Any, where: str) -> Project:
+    fields.mapping(document, where, ("compute", "drop"), required=())
+    compute = _expressions(document.get("compute", {}), f"{where}.compute")
+    drop = [
+        fields.text(column, f"{where}.drop")
+        for column in fields.items(document.get("drop", []), f"{where}.drop", 0)
+    ]
+    return Project(name, compute, tuple(drop))
+
+
+def _sample(name: str, value: Any, where: str) -> Sample:
+    if type(value) not in (int, float) or not 0 < value <= 1:
+        raise BadInput(where, f"takes a share above 0 and up to 1, not {value!r}")
+    return Sample(name, float(value))
+
+
+def _expressions(document: Any, where: str) -> dict[str, str]:
+    if not isinstance(document, dict):
+        raise BadInput(where, "takes column: expression pairs")
+    for column, text in document.items():
+        fields.name(column, where, COLUMN)
+        fields.text(text, f"{where}.{column}")
+    return document
+
+
+def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
+    fields.mapping(
+        document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
+    )
+    columns = [
+        fields.text(column, f"{where}.columns")
+        for column in fields.items(document["columns"], f"{where}.columns")
+    ]
+    path = folder / fields.text(document["table"], f"{where}.table")
+    by = fields.text(document["by"], f"{where}.by")
+    table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
+    return Enrich(name, fields.text(document["using"], f"{where}.using"), table)
