@@ -14,6 +14,7 @@ from console.api import (
     history,
     lab,
     ledger,
+    pipelines,
     plans,
     plant,
     tasks,
@@ -44,6 +45,7 @@ for part in (
     alerts,
     events,
     tasks,
+    pipelines,
     dead_letters,
     lab,
 ):

@@ -152,6 +152,10 @@ DOORS = {
     "POST api/v1/loops/<loop_id>/mode": "operator",
     "GET api/v1/ledger": "viewer",
     "GET api/v1/loops/<loop_id>/what-if": "viewer",
+    "GET api/v1/applications": "viewer",
+    "POST api/v1/applications": "operator",
+    "POST api/v1/applications/<name>/operators/<operator>/tasks": "operator",
+    "POST api/v1/applications/<name>/criteria/<criterion>": "operator",
     "GET api/v1/ledger/export": "viewer",
     "GET api/v1/ledger/<entry_id>": "viewer",
     "GET api/v1/ledger/<entry_id>/replay": "viewer",
@@ -233,7 +237,13 @@ QUERY = {
     "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
 }
-NAMES = {"pipeline": "performance", "nodes": "n1", "tasks": "retention", "receivers": "desk"}
+NAMES = {
+    "pipeline": "performance",
+    "applications": "performance",
+    "nodes": "n1",
+    "tasks": "retention",
+    "receivers": "desk",
+}
 API_BODIES = {
     "POST api/v1/alerts/<alert_id>/acknowledge": {},
     "POST api/v1/alerts/<alert_id>/snooze": {"minutes": 15},
@@ -273,6 +283,9 @@ API_BODIES = {
     "POST api/v1/users/<username>/enable": {"reason": "a test"},
     "POST api/v1/users/<username>/reset": {"reason": "a test"},
     "POST api/v1/tokens": {"name": "new", "role": "viewer", "days": 5},
+    "POST api/v1/applications": {"text": "name: a test", "reason": "a test"},
+    "POST api/v1/applications/<name>/operators/<operator>/tasks": {"tasks": 2, "reason": "a test"},
+    "POST api/v1/applications/<name>/criteria/<criterion>": {"value": 0.5, "reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
 }

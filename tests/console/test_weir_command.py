@@ -163,6 +163,8 @@ PAGES = {
     "runs/<int:run_id>/cancel": "runs 1 cancel",
     "runs/<int:run_id>/resume": "runs 1 resume",
     "timeline/marks": "marks create",
+    "pipeline/<str:name>/declare": "applications create",
+    "pipeline/<str:name>/operators/<str:operator>/tasks": "applications performance operators watch tasks",
     "timeline/marks/remove": "marks 1 remove",
     "overrides/create": "overrides create",
     "overrides/<int:override_id>/end": "overrides 1 end",

@@ -1,0 +1,74 @@
+"""Declared applications of the pipeline: what is at work, another version, and steering one that runs."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+
+from console import pipeline_steering
+from console.api.authentication import actor_for
+from console.api.control import Given
+from console.control_server import control
+from workers.models import PipelineVersion
+from workers.pipeline.declared import Declarations
+
+router = Router(tags=["pipeline"])
+
+
+class Declaration(Given):
+    """The YAML text of an application; it names itself."""
+
+    text: str
+    reason: str
+
+
+class Tasks(Given):
+    """So many tasks, from the next batch or the one after it on."""
+
+    tasks: int
+    reason: str
+
+
+class Criterion(Given):
+    """A value that rules name."""
+
+    value: float
+    reason: str
+
+
+@router.get("/applications", summary="Applications at work in the pipeline, with their versions")
+def list_applications(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    versions = PipelineVersion.objects.select_related("owner").order_by("-pk")
+    return {
+        "at_work": Declarations(control()).at_work(),
+        "versions": [_version(each) for each in versions],
+    }
+
+
+@router.post("/applications", summary="Declare an application, or another version of one")
+def declare_application(request: HttpRequest, body: Declaration) -> dict[str, Any]:
+    """It goes on where the version before is, and takes over within seconds."""
+    actor = actor_for(request, "pipeline.declare")
+    text = body.text.replace("\r\n", "\n")
+    return _version(pipeline_steering.declare(actor, text, body.reason, control()))
+
+
+@router.post("/applications/{name}/operators/{operator}/tasks", summary="How many tasks an operator has")
+def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    pipeline_steering.set_tasks(actor, name, operator, body.tasks, body.reason, control())
+    return {"application": name, "operator": operator, "tasks": body.tasks}
+
+
+@router.post("/applications/{name}/criteria/{criterion}", summary="The value of a criterion that rules name")
+def set_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    pipeline_steering.set_criterion(actor, name, criterion, body.value, body.reason, control())
+    return {"application": name, "criterion": criterion, "value": body.value}
+
+
+def _version(row: PipelineVersion) -> dict[str, Any]:
+    fields = ("application", "number", "active", "reason", "text")
+    owner = row.owner.get_username() if row.owner else None
+    return {**{name: getattr(row, name) for name in fields}, "owner": owner}
