@@ -26,9 +26,9 @@ def run(seconds: float) -> dict[str, Any]:
             ("migrate", "--verbosity=0", "--no-input"),
             ("collectstatic", "--verbosity=0", "--no-input"),
         ):
-            _manage(environment, *command)
-        _manage(environment, "shell", "-v", "0", "-c", "from bench.ledger_rows import seed; seed()")
-        told = _manage(
+            manage(environment, *command)
+        manage(environment, "shell", "-v", "0", "-c", "from bench.ledger_rows import seed; seed()")
+        told = manage(
             environment, "shell", "-v", "0", "-c", "from bench.ledger_rows import measure; measure()"
         )
     found = orjson.loads(told)
@@ -46,7 +46,8 @@ def run(seconds: float) -> dict[str, Any]:
     }
 
 
-def _manage(environment: dict[str, str], *arguments: str) -> str:
+def manage(environment: dict[str, str], *arguments: str) -> str:
+    """What a management command prints, in a process with that environment."""
     command = [sys.executable, "manage.py", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout

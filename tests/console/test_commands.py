@@ -75,19 +75,6 @@ def test_lab_lists_every_scenario_of_the_contract(monkeypatch):
     assert scenarios["manager"]["laws"] == ["worker_rate", "thesis", "static"]
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments"),
-    [
-        ("lab", ["run", "elasticity"]),
-        ("bench", ["parallelism"]),
-        ("decide", ["parallelism_queueing", "-"]),
-    ],
-)
-def test_what_is_reserved_says_not_yet(monkeypatch, command, arguments):
-    document = '{"parameters": {}, "state": null, "observations": [{}]}'
-    assert "not yet" in refusal(monkeypatch, command, document, *arguments)
-
-
 def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypatch):
     assert "splitter" in refusal(monkeypatch, "bench", "", "speed")
     assert "manager" in refusal(monkeypatch, "lab", "", "run", "traffic")
