@@ -1,6 +1,6 @@
 """What one tick of a loop costs: observe, decide, guard, record with its lease's number, apply, confirm.
 
-A database and a control server of its own; forty managers tick once a round, each in a transaction of its own,
+A database and a control server of its own; forty managers tick once a round, each in its own transaction,
 on one snapshot that a plant in memory gives. The peer is the time a tick may take so that all of them, on one
 core, keep their interval.
 """

@@ -1,4 +1,4 @@
-"""Managers that tick on a plant in memory, against a real database and control server; run with its settings."""
+"""Managers that tick on a plant in memory, on a real database and control server; run with its settings."""
 
 import json
 import sys
