@@ -46,9 +46,9 @@ def ended(ask) -> Any:
 
 def choose_scope(page: Page, reason: str) -> None:
     form = page.locator("form[data-scope]")
-    form.get_by_label("Queue").select_option("alert")
-    form.get_by_label("What").select_option("worker_rate/upper_limit")
-    form.get_by_label("Value").fill("700")
+    form.locator("select[name=queue]").select_option("alert")
+    form.locator("select[name=name]").select_option("worker_rate/upper_limit")
+    form.locator("input[name=value]").fill("700")
     form.get_by_label("Reason").fill(reason)
 
 
@@ -130,8 +130,8 @@ def test_a_session_that_ends_in_the_middle_of_a_form_loses_nothing(open_page, ob
     expect(page).to_have_url(re.compile(r"/overrides/\?x=1$"))
     form = page.locator("form[data-scope]")
     expect(form.get_by_label("Reason")).to_have_value("typed before the session ended")
-    expect(form.get_by_label("Value")).to_have_value("700")
-    expect(form.get_by_label("Queue")).to_have_value("alert")
+    expect(form.locator("input[name=value]")).to_have_value("700")
+    expect(form.locator("select[name=queue]")).to_have_value("alert")
     expect(page.locator(".toast")).to_contain_text("What you typed is here again")
     form.locator(".primary").click()
     expect(page.locator("[data-override]")).to_contain_text("typed before the session ended")
