@@ -8,7 +8,7 @@ from bench.burst import LIMITS, SLOW_HANDLER, burst, handled_by
 from bench.running_plant import RunningPlant
 from workers.schedule import TICK_SECONDS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(420)]
 CONTAINERS = 3
 
 
@@ -33,7 +33,6 @@ def test_a_burst_takes_hardly_more_workers_than_it_fills_and_delays_no_other_que
     assert seen["pool_share"] >= 0.7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("handler", "share"), [("sql", 0.75), (SLOW_HANDLER, LIMITS["pool_share"])])
 def test_two_hundred_thousand_events_at_once_are_handled_at_the_pools_capacity(
     plant: RunningPlant, handler: str, share: float

@@ -24,7 +24,7 @@ from workers.loops import DUE_SHARE, LEASE_SECONDS
 from workers.schedule import TICK_SECONDS
 from workers.work_report import work_key
 
-pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(420)]
 QUEUE, EVENTS_PER_SECOND, FLUSHES_PER_SECOND = "alert", 1_000, 5
 BACK_SECONDS = 10.0
 USUAL_LAG_SECONDS = 5.0
@@ -199,14 +199,12 @@ def second_manager(plant: RunningPlant) -> Iterator[psutil.Process]:
     process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_whoever_is_killed_at_whatever_instant_is_replaced_within_ten_seconds(plant: RunningPlant, seed: int):
     chance = random.Random(seed)
     survive(plant, [chance.choice(KILLS) for _ in range(3)], chance)
 
 
-@pytest.mark.slow
 def test_two_managers_that_are_paused_and_killed_in_turn_never_decide_at_once(
     plant: RunningPlant, second_manager: psutil.Process
 ):
