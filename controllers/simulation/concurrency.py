@@ -190,4 +190,5 @@ SCENARIO = Scenario(
     SETTINGS,
     ("threads", "utilisation", "steps"),
     run,
+    steers={name: ("concurrency", {"method": name}) for name in ("tcc", "explorer")},
 )

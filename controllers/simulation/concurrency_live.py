@@ -304,4 +304,5 @@ SCENARIO = Scenario(
         "windows_to_recover",
     ),
     run,
+    steers={name: ("concurrency", {"method": name}) for name in ("tcc", "explorer")},
 )

@@ -39,7 +39,10 @@ METRICS: Mapping[str, Metric] = {
     "utilisation": Metric("share", "none"),
     "steps": Metric("steps"),
     "seconds_to_first": Metric("s"),
-    "share": Metric("share of the best", "higher"),
+    "warm_steps": Metric("steps"),
+    "threads_least": Metric("threads", "none"),
+    "threads_most": Metric("threads", "none"),
+    "share": Metric("share of a contended station", "none"),
     "peak_fraction_before": Metric("share of the peak", "higher"),
     "peak_fraction_after": Metric("share of the peak", "higher"),
     "windows_to_recover": Metric("windows"),
@@ -61,6 +64,9 @@ METRICS: Mapping[str, Metric] = {
     "rescales": Metric("changes"),
     "rungs": Metric("rungs", "none"),
     "lost_events": Metric("events"),
+    "lost_orders": Metric("events"),
+    "shed_too_early": Metric("events"),
+    "shed_after_decisions": Metric("decisions"),
     "seconds_to_normal": Metric("s"),
 }
 

@@ -358,4 +358,5 @@ SCENARIO = Scenario(
     SETTINGS,
     ("recall", "latency_mean_seconds", "bound_violations", "utilisation"),
     run,
+    steers={name: ("shedding", {"perspective": name}) for name in ("global", "local")},
 )
