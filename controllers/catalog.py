@@ -11,6 +11,7 @@ from controllers.ladder import Ladder
 from controllers.law import Law
 from controllers.node_scaling import NodeScaling
 from controllers.parallelism_forecast import ParallelismForecast
+from controllers.parallelism_joint import ParallelismJoint
 from controllers.parallelism_queueing import ParallelismQueueing
 from controllers.parameter import Parameter, read_values
 from controllers.rebalancing import Rebalancing
@@ -18,7 +19,8 @@ from controllers.shedding import Shedding
 from controllers.worker_rate import WorkerRate
 from queues.errors import BadInput
 
-# The laws of the contract in its order, node_scaling beside rebalancing and the ladder over all; those
+# The laws of the contract in its order, node_scaling beside rebalancing, parallelism_joint beside the two it
+# joins and the ladder over all; those
 # without an entry in LAWS are promised, and answer "not yet".
 CONTRACT_LAWS = (
     "flow",
@@ -29,6 +31,7 @@ CONTRACT_LAWS = (
     "concurrency",
     "parallelism_queueing",
     "parallelism_forecast",
+    "parallelism_joint",
     "shedding",
     "ladder",
 )
@@ -43,6 +46,7 @@ LAWS: Mapping[str, Law] = {
         Concurrency(),
         ParallelismQueueing(),
         ParallelismForecast(),
+        ParallelismJoint(),
         Shedding(),
         Ladder(),
     )

@@ -25,6 +25,7 @@ LANES = {
     "concurrency": Lanes("Completions, events/s", "Threads", "set", has_reference=False),
     "parallelism_queueing": Lanes("Latency of the slowest path, s", "Tasks", "set"),
     "parallelism_forecast": Lanes("Events missed", "Tasks", "set", has_reference=False),
+    "parallelism_joint": Lanes("Latency of the slowest path, s", "Tasks", "set"),
     "shedding": Lanes("Work offered, % of the operator", "Work shed, %", "shed", scale=100.0),
     "ladder": Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
 }

@@ -21,10 +21,27 @@ def resampled(trace: Floats, steps: int) -> Floats:
 
     Raises `BadInput` when it has no value above 0, or any that is negative or not finite.
     """
-    if trace.size == 0 or not np.all(np.isfinite(trace)) or trace.min() < 0 or trace.max() <= 0:
-        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
+    _check(trace)
     at = np.linspace(0, trace.size - 1, steps)
     return np.asarray(np.interp(at, np.arange(trace.size), trace / trace.max()))
+
+
+def averaged(trace: Floats, steps: int) -> Floats:
+    """A real trace as `resampled`, but where it has more values than steps, the mean of each step's.
+
+    Raises `BadInput` as that does.
+    """
+    _check(trace)
+    if trace.size <= steps:
+        return resampled(trace, steps)
+    edges = np.linspace(0, trace.size, steps + 1).astype(int)
+    means = np.add.reduceat(trace, edges[:-1]) / np.diff(edges)
+    return np.asarray(means / means.max())
+
+
+def _check(trace: Floats) -> None:
+    if trace.size == 0 or not np.all(np.isfinite(trace)) or trace.min() < 0 or trace.max() <= 0:
+        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
 
 
 def noisy(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:

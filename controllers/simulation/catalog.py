@@ -7,6 +7,7 @@ from controllers.simulation import (
     concurrency,
     concurrency_live,
     crash,
+    elasticity,
     flow,
     ladder,
     manager,
@@ -26,6 +27,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         flow,
         balance,
         shedding,
+        elasticity,
         ladder,
     )
 }

@@ -66,7 +66,6 @@ def test_a_real_trace_shapes_the_day(tmp_path, name):
     ("field", "arguments"),
     [
         ("SCENARIO", ["weather"]),
-        ("SCENARIO", ["elasticity"]),
         ("--law", ["queues", "--law", "luck"]),
         ("--set configuration", ["queues", "--set", "configuration=5"]),
         ("--set colour", ["queues", "--set", "colour=1"]),

@@ -88,6 +88,27 @@ def measured_paths(chance: np.random.Generator) -> dict:
     return {"paths": [["x", "y"], ["x", "z"]], "operators": rows}
 
 
+def foreseen_paths(chance: np.random.Generator) -> dict:
+    """Two paths over three operators, three windows, and at times nothing measured or much waiting."""
+    rows = {
+        name: {
+            "tasks": int(chance.integers(1, 9)),
+            "rate_per_second": None if chance.random() < 0.1 else float(chance.uniform(0, 90)),
+            "service_seconds": float(chance.uniform(0, 0.1)),
+            "backlog_events": float(chance.choice([0, 500])),
+        }
+        for name in "xyz"
+    }
+    return {
+        "at_seconds": float(chance.uniform(0, 9000)),
+        "source_per_second": float(chance.uniform(0, 99)),
+        "forecast_per_second": chance.uniform(0, 99, 3).tolist(),
+        "deviation_per_second": chance.uniform(0, 9, 3).tolist(),
+        "paths": [["x", "y"], ["x", "z"]],
+        "operators": rows,
+    }
+
+
 def windows(chance: np.random.Generator) -> dict:
     """Five windows, with one task to six."""
     missed = np.sort(chance.uniform(0, 900, (5, 6)))[:, ::-1]
@@ -98,6 +119,7 @@ DRAWN = {
     "shedding": applications.running_example,
     "parallelism_queueing": measured_paths,
     "parallelism_forecast": windows,
+    "parallelism_joint": foreseen_paths,
 }
 
 

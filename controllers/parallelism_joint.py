@@ -1,0 +1,259 @@
+"""Tasks of all operators together, ahead of what comes: what is foreseen, what a pause costs, what helped.
+
+Each window's demand is what is foreseen and `deviations` of its uncertainty above it, the first window's at
+least what is offered now. An operator needs the fewest tasks
+
+    for  demand / target_utilisation  and, after a change,  demand + (demand pause + backlog) / drain_seconds
+
+so that no rescale leaves a backlog of its own making; and as many more as keep the paths' bound for what is
+expected (`task_allocation`). How far tasks help is learnt (`scaling_curve`). `parallelism_plan` decides when
+to change: the present tasks stay while they do, up to `tolerance` above the target.
+
+After a rescale the measured gain of capacity is held against the expected one. Where less than
+`effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
+then it is tried again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from controllers.decision import Decision, Json
+from controllers.law import Values
+from controllers.parallelism_needs import Known, Needs, forecast
+from controllers.parallelism_plan import Ints, Plan, cheapest_plan
+from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.scaling_curve import ScalingCurve, remember
+from controllers.topology import check_paths
+from queues.errors import BadInput
+
+MOST_TASKS = 100_000
+PARAMETERS = (
+    Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
+    Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
+    Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.1, 0, 1),
+    Parameter("deviations", "standard deviations", "Planned for above what is foreseen.", 1.0, 0, 6),
+    Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
+    Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),
+    Parameter("pause_cost", "times", "A second of pause over a second of all tasks.", 3.0, 0, 1e4),
+    Parameter("drain_seconds", "s", "In which what piled up is worked off.", 60.0, 1e-3, 1e6),
+    Parameter("effective_share", "share", "Of the expected gain; with less a rescale failed.", 0.3, 0, 1),
+    Parameter("blocked_seconds", "s", "Until what did not help is tried again.", 1800.0, 0, 1e7),
+)
+OPERATOR = (
+    Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("rate_per_second", "events/s", "Offered to all its tasks; null: not measured.", None, 0, 1e12),
+    Parameter("service_seconds", "s", "Of one event in a task; null: not measured.", None, 0, 1e6),
+    Parameter("backlog_events", "events", "Waiting there.", 0.0, 0, 1e15),
+    Parameter("variability", "mean of c²", "Of arrivals and service.", 1.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "What an event spends there besides waiting.", 0.0, 0, 1e6),
+)
+OBSERVATION = (
+    Parameter("at_seconds", "s", "Now.", None, 0, 1e12, required=True),
+    Parameter("source_per_second", "events/s", "Offered now.", None, 0, 1e12, required=True),
+    Parameter("forecast_per_second", "events/s", "Expected in each window.", maximum=1e12, kind="numbers"),
+    Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
+    Parameter("paths", "lists of operators", "Ways from a source to a sink.", kind="names", required=True),
+    Parameter(
+        "operators",
+        "by name",
+        "What was measured.",
+        kind="map",
+        required=True,
+        items=(Parameter("operator", "operator", "One of them.", kind="object", items=OPERATOR),),
+    ),
+)
+EXPECTED = (
+    Parameter("tasks", "tasks", "That were set.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("from_per_second", "events/s", "Capacity before.", None, 0, 1e15, required=True),
+    Parameter("to_per_second", "events/s", "Capacity expected.", None, 0, 1e15, required=True),
+)
+MEMORY = (
+    Parameter("tasks", "tasks", "Of the points.", maximum=MOST_TASKS, kind="numbers", required=True),
+    Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True),
+    Parameter("share", "events", "Offered for one at the source.", None, 0, 1e9),
+    Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
+    Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
+)
+
+
+class ParallelismJoint:
+    """All operators of the paths, over a horizon; see the module."""
+
+    name = "parallelism_joint"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when minimum is above maximum."""
+        if parameters["minimum"] > parameters["maximum"]:
+            raise BadInput(
+                "parameters.minimum",
+                f"takes at most maximum ({parameters['maximum']}), not {parameters['minimum']}",
+            )
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` for paths without sense, or a forecast whose deviations are not as many."""
+        check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
+        means, deviations = forecast(observation)
+        if len(means) != len(deviations):
+            raise BadInput(
+                f"{where}.deviation_per_second",
+                f"takes one number per window ({len(means)}), not {len(deviations)}",
+            )
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing learnt."""
+        return {"operators": {}}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state from outside. Raises `BadInput` naming the key."""
+        if document is None:
+            return self.initial_state(parameters)
+        given = read_object(document, "state")
+        refuse_unknown(given, ("operators",), "state")
+        rows = read_object(given.get("operators", {}), "state.operators")
+        return {"operators": {name: _memory(row, f"state.operators.{name}") for name, row in rows.items()}}
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Tasks of every operator on a path, or none when the present ones stay."""
+        rows = observation["operators"]
+        names = list(dict.fromkeys(name for path in observation["paths"] for name in path))
+        missing = [
+            name
+            for name in names
+            if rows[name]["rate_per_second"] is None or rows[name]["service_seconds"] is None
+        ]
+        if missing:
+            reason = f"{', '.join(missing)} was not measured; tasks stay as they are."
+            return state, Decision(None, reason, limited_by="unmeasured")
+        verdicts = dict[str, float]()
+        memory = {
+            name: _learn(parameters, state["operators"].get(name), observation, name, verdicts)
+            for name in names
+        }
+        known = [_known(observation, name, memory[name]) for name in names]
+        needs = Needs.of(parameters, observation, known)
+        current = np.asarray([each.row["tasks"] for each in known])
+        total = float(current.sum())
+        plan = cheapest_plan(
+            current,
+            needs.steady,
+            needs.after_change,
+            needs.keeps,
+            parameters["window_seconds"],
+            parameters["pause_cost"] * parameters["pause_seconds"] * total,
+        )
+        changes = bool((plan.tasks != current).any())
+        if changes:
+            _expect(memory, known, plan.tasks)
+        next_state = {"operators": {**state["operators"], **memory}}
+        return next_state, _decision(parameters, known, needs, plan, verdicts)
+
+
+def _memory(document: Json, where: str) -> dict[str, Json]:
+    row = read_values(MEMORY, document, where)
+    if len(row["tasks"]) != len(row["service_seconds"]):
+        raise BadInput(f"{where}.service_seconds", f"takes one number per point ({len(row['tasks'])})")
+    return row
+
+
+def _learn(
+    parameters: Values, memory: Json, observation: Values, name: str, verdicts: dict[str, float]
+) -> dict[str, Json]:
+    """What is remembered of an operator from now on; `verdicts` gets a rescale's share of its gain."""
+    row, source = observation["operators"][name], observation["source_per_second"]
+    before = memory or _memory({"tasks": [], "service_seconds": []}, "state")
+    points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
+    points = remember(points, int(row["tasks"]), row["service_seconds"])
+    # Where something waits, what comes further down is what was let through, not what is offered.
+    is_free = all(each["backlog_events"] <= source for each in observation["operators"].values())
+    share = before["share"]
+    if source > 0 and (is_free or share is None):
+        share = row["rate_per_second"] / source
+    blocked, expected = before["blocked_until_seconds"], before["expected"]
+    if blocked is not None and observation["at_seconds"] >= blocked:
+        blocked = None
+    if expected is not None and expected["tasks"] == row["tasks"]:
+        verdicts[name] = _share_of_gain(expected, row)
+        if verdicts[name] < parameters["effective_share"]:
+            blocked = observation["at_seconds"] + parameters["blocked_seconds"]
+    return {
+        "tasks": [float(count) for count in points],
+        "service_seconds": list(points.values()),
+        "share": share,
+        "blocked_until_seconds": blocked,
+        "expected": None,
+    }
+
+
+def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> float:
+    if row["service_seconds"] <= 0:
+        return 1.0
+    gained = row["tasks"] / row["service_seconds"] - expected["from_per_second"]
+    return float(gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9))
+
+
+def _known(observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
+    row = observation["operators"][name]
+    points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
+    curve = ScalingCurve.through(points, int(row["tasks"]))
+    return Known(name, row, curve, memory["share"] or 0.0, memory["blocked_until_seconds"] is not None)
+
+
+def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
+    """Notes what more tasks should bring, to be held against what they do."""
+    for each, count in zip(known, tasks.tolist(), strict=True):
+        before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
+        if count > each.row["tasks"] and math.isfinite(after):
+            memory[each.name]["expected"] = {
+                "tasks": count,
+                "from_per_second": before,
+                "to_per_second": after,
+            }
+
+
+def _decision(
+    parameters: Values, known: Sequence[Known], needs: Needs, plan: Plan, verdicts: Mapping[str, float]
+) -> Decision:
+    tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
+    before = {each.name: int(each.row["tasks"]) for each in known}
+    terms = {
+        "tasks_before": before,
+        "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.steady[0], strict=True)},
+        "windows_until_change": plan.changes_at,
+        "cost_task_seconds": round(plan.cost, 3),
+        "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
+        "blocked": needs.blocked,
+    }
+    failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
+    reason = _words(needs, before, tasks)
+    if failed:
+        reason += f" The last rescale of {', '.join(failed)} brought less than it should have."
+    if needs.blocked:
+        reason += (
+            f" {', '.join(needs.blocked)} would need more, but more did not help; it is tried again later."
+        )
+    limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
+    return Decision({"tasks": tasks} if tasks != before else None, reason, terms, limited)
+
+
+def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:
+    full = any(need >= parameters["maximum"] for need in needs.steady[0])
+    return "maximum" if full and not needs.keeps[0] else None
+
+
+def _words(needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+    now, then = sum(before.values()), sum(tasks.values())
+    if tasks == before:
+        does = "do" if needs.keeps[0] else "are the most there may be and do not do"
+        return f"{now} tasks {does} for now; a change would not pay for its pause."
+    if not needs.keeps[0]:
+        return f"{now} tasks do not do for what comes: {then} for all operators together."
+    return f"{then} tasks instead of {now} pay for the pause."

@@ -1,0 +1,124 @@
+"""The lab's scenario `elasticity`: a week of events, compressed, through a chain whose tasks a law chooses.
+
+Events arrive by day and week with bursts and noise (or as a trace that covers `days`), at most
+`PEAK_PER_SECOND`. `elastic_chain` is the plant. After each `interval_seconds` without a pause the law sees
+what was measured in the last three fifths of them (Stutz, 9.5); a change of tasks stops the chain for
+`pause_seconds`. All start alike, with tasks for the first minute at a utilisation of .7. How each law of the
+lab is asked: `elastic_laws`.
+
+tasks_mean            of all operators together
+latency_mean_seconds  from coming to leaving, of what was in time
+error_rate            what failed of all that ended, in time or not
+rescales              changes of tasks, each with a pause
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from controllers.parameter import Parameter
+from controllers.rivals.parallelism_rules import Seen, enough
+from controllers.simulation import arrivals
+from controllers.simulation.elastic_chain import KINDS, SERVICES, Chain
+from controllers.simulation.elastic_laws import LAWS, Course, Law
+from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+
+PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
+DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
+# Least over greatest of a day, what a weekend lacks, and what bursts add for how long (of a day).
+NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
+# Of the minutes' noise: its deviation, and how long it lasts (of a day).
+NOISE, NOISE_DAYS = 0.02, 0.05
+SETTINGS = (
+    Parameter("compression", "times", "How much faster than real the week passes.", 84.0, 1, 1_000),
+    Parameter("pause_seconds", "s", "What a change of tasks costs.", 20, 0, 300, "integer"),
+    Parameter("interval_seconds", "s", "Between decisions.", 300, 5, 86_400, "integer"),
+    Parameter("bound_seconds", "s", "Latency the queueing laws keep.", 0.01, 0.004, 60),
+    Parameter("days", "days", "What the run, or the trace, covers.", 7, 1, 60, "integer"),
+)
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+    """A week of one law."""
+    fresh = _fresh(settings, seed, trace)
+    course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
+    return _outcome(steered(LAWS[law](course, steered), course))
+
+
+def steered(law: Law, course: Course) -> Chain:
+    """The plant after all events came."""
+    chain = Chain(course.fresh.size, _first(course.fresh), course.seed)
+    interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
+    waited, measured_from = 0, round(interval * (1 - MEASURED))
+    for fresh in course.fresh.tolist():
+        waited = 0 if chain.paused_seconds > 0 else waited + 1
+        chain.run(fresh)
+        if waited == measured_from:
+            chain.measure()
+        if waited >= interval:
+            seen = Seen(chain.measured(), float(chain.second), MINIMUM, MAXIMUM)
+            waited = 0
+            chain.rescale(law(seen, course.fresh[: chain.second]), pause)
+    return chain
+
+
+def _first(fresh: Floats) -> dict[str, int]:
+    rate = float(fresh[:START_SECONDS].mean())
+    return {
+        kind.name: min(max(enough(rate * service), MINIMUM), MAXIMUM)
+        for kind, service in zip(KINDS, SERVICES, strict=True)
+    }
+
+
+def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+    """What comes for the first time, per second."""
+    chance = generator(seed, "elasticity")
+    day = DAY_SECONDS / settings["compression"]
+    seconds = round(settings["days"] * day)
+    shape = _week(seconds, day, chance) if trace is None else arrivals.averaged(trace, seconds)
+    return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / shape.max()), dtype=float)
+
+
+def _week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
+    at = np.arange(seconds) / day
+    shape = NIGHT + (1 - NIGHT) * (1 - np.cos(2 * np.pi * at)) / 2
+    shape = shape * np.where(at % 7 >= 5, 1 - WEEKEND, 1.0)
+    for begins in chance.uniform(0, seconds / day, BURSTS):
+        shape = shape * (1 + BURST * ((at >= begins) & (at < begins + BURST_DAYS)))
+    return np.asarray(shape * np.exp(_wandering(seconds, NOISE_DAYS * day, chance)))
+
+
+def _wandering(seconds: int, lasting_seconds: float, chance: np.random.Generator) -> Floats:
+    """Noise that forgets itself after a while: every such while a new value, straight lines between them."""
+    knots = chance.standard_normal(int(seconds / lasting_seconds) + 2) * NOISE
+    return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))
+
+
+def _outcome(chain: Chain) -> Outcome:
+    latency, in_time = chain.latencies()
+    failed, done = float(chain.failed.sum()), float(in_time.sum())
+    metrics = {
+        "tasks_mean": round(float(chain.counts.mean()), 4),
+        "latency_mean_seconds": round(float((latency * in_time).sum() / max(done, 1.0)), 6),
+        "error_rate": round(failed / max(failed + done, 1.0), 8),
+        "rescales": chain.rescales,
+    }
+    series = {
+        "arrived_per_second": chain.arrived,
+        "left_per_second": chain.left,
+        "failed_per_second": chain.failed,
+        "tasks": chain.counts,
+        "latency_seconds": latency,
+    }
+    return Outcome(metrics, series, 1.0)
+
+
+SCENARIO = Scenario(
+    "elasticity",
+    "A compressed week through a chain of four operators: tasks, latency and what fails.",
+    tuple(LAWS),
+    SETTINGS,
+    ("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),
+    run,
+)

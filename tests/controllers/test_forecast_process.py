@@ -1,0 +1,96 @@
+"""The Gaussian process that foresees rates, and what is missed then."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.design.forecast import (
+    MOST_POINTS,
+    Forecaster,
+    Kernel,
+    Process,
+    averages,
+    is_rejected,
+    likeliest,
+    missed_events,
+)
+from queues.errors import BadInput
+
+DAY = 1000.0
+
+
+def daily(at):
+    return 100 + 40 * np.sin(2 * np.pi * at / DAY)
+
+
+@given(st.lists(st.floats(0, 30), min_size=2, max_size=12, unique=True))
+def test_the_kernel_is_symmetric_and_a_covariance(days):
+    at = np.asarray(days)
+    covariance = Kernel().covariance(at, at)
+    assert np.allclose(covariance, covariance.T)
+    assert np.linalg.eigvalsh(covariance).min() > -1e-9
+    assert np.allclose(np.diag(covariance), 1.0)
+
+
+def test_three_days_foretell_the_fourth():
+    at = np.arange(0, 3 * DAY, 25.0)
+    noise = np.random.default_rng(1).normal(0, 2, at.size)
+    ahead = 3 * DAY + np.arange(25, DAY, 50.0)
+    mean, deviation = Forecaster(DAY).ahead(at, daily(at) + noise, ahead)
+    assert np.abs(mean - daily(ahead)).mean() < 5
+    assert (np.abs(mean - daily(ahead)) < 3 * deviation).mean() > 0.95
+
+
+def test_what_was_never_seen_is_less_certain_than_what_was():
+    at = np.arange(0, 0.4 * DAY, 25.0)
+    _, deviation = Forecaster(DAY).ahead(at, daily(at), 0.4 * DAY + np.asarray([10.0, 500.0]))
+    assert deviation[1] > deviation[0]
+
+
+def test_climbing_makes_the_data_likelier():
+    at = np.arange(0, 3.0, 0.05)
+    values = daily(at * DAY)
+    start = Kernel(day=2.0, now=0.01, noise=1.0)
+    assert (
+        likeliest(at, values, start).log_likelihood > Process.through(start, at, values).log_likelihood + 10
+    )
+
+
+def test_only_the_newest_points_are_solved_for():
+    at = np.arange(0.0, 3 * MOST_POINTS)
+    rates = np.where(at < 2 * MOST_POINTS, 1e6, 5.0)
+    mean, _ = Forecaster(DAY).ahead(at, rates, at[-1] + np.asarray([1.0, 2.0]))
+    assert mean == pytest.approx([5.0, 5.0])
+
+
+def test_a_past_that_does_not_match_is_refused_by_name():
+    with pytest.raises(BadInput) as refused:
+        Forecaster(DAY).ahead(np.arange(2.0), np.arange(3.0), np.asarray([9.0]))
+    assert refused.value.field == "rates_per_second"
+
+
+@given(st.integers(1, 200), st.integers(1, 40))
+def test_averages_keep_what_came_in_whole_buckets_up_to_now(seconds, bucket):
+    rates = np.arange(float(seconds))
+    at, means = averages(rates, bucket)
+    whole = seconds // bucket * bucket
+    assert means.sum() * bucket == pytest.approx(
+        rates[seconds - whole :].sum() if whole else rates.mean() * bucket
+    )
+    assert whole == 0 or at[-1] == seconds - bucket / 2
+
+
+def test_missed_events_are_those_that_chance_puts_above_the_capacity():
+    mean, deviation, counts = np.asarray([100.0, 80.0]), np.asarray([10.0, 1e-9]), np.asarray([4.0, 5.0])
+    drawn = np.random.default_rng(2).normal(100, 10, 400_000)
+    expected = [np.maximum(0, drawn - 4 * 20).mean() * 60, np.maximum(0, drawn - 5 * 20).mean() * 60]
+    missed = missed_events(mean, deviation, counts, 20.0, 60.0)
+    assert missed[0] == pytest.approx(expected, rel=0.02)
+    assert missed[1] == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def test_a_way_that_rests_on_guesses_is_rejected():
+    mean = np.asarray([100.0, 120.0])
+    assert is_rejected(mean, np.asarray([40.0, 60.0]), 0.3)
+    assert not is_rejected(mean, np.asarray([10.0, 12.0]), 0.3)

@@ -1,0 +1,197 @@
+"""The joint law: what it learns, when a change pays for its pause, and that no rescale makes a backlog."""
+
+import math
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers import catalog
+from controllers.parallelism_joint import ParallelismJoint
+from controllers.parallelism_plan import cheapest_plan
+from controllers.scaling_curve import ScalingCurve, remember
+from queues.errors import BadInput
+
+LAW = ParallelismJoint()
+SERVICE = 0.01
+
+
+def operators(tasks, rate, service=SERVICE, backlog=0.0):
+    row = {"service_seconds": service, "backlog_events": backlog, "rate_per_second": rate}
+    return {name: {"tasks": count, **row} for name, count in tasks.items()}
+
+
+def observation(rows, source, ahead=None, deviation=None, at=0.0):
+    return {
+        "at_seconds": at,
+        "source_per_second": source,
+        "forecast_per_second": ahead,
+        "deviation_per_second": deviation or (None if ahead is None else [0.0] * len(ahead)),
+        "paths": [list(rows)],
+        "operators": rows,
+    }
+
+
+def decide(document, state=None, **given):
+    parameters = catalog.read_parameters(LAW, {"maximum": 100, **given})
+    seen = catalog.read_observation(LAW, document)
+    LAW.check_observation(parameters, seen, "observation")
+    return LAW.decide(parameters, LAW.read_state(parameters, state), seen)
+
+
+# -- the curve
+
+
+@given(st.floats(1e-4, 1), st.floats(0, 0.2), st.integers(1, 30), st.integers(31, 90), st.integers(1, 90))
+def test_two_points_far_apart_tell_what_any_number_of_tasks_passes(service, contention, few, many, asked):
+    def true(tasks):
+        return service * (1 + contention * (tasks - 1))
+
+    curve = ScalingCurve.through({few: true(few), many: true(many)}, many)
+    # The slope is drawn a little towards 0, the closer the points are the more.
+    drawn = 1 / (1 + 1 / ((many - few) ** 2 / 2))
+    assert curve.service_seconds(many) == pytest.approx(true(many))
+    assert curve.slope_seconds == pytest.approx(min(drawn * service * contention, 0.9 * true(many) / many))
+    assert curve.capacity_per_second(asked) == pytest.approx(asked / curve.service_seconds(asked))
+
+
+@given(st.floats(1e-4, 1), st.floats(0, 0.5), st.floats(0.01, 1e4), st.floats(0.1, 1))
+def test_the_tasks_for_a_rate_are_the_fewest_that_pass_it(base, part, rate, utilisation):
+    curve = ScalingCurve(base, base * part)
+    tasks = curve.tasks_for(rate, utilisation)
+    if math.isinf(tasks):
+        assert curve.capacity_per_second(1e12) * utilisation <= rate * (1 + 1e-6)
+        return
+    assert curve.capacity_per_second(tasks) * utilisation >= rate * (1 - 1e-6)
+    assert tasks == 1 or curve.capacity_per_second(tasks - 1) * utilisation < rate * (1 + 1e-6)
+
+
+def test_the_newest_points_are_remembered_and_one_seen_again_is_averaged():
+    points = {}
+    for tasks, service in [(1, 1.0), (2, 2.0), (3, 3.0), (2, 4.0), (4, 4.0), (5, 5.0)]:
+        points = remember(points, tasks, service)
+    assert points == {3: 3.0, 2: 3.0, 4: 4.0, 5: 5.0}
+
+
+# -- the plan
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000))
+def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
+    chance = np.random.default_rng(seed)
+    count = int(chance.integers(1, 5))
+    needs, current = chance.integers(1, 9, (count, 2)), chance.integers(1, 9, 2)
+    after = needs + chance.integers(0, 4, (count, 2))
+    keeps = [bool((need <= current).all()) for need in needs]
+    change_cost = float(chance.uniform(0, 40))
+    costs = []
+    for changes in product([False, True], repeat=count):
+        starts = [at for at, change in enumerate(changes) if change]
+        until = starts[0] if starts else count
+        if not all(keeps[:until]):
+            continue
+        cost = current.sum() * until * 1.0
+        for begin, end in pairwise([*starts, count]):
+            tasks = np.maximum(needs[begin:end].max(axis=0), after[begin])
+            cost += change_cost + tasks.sum() * (end - begin)
+        costs.append(cost)
+    plan = cheapest_plan(current, needs, after, keeps, 1.0, change_cost)
+    assert plan.cost == pytest.approx(min(costs))
+
+
+# -- the law
+
+
+def test_what_is_foreseen_is_met_before_it_comes():
+    rows = operators({"a": 5, "b": 5}, 350.0)
+    _, decision = decide(observation(rows, 350.0, [700.0, 700.0, 700.0]))
+    assert all(count >= 700 * SERVICE / 0.8 for count in decision.action["tasks"].values())
+    assert "do not do for what comes" in decision.reason
+
+
+def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
+    rows = operators({"a": 10}, 300.0)
+    _, short = decide(observation(rows, 300.0, [300.0, 780.0]))
+    _, long = decide(observation(rows, 300.0, [300.0] * 20))
+    assert short.action is None and "pause" in short.reason
+    assert long.action["tasks"]["a"] < 10 and "pay for the pause" in long.reason
+
+
+@given(st.floats(50, 3000), st.floats(0, 60), st.floats(20, 300), st.floats(0, 2000))
+def test_after_a_change_what_the_pause_piled_up_is_worked_off_in_time(rate, pause, drain, backlog):
+    rows = operators({"a": 1}, rate, backlog=backlog)
+    given_ = {"pause_seconds": pause, "drain_seconds": drain, "maximum": 1000}
+    _, decision = decide(observation(rows, rate, [rate] * 30), **given_)
+    if decision.action is None:
+        return
+    capacity = decision.action["tasks"]["a"] / SERVICE
+    assert (capacity - rate) * drain >= rate * pause + backlog - 1e-6 * capacity * drain
+
+
+def test_what_is_offered_now_counts_where_the_forecast_is_below_it():
+    rows = operators({"a": 5}, 900.0)
+    _, decision = decide(observation(rows, 900.0, [400.0, 400.0]))
+    assert decision.action["tasks"]["a"] >= 10
+
+
+def test_doubt_in_the_forecast_is_paid_for_in_tasks():
+    rows = operators({"a": 5}, 450.0)
+    _, sure = decide(observation(rows, 450.0, [700.0] * 3), drain_seconds=1e6)
+    _, unsure = decide(observation(rows, 450.0, [700.0] * 3, [100.0] * 3), drain_seconds=1e6)
+    assert (sure.action["tasks"]["a"], unsure.action["tasks"]["a"]) == (9, 10)
+
+
+def test_a_bound_that_can_be_kept_brings_more_tasks_and_one_that_cannot_brings_none():
+    rows = operators({"a": 5}, 700.0)
+    tasks = [
+        decide(observation(rows, 700.0, [700.0] * 3), bound_seconds=bound, drain_seconds=1e6)[1].action[
+            "tasks"
+        ]["a"]
+        for bound in (1.0, 0.005, 1e-6)
+    ]
+    assert tasks[0] == tasks[2] == 9 and tasks[1] > 20
+
+
+def test_what_did_not_help_is_blocked_said_and_tried_again_later():
+    busy = operators({"a": 5}, 900.0)
+    state, first = decide(observation(busy, 900.0, at=0.0))
+    set_ = first.action["tasks"]["a"]
+    # Twice the tasks, twice the service: nothing was gained.
+    in_vain = operators({"a": set_}, 1800.0, SERVICE * set_ / 5)
+    state, blocked = decide(observation(in_vain, 1800.0, at=60.0), state)
+    assert blocked.action is None and blocked.limited_by == "effectiveness"
+    assert "brought less than it should have" in blocked.reason and "tried again later" in blocked.reason
+    state, still = decide(observation(in_vain, 1800.0, at=1000.0), state)
+    assert still.action is None
+    helped = operators({"a": set_}, 1800.0)
+    _, later = decide(observation(helped, 1800.0, at=1900.0), state)
+    assert later.action["tasks"]["a"] > set_
+
+
+def test_an_unmeasured_operator_holds_everything():
+    rows = operators({"a": 5, "b": 5}, 900.0)
+    rows["b"]["service_seconds"] = None
+    _, decision = decide(observation(rows, 900.0))
+    assert decision.action is None and decision.limited_by == "unmeasured" and "b was not" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "document"),
+    [
+        ("observation.deviation_per_second", observation(operators({"a": 1}, 1.0), 1.0, [1.0, 2.0], [1.0])),
+        ("observation.paths[0][1]", observation(operators({"a": 1}, 1.0), 1.0) | {"paths": [["a", "b"]]}),
+    ],
+)
+def test_what_contradicts_itself_is_refused_by_name(field, document):
+    with pytest.raises(BadInput) as refused:
+        decide(document)
+    assert refused.value.field == field
+
+
+def test_a_state_that_makes_no_sense_is_refused_by_name():
+    with pytest.raises(BadInput) as refused:
+        LAW.read_state({}, {"operators": {"a": {"tasks": [1], "service_seconds": []}}})
+    assert refused.value.field == "state.operators.a.service_seconds"
