@@ -1,7 +1,9 @@
-"""How fast tasks are allotted, and how near to the optimum.
+"""How fast tasks are allotted, how near to the optimum, and how a law takes a load that trebles.
 
 Topologies of 300 operators on one path and on two that share a third; the limit is 50 ms for either. The
 peer of quality is a mixed-integer program over small topologies with two paths: `--seconds` sets how many.
+The load trebles on operators whose tasks slow each other down (`controllers.simulation.load_step`); the peers
+are other people's rules, the ratio is tasks over the optimum.
 """
 
 import time
@@ -10,11 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 
+from controllers.simulation.load_step import taken
 from controllers.solver import minimise
 from controllers.task_allocation import Path, fewest_tasks
 from controllers.topology import Operator
 
-LARGE, LIMIT_SECONDS, MOST = 300, 0.05, 200
+LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
 
 
 def operators(chance: np.random.Generator, count: int, most: int) -> dict[str, Operator]:
@@ -76,18 +79,43 @@ def quality(seconds: float) -> tuple[int, int, int]:
     return ours, best, count
 
 
+def steps(law: str) -> dict[str, float]:
+    """How a law takes a load that trebles, on average."""
+    runs = [taken(law, seed) for seed in range(STEP_RUNS)]
+    return {
+        f"step_{name}": float(np.mean([getattr(each, name) for each in runs]))
+        for name in ("changes", "violated_steps", "instances")
+    }
+
+
 def run(seconds: float) -> dict[str, Any]:
     large = operators(np.random.default_rng(1), LARGE, MOST)
     names = list(large)
     one = timed(large, [path(large, names, 10.0)])
     two = timed(large, [path(large, names[:200], 10.0), path(large, names[100:], 10.0)])
     ours, best, count = quality(seconds)
+    joint = steps("joint")
     return {
-        "figures": {"one_path_seconds": one, "two_paths_seconds": two, "tasks": ours, "topologies": count},
-        "peers": {"limit_seconds": LIMIT_SECONDS, "optimum_tasks": best},
+        "figures": {
+            "one_path_seconds": one,
+            "two_paths_seconds": two,
+            "tasks": ours,
+            "topologies": count,
+            **joint,
+        },
+        "peers": {
+            "limit_seconds": LIMIT_SECONDS,
+            "optimum_tasks": best,
+            **{
+                f"{law}_{name}": value
+                for law in ("ds2", "hpa", "dhalion")
+                for name, value in steps(law).items()
+            },
+        },
         "ratio": {
             "one_path_seconds": one / LIMIT_SECONDS,
             "two_paths_seconds": two / LIMIT_SECONDS,
             "tasks": ours / best,
+            "step_instances": joint["step_instances"],
         },
     }

@@ -35,7 +35,7 @@ PARAMETERS = (
     Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
     Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
     Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
-    Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.1, 0, 1),
+    Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.2, 0, 1),
     Parameter("deviations", "standard deviations", "Planned for above what is foreseen.", 1.0, 0, 6),
     Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
     Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),

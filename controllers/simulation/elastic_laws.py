@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from controllers import catalog
-from controllers.decision import Decision
+from controllers.decision import Decision, Json
 from controllers.design.forecast import Forecaster, averages, is_rejected, missed_events
 from controllers.parallelism_forecast import ParallelismForecast
 from controllers.parallelism_joint import ParallelismJoint
@@ -153,43 +153,52 @@ def _forecast(course: Course, steered: Steered) -> Law:
 def _joint(course: Course, steered: Steered) -> Law:
     law, foresee = ParallelismJoint(), _Foresight(course)
     state = law.initial_state({})
+    given = {
+        **JOINT,
+        "window_seconds": foresee.window_seconds,
+        "pause_seconds": course.settings["pause_seconds"],
+    }
 
     def decide(seen: Seen, past: Floats) -> Tasks:
         nonlocal state
         mean, deviation = foresee.windows(past)
-        parameters = catalog.read_parameters(
-            law,
-            {
-                "minimum": seen.minimum,
-                "maximum": seen.maximum,
-                "window_seconds": foresee.window_seconds,
-                "pause_seconds": course.settings["pause_seconds"],
-                **JOINT,
-            },
-        )
-        rows = {
-            each.name: {
-                "tasks": each.tasks,
-                "rate_per_second": each.rate_per_second,
-                "service_seconds": each.service_seconds,
-                "backlog_events": each.backlog_events,
-                "latency_seconds": each.service_seconds,
-            }
-            for each in seen.operators
-        }
-        observation = {
-            "at_seconds": seen.at_seconds,
-            "source_per_second": seen.operators[0].rate_per_second,
-            "forecast_per_second": mean.tolist(),
-            "deviation_per_second": deviation.tolist(),
-            "paths": [list(rows)],
-            "operators": rows,
-        }
-        observed = catalog.read_observation(law, observation)
-        state, decision = law.decide(parameters, state, observed)
-        return _tasks_of(seen, decision)
+        limits = {"minimum": seen.minimum, "maximum": seen.maximum}
+        state, tasks = asked_jointly(law, {**given, **limits}, state, seen, mean, deviation)
+        return tasks
 
     return decide
+
+
+def asked_jointly(
+    law: ParallelismJoint,
+    given: Mapping[str, float],
+    state: Json,
+    seen: Seen,
+    mean: Floats | None,
+    deviation: Floats | None,
+) -> tuple[Json, Tasks]:
+    """The law's next state and the tasks it sets, for what is foreseen or for what is offered now."""
+    rows = {
+        each.name: {
+            "tasks": each.tasks,
+            "rate_per_second": each.rate_per_second,
+            "service_seconds": each.service_seconds,
+            "backlog_events": each.backlog_events,
+            "latency_seconds": each.service_seconds,
+        }
+        for each in seen.operators
+    }
+    observation = {
+        "at_seconds": seen.at_seconds,
+        "source_per_second": seen.operators[0].rate_per_second,
+        "forecast_per_second": None if mean is None else mean.tolist(),
+        "deviation_per_second": None if deviation is None else deviation.tolist(),
+        "paths": [list(rows)],
+        "operators": rows,
+    }
+    parameters = catalog.read_parameters(law, given)
+    state, decision = law.decide(parameters, state, catalog.read_observation(law, observation))
+    return state, _tasks_of(seen, decision)
 
 
 class _Foresight:

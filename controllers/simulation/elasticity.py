@@ -121,4 +121,5 @@ SCENARIO = Scenario(
     SETTINGS,
     ("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),
     run,
+    steers={name: (f"parallelism_{name}", {}) for name in ("joint", "queueing", "forecast")},
 )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.elasticity import SCENARIO
+from controllers.simulation.load_step import LAWS, taken
 
 ALL = {kind.name for kind in KINDS}
 
@@ -106,3 +107,18 @@ def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_fewer_tasks_and_pa
     assert ratios["tasks_mean"] <= 0.9
     assert ratios["latency_mean_seconds"] <= 0.1
     assert ratios["rescales"] <= 1
+
+
+def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
+    runs = [taken("joint", seed) for seed in range(12)]
+    assert max(each.changes for each in runs) <= 2
+    assert np.mean([each.violated_steps for each in runs]) <= 1.2
+    assert 0.97 <= np.mean([each.instances for each in runs]) <= 1.05
+    assert sum(each.reversals for each in runs) == 0
+
+
+def test_other_rules_end_further_from_the_optimum_or_take_more_changes():
+    for law in LAWS.keys() - {"joint"}:
+        runs = [taken(law, seed) for seed in range(6)]
+        too_few = np.mean([each.instances for each in runs]) < 0.9
+        assert too_few or np.mean([each.changes for each in runs]) > 2
