@@ -23,6 +23,9 @@ from queues.server import free_port, server_process
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT = 8000
 
+# Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
 
 def say(text: str) -> None:
     sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
@@ -144,6 +147,9 @@ def write_address(lock: IO[str], address: str) -> None:
 
 
 def stop_on_signal(signum: int, frame: FrameType | None) -> None:
+    """The first signal stops; another must not cut the stopping short, which would leave the plant running."""
+    for each in STOPPING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -173,8 +179,7 @@ def main(arguments: list[str]) -> int:
     if not options.prepare and not is_free(port):
         say(f"Port {port} is taken by another program; choose one with --port N.")
         return 1
-    # Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
     root = Path(__file__).resolve().parent.parent
     servers = [] if options.prepare else embedded_servers(LocalPlant(data))
