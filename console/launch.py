@@ -147,7 +147,7 @@ def write_address(lock: IO[str], address: str) -> None:
 
 
 def stop_on_signal(signum: int, frame: FrameType | None) -> None:
-    """The first signal stops; another must not cut the stopping short, which would leave the plant running."""
+    """The first signal stops; another must not cut that short, which would leave the plant running."""
     for each in STOPPING:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
