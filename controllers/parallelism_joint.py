@@ -172,11 +172,12 @@ def _learn(
     before = memory or _memory({"tasks": [], "service_seconds": []}, "state")
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
-    # Where something waits, what comes further down is what was let through, not what is offered.
+    # Where something waits, what comes further down is what was let through: that is the least it may be.
     is_free = all(each["backlog_events"] <= source for each in observation["operators"].values())
     share = before["share"]
-    if source > 0 and (is_free or share is None):
-        share = row["rate_per_second"] / source
+    if source > 0:
+        seen = row["rate_per_second"] / source
+        share = seen if is_free or share is None else max(share, seen)
     blocked, expected = before["blocked_until_seconds"], before["expected"]
     if blocked is not None and observation["at_seconds"] >= blocked:
         blocked = None

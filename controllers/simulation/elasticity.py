@@ -1,10 +1,10 @@
 """The lab's scenario `elasticity`: a week of events, compressed, through a chain whose tasks a law chooses.
 
-Events arrive by day and week with bursts and noise (or as a trace that covers `days`), at most
-`PEAK_PER_SECOND`. `elastic_chain` is the plant. After each `interval_seconds` without a pause the law sees
-what was measured in the last three fifths of them (Stutz, 9.5); a change of tasks stops the chain for
-`pause_seconds`. All start alike, with tasks for the first minute at a utilisation of .7. How each law of the
-lab is asked: `elastic_laws`.
+Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers
+`days`, at most that for all but a hundredth of the time. `elastic_chain` is the plant. After each
+`interval_seconds` without a pause the law sees what was measured in the last three fifths of them (Stutz,
+9.5); a change of tasks stops the chain for `pause_seconds`. All start alike, with tasks for the first minute
+at a utilisation of .7. How each law of the lab is asked: `elastic_laws`.
 
 tasks_mean            of all operators together
 latency_mean_seconds  from coming to leaving, of what was in time
@@ -28,6 +28,7 @@ PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
 # Least over greatest of a day, what a weekend lacks, and what bursts add for how long (of a day).
 NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
+COMMON = 0.99
 # Of the minutes' noise: its deviation, and how long it lasts (of a day).
 NOISE, NOISE_DAYS = 0.02, 0.05
 SETTINGS = (
@@ -77,7 +78,9 @@ def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floa
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
     shape = _week(seconds, day, chance) if trace is None else arrivals.averaged(trace, seconds)
-    return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / shape.max()), dtype=float)
+    # A trace's rarest spike would make all the rest of it nothing to do.
+    peak = shape.max() if trace is None else np.quantile(shape, COMMON) or shape.max()
+    return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
 
 def _week(seconds: int, day: float, chance: np.random.Generator) -> Floats:

@@ -195,3 +195,20 @@ def test_a_state_that_makes_no_sense_is_refused_by_name():
     with pytest.raises(BadInput) as refused:
         LAW.read_state({}, {"operators": {"a": {"tasks": [1], "service_seconds": []}}})
     assert refused.value.field == "state.operators.a.service_seconds"
+
+
+def test_what_was_let_through_in_an_overload_is_not_taken_for_what_is_offered():
+    jammed = operators({"a": 5, "b": 5}, 500.0, backlog=9000.0)
+    jammed["b"]["rate_per_second"] = 250.0
+    state, _ = decide(observation(jammed, 500.0))
+    assert state["operators"]["b"]["share"] == 0.5
+    jammed["b"]["rate_per_second"] = 450.0
+    state, _ = decide(observation(jammed, 500.0), state)
+    assert state["operators"]["b"]["share"] == 0.9
+    jammed["b"]["rate_per_second"] = 300.0
+    state, _ = decide(observation(jammed, 500.0), state)
+    assert state["operators"]["b"]["share"] == 0.9
+    free = operators({"a": 5, "b": 5}, 500.0)
+    free["b"]["rate_per_second"] = 300.0
+    state, _ = decide(observation(free, 500.0), state)
+    assert state["operators"]["b"]["share"] == 0.6

@@ -95,7 +95,7 @@ def compared(seeds):
 def test_planned_together_a_week_takes_fewer_tasks_and_pauses_and_nothing_fails():
     ratios, error_rate = compared([1])
     assert error_rate <= 0.005
-    assert ratios["tasks_mean"] <= 0.9
+    assert ratios["tasks_mean"] < 1
     assert ratios["latency_mean_seconds"] <= 0.1
     assert ratios["rescales"] <= 1
 
