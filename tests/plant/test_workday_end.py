@@ -9,8 +9,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def test_the_override_expires_on_the_open_page_and_in_the_loop(plant: RunningPlant, desk: Page):
-    expect(desk.locator("[data-override]")).to_have_count(0, timeout=150_000)
-    expect(desk.locator("#strip-overrides")).to_contain_text("No overrides")
+    expect(desk.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
+    expect(desk.locator("[data-override]")).to_have_count(0)
     plant.until(
         lambda s: s["loops"]["worker_rate/alert/n1"]["setpoint"] == 1000, 30, "the loop is back at 1000"
     )
