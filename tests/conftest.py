@@ -19,8 +19,12 @@ from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from tests.servers import Server, new_server
 
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each
-# time, so that its verdict is about the change; whoever runs the tests by hand looks for new ones.
-hypothesis_settings.register_profile("weir", deadline=None, derandomize=os.environ.get("CI") == "true")
+# time, and fewer, so that its verdict is about the change and comes soon; whoever runs the tests by hand looks
+# for new ones.
+IN_CI = os.environ.get("CI") == "true"
+hypothesis_settings.register_profile(
+    "weir", deadline=None, derandomize=IN_CI, max_examples=40 if IN_CI else 100
+)
 hypothesis_settings.load_profile("weir")
 
 NODE_NAMES = ("n1", "n2", "n3")
