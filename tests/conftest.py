@@ -19,8 +19,8 @@ from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from tests.servers import Server, new_server
 
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each
-# time, and fewer, so that its verdict is about the change and comes soon; whoever runs the tests by hand looks
-# for new ones.
+# time, and fewer, so that its verdict is about the change and comes soon; whoever runs the tests by hand
+# looks for new ones.
 IN_CI = os.environ.get("CI") == "true"
 hypothesis_settings.register_profile(
     "weir", deadline=None, derandomize=IN_CI, max_examples=40 if IN_CI else 100
