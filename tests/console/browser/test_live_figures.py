@@ -38,9 +38,10 @@ def test_after_a_gap_the_page_asks_for_the_whole_and_goes_on(open_page, observer
 def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     page = open_page("/")
     live(page, observer)
+    colour = "element => getComputedStyle(element).color"
+    fresh = figure(page, "totals.in_per_second").evaluate(colour)
     expect(page.locator("#connection")).to_contain_text("Observer silent for", timeout=8_000)
-    opacity = figure(page, "totals.in_per_second").evaluate("element => getComputedStyle(element).opacity")
-    assert float(opacity) < 1
+    assert figure(page, "totals.in_per_second").evaluate(colour) != fresh
 
 
 def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
