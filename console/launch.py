@@ -158,7 +158,7 @@ def set_environment(data: Path) -> None:
     os.environ["WEIR_DATA"] = str(data)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    # Django's checks have run with the migrations; a beat or worker that is started again need not wait for them.
+    # Django's checks run with the migrations; a beat or worker that starts again need not wait for them.
     os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
     # Numeric libraries would start a thread per core in every process, each with its own arena.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
