@@ -22,7 +22,7 @@ from controllers.decision import Decision, Json
 from controllers.design.friendliness import least_q, least_w
 from controllers.explorer import Search, search_from
 from controllers.law import Values
-from controllers.parameter import Parameter, read_object, refuse_unknown
+from controllers.parameter import Parameter, check_range, read_object, refuse_unknown
 from controllers.tcc import Cycle, cycle_from
 from controllers.throughput import Measurement, Sample, sample_from
 from queues.errors import BadInput
@@ -116,9 +116,7 @@ class Concurrency:
                 f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g} it takes at least "
                 f"{least_w(p, q):.6g}",
             )
-        low, high = parameters["minimum"], parameters["maximum"]
-        if low > high:
-            raise BadInput("parameters.minimum", f"takes at most maximum ({high}), not {low}")
+        check_range(parameters)
         if parameters["most_samples"] < parameters["initial_samples"]:
             raise BadInput(
                 "parameters.most_samples", f"takes at least initial_samples ({parameters['initial_samples']})"

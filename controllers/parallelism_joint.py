@@ -24,7 +24,7 @@ from controllers.decision import Decision, Json
 from controllers.law import Values
 from controllers.parallelism_needs import Known, Needs, forecast
 from controllers.parallelism_plan import Ints, Plan, cheapest_plan
-from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
 from controllers.scaling_curve import ScalingCurve, remember
 from controllers.topology import check_paths
 from queues.errors import BadInput
@@ -92,11 +92,7 @@ class ParallelismJoint:
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when minimum is above maximum."""
-        if parameters["minimum"] > parameters["maximum"]:
-            raise BadInput(
-                "parameters.minimum",
-                f"takes at most maximum ({parameters['maximum']}), not {parameters['minimum']}",
-            )
+        check_range(parameters)
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for paths without sense, or a forecast whose deviations are not as many."""

@@ -18,10 +18,9 @@ from typing import Any
 
 from controllers.decision import Decision, Json
 from controllers.law import Values
-from controllers.parameter import Parameter, read_object, refuse_unknown
+from controllers.parameter import Parameter, check_range, read_object, refuse_unknown
 from controllers.task_allocation import Path, fewest_tasks, lacking
 from controllers.topology import Operator, check_paths, operator
-from queues.errors import BadInput
 
 MOST_TASKS = 100_000
 PARAMETERS = (
@@ -87,11 +86,7 @@ class ParallelismQueueing:
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when minimum is above maximum."""
-        if parameters["minimum"] > parameters["maximum"]:
-            raise BadInput(
-                "parameters.minimum",
-                f"takes at most maximum ({parameters['maximum']}), not {parameters['minimum']}",
-            )
+        check_range(parameters)
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for paths without sense, or tasks outside the range."""

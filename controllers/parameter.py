@@ -147,6 +147,13 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
 
 
+def check_range(parameters: Mapping[str, Any]) -> None:
+    """Raise `BadInput` when `minimum` is above `maximum`."""
+    low, high = parameters["minimum"], parameters["maximum"]
+    if low > high:
+        raise BadInput("parameters.minimum", f"takes at most maximum ({high}), not {low}")
+
+
 def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:
     """`read_values` of a document's top level, where a field needs no prefix."""
     try:

@@ -12,23 +12,19 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from workers.pipeline.group_state import GroupStates
-from workers.pipeline.keyed_rows import KeyedRows, appended, least_by_group
-from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
+from workers.pipeline.kept_rows import KeptRows
+from workers.pipeline.keyed_rows import KeyedRows, appended
+from workers.pipeline.matches import Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
-_KEPT = KEYED.append(pa.field("mask", pa.int64()))
 
-
-class ConjunctionOnce:
+class ConjunctionOnce(KeptRows):
     """kept: the events that no match has used yet, with the symbols they satisfy."""
 
     def __init__(self, pattern: Pattern) -> None:
-        self._within_us = pattern.within_us
+        super().__init__(pattern.within_us)
         self._places = tuple(pattern.bits[symbol] for symbol in pattern.needed or ())
-        self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
@@ -36,10 +32,10 @@ class ConjunctionOnce:
         if not len(wanted):
             return nothing()
         events = appended(self.kept, rows.take(pa.array(wanted)))
-        masks = np.concatenate((self.kept.column("mask").to_numpy(), masks[wanted]))
+        masks = np.concatenate((self.kept_masks(), masks[wanted]))
         keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
         found, left = self._go_over(keyed, masks[keyed.order])
-        self._keep(events, masks, keyed.order[left])
+        self.keep(events, masks, np.sort(keyed.order[left]))
         rows = np.array(found, np.int64).reshape(len(found), len(self._places))
         return of_rows(events, keyed.order[rows])
 
@@ -56,32 +52,6 @@ class ConjunctionOnce:
                     found.append(match)
             left += pool.rows()
         return found, left
-
-    def _keep(self, events: pa.RecordBatch, masks: np.ndarray, places: np.ndarray) -> None:
-        places = np.sort(places)
-        kept = events.take(pa.array(places, pa.int64()))
-        self.kept = kept.append_column(_KEPT.field("mask"), pa.array(masks[places], pa.int64()))
-
-    def advance(self, now_us: int) -> Matches:
-        """Discards what no match that ends from `now_us` on can contain."""
-        if self.kept.num_rows:
-            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
-        return nothing()
-
-    def finish(self) -> Matches:
-        self.kept = self.kept.slice(0, 0)
-        return nothing()
-
-    def wakes(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` discards something."""
-        least = least_by_group(self.kept, "time")
-        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
-
-    def save(self, states: GroupStates) -> None:
-        states.put_rows("open", self.kept)
-
-    def load(self, states: GroupStates) -> None:
-        self.kept = states.rows("open") or self.kept
 
 
 class Pool:

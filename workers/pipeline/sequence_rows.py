@@ -7,25 +7,22 @@ end.
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from workers.pipeline.group_state import GroupStates
-from workers.pipeline.keyed_rows import KeyedRows, appended, least_by_group
-from workers.pipeline.matches import KEYED, Matches, nothing, of_rows
+from workers.pipeline.kept_rows import KeptRows
+from workers.pipeline.keyed_rows import KeyedRows, appended
+from workers.pipeline.matches import Matches, nothing, of_rows
 from workers.pipeline.pattern import Pattern
 
-_KEPT = KEYED.append(pa.field("mask", pa.int64()))
 
-
-class SequenceRows:
+class SequenceRows(KeptRows):
     """kept: per key the events from the first on that may still begin a match. A later start ends no
     sooner, so while that one lacks an event the others do, too: time alone completes nothing.
     """
 
     def __init__(self, pattern: Pattern) -> None:
-        self._within_us, self._relaxed = pattern.within_us, pattern.is_relaxed
+        super().__init__(pattern.within_us)
+        self._relaxed = pattern.is_relaxed
         self._plan = pattern.plain or ()
-        self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies; of no symbol matters
@@ -38,10 +35,10 @@ class SequenceRows:
             return nothing()
         events = appended(self.kept, rows)
         keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
-        masks = np.concatenate((self.kept.column("mask").to_numpy(), masks))
+        masks = np.concatenate((self.kept_masks(), masks))
         found = self._found(keyed, masks[keyed.order])
         chosen, pending = _walk(keyed, found)
-        self._keep(events, keyed, masks, pending)
+        self._keep_from(events, keyed, masks, pending)
         return of_rows(events, keyed.order[found[chosen]])
 
     def _found(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
@@ -81,34 +78,14 @@ class SequenceRows:
             rows.append(np.where(inside, behind, count)[fits])
         return np.stack(rows, axis=1)
 
-    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray) -> None:
+    def _keep_from(
+        self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray
+    ) -> None:
         edges = np.zeros(len(masks) + 1, np.int64)
         np.add.at(edges, pending, 1)
         np.add.at(edges, keyed.ends[pending], -1)
         places = np.sort(keyed.order[np.cumsum(edges[:-1]) > 0])
-        kept = events.take(pa.array(places))
-        self.kept = kept.append_column(_KEPT.field("mask"), pa.array(masks[places]))
-
-    def advance(self, now_us: int) -> Matches:
-        """Discards what no match that ends from `now_us` on can contain."""
-        if self.kept.num_rows:
-            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
-        return nothing()
-
-    def finish(self) -> Matches:
-        self.kept = self.kept.slice(0, 0)
-        return nothing()
-
-    def wakes(self) -> dict[int, int]:
-        """Per key group the time (µs) from which on `advance` discards something."""
-        least = least_by_group(self.kept, "time")
-        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
-
-    def save(self, states: GroupStates) -> None:
-        states.put_rows("open", self.kept)
-
-    def load(self, states: GroupStates) -> None:
-        self.kept = states.rows("open") or self.kept
+        self.keep(events, masks, places)
 
 
 def _next(masks: np.ndarray, bits: int) -> np.ndarray:
