@@ -7,6 +7,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -28,6 +29,26 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("weir")
 
 NODE_NAMES = ("n1", "n2", "n3")
+SHARED = {"plant": "plant", "browser": "console/browser", "spark": ""}  # what is started once → its folder
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests stay together when several processes share the run (`-n 2 --dist loadgroup`): those of one
+    file, and all that use the same plant, browser or Spark. The longest groups begin first.
+    """
+    places = [*SHARED, *dict.fromkeys(_group(item) for item in items)]
+    items.sort(key=lambda item: places.index(_group(item)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    path = item.path.relative_to(Path(__file__).parent)
+    for name, folder in SHARED.items():
+        if (folder and path.is_relative_to(folder)) or (not folder and item.get_closest_marker(name)):
+            return name
+    return str(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

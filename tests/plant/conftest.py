@@ -10,13 +10,13 @@ from bench.page import CHROMIUM_ARGUMENTS, sign_in
 from bench.running_plant import RunningPlant
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plant() -> Iterator[RunningPlant]:
     with RunningPlant() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def desk(plant: RunningPlant) -> Iterator[Page]:
     """A page that stays open over all tests, signed in as the administrator."""
     executable = shutil.which("chromium")
