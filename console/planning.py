@@ -15,7 +15,7 @@ from console import audit
 from console.access import Actor, demand
 from queues.errors import BadInput
 from queues.models import Node
-from workers import overrides, plans, plant_settings
+from workers import node_use, overrides, plans, plant_settings, proposals
 from workers.models import Plan
 
 Snapshot = Mapping[str, Any]
@@ -41,7 +41,7 @@ def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: d
     """A plan for a goal of the rebalancing law, to be approved. Raises when there is nothing to move."""
     demand(actor, "plan.propose")
     try:
-        made = plans.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
+        made = proposals.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
     except BadInput as error:
         # The button has said which goal; what is left to say is why there is nothing to move.
         raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
@@ -53,7 +53,7 @@ def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | Non
     """A plan that empties a node, to be approved."""
     demand(actor, "plan.propose")
     return _noted(
-        actor, plans.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+        actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     )
 
 
@@ -69,7 +69,9 @@ def propose_points(
     """A plan of a person's own division of a queue's 1000 points, to be approved."""
     demand(actor, "plan.propose")
     why = overrides.read_reason(reason)
-    made = plans.propose_hand(queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why)
+    made = proposals.propose_hand(
+        queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
+    )
     return _noted(actor, made)
 
 
@@ -114,7 +116,7 @@ def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
 def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """The inverse of what a plan has moved, as a plan to be approved."""
     demand(actor, "plan.propose")
-    made = plans.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+    made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     return _noted(actor, made)
 
 
@@ -124,7 +126,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
     demand(actor, "node.use")
     # Noted first: the change ends with the projection, after which it can't be taken back.
     audit.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
-    plans.cordon(node, True, actor.user, reason, control=control, now=now)
+    node_use.cordon(node, True, actor.user, reason, control=control, now=now)
 
 
 @transaction.atomic
@@ -138,9 +140,9 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
         actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)
     )
     if held is None or held["drained"]:
-        plans.return_to_use(node, actor.user, reason, control=control, now=now)
+        node_use.return_to_use(node, actor.user, reason, control=control, now=now)
     if held is not None and held["cordoned"]:
-        plans.cordon(node, False, actor.user, reason, control=control, now=now)
+        node_use.cordon(node, False, actor.user, reason, control=control, now=now)
 
 
 def _noted(actor: Actor, plan: Plan) -> Plan:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from queues.errors import WeirError
-from workers import ledger, plans
+from workers import ledger, proposals
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -27,7 +27,7 @@ def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
     An entry has one plan, however often it is applied.
     """
-    plans.from_decision(entry, plant.observe(), entry.at, approved=True)
+    proposals.from_decision(entry, plant.observe(), entry.at, approved=True)
 
 
 def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -87,6 +87,6 @@ def advise(entry: LedgerEntry, loop: Loop, snapshot: Mapping[str, Any], now: dat
     if loop.law not in PLANNING:
         return
     try:
-        plans.from_decision(entry, snapshot, now, approved=False)
+        proposals.from_decision(entry, snapshot, now, approved=False)
     except WeirError as error:
         ledger.fail(entry, str(error))

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, Subquery
 
-from workers import override_document, plans
+from workers import override_document, plan_document, plans
 from workers.actuators import size
 from workers.alerts.standing import open_alerts
 from workers.models import LedgerEntry, Run
@@ -66,7 +66,7 @@ def control_record(now: datetime) -> ControlRecord:
         number: {row.name: row.value for row in held} for number, held in by_loop(loops, now).items()
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
-    proposed = [plans.summary(plan) for plan in plans.open_plans(now)]
+    proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.documents(rows)
     return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
 

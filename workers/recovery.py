@@ -27,7 +27,7 @@ from queues import projection
 from queues.models import Node, TopologyRevision
 from queues.points import TOTAL
 from queues.topology import NodeSpec, Topology
-from workers import execution, moves, plans
+from workers import execution, moves, plans, proposals
 from workers.forecast import per_point_load
 from workers.leases import Lease
 from workers.models import Plan
@@ -133,7 +133,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
             if lost
             else "A queue is below its minimum of containers; it gets new ones."
         )
-        return plans.restore(found, reason, snapshot, now)
+        return proposals.restore(found, reason, snapshot, now)
 
 
 def restoring(

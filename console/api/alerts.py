@@ -12,6 +12,7 @@ from console import alerting
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.moment import Moment
+from console.api.rows import check_rows
 from console.control_server import control
 from queues.errors import BadInput
 from workers.alerts import history, matching, on_call, preview, review, rules, silences
@@ -20,7 +21,6 @@ from workers.alerts.silences import in_force
 from workers.alerts.standing import OPEN, document
 
 router = Router(tags=["alerts"])
-MAXIMUM_ROWS = 500
 STATES = ("open", "firing", "acknowledged", "resolved")
 
 
@@ -78,8 +78,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> d
     actor_for(request, "plant.view")
     if state not in STATES:
         raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     chosen = _alerts().filter(state__in=OPEN if state == "open" else (state,))
     return {"alerts": [_alert(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
 

@@ -8,14 +8,13 @@ from pydantic import Field
 
 from console.api.authentication import actor_for
 from console.api.moment import Moment
+from console.api.rows import check_rows
 from console.audit import AuditFilter
 from console.models import AuditEntry
 from console.pages.streaming import export, newest_first
-from queues.errors import BadInput
 from workers import keyset
 
 router = Router(tags=["audit"])
-MAXIMUM_ROWS = 500
 FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
 
 
@@ -45,8 +44,7 @@ def list_audit(
 ) -> dict[str, Any]:
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     page = keyset.page(wanted.chosen(), rows, before, after)
     return {"entries": [_document(each) for each in page.rows], "next": page.older}
 

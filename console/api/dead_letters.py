@@ -12,11 +12,11 @@ from console import dead_letters, letter_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.moment import Moment
+from console.api.rows import check_rows
 from console.dead_letters import LetterFilter, Name
 from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
-MAXIMUM_ROWS = 500
 
 
 class Wanted(Schema):
@@ -67,8 +67,7 @@ class Fix(Given):
 def list_letters(request: HttpRequest, wanted: Query[Wanted], rows: int = 50) -> dict[str, Any]:
     """`count`, `through` and `digest` say what was counted: an action on all of it takes them."""
     actor_for(request, "plant.view")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     found = dead_letters.search(wanted.filter())
     return {
         "count": len(found.letters),

@@ -11,6 +11,7 @@ from ninja import Router
 from console import lab_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
+from console.api.rows import check_rows
 from console.control_server import latest_snapshot
 from console.experiments import experiment_document, experiments, series_document
 from console.lab import read_wanted
@@ -18,13 +19,11 @@ from console.lab_traces import chosen_trace, known_traces
 from console.surroundings import surroundings
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.metrics import metric
-from queues.errors import BadInput
 from workers.expiry import Expiry
 from workers.lab.models import Experiment
-from workers.plans import plan_document
+from workers.plan_document import plan_document
 
 router = Router(tags=["lab"])
-MAXIMUM_ROWS = 500
 
 
 class NewExperiment(Given):
@@ -76,8 +75,7 @@ def list_scenarios(request: HttpRequest) -> dict[str, Any]:
 @router.get("/experiments", summary="Experiments, newest first")
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     chosen = experiments().filter(scenario=scenario) if scenario else experiments()
     return {"experiments": [experiment_document(each) for each in chosen.order_by("-pk")[:rows]]}
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from console.api.authentication import actor_for
 from console.api.control import loop_named
 from console.api.moment import Moment
+from console.api.rows import check_rows
 from console.pages import what_if
 from console.pages.expiry import number_of
 from console.pages.streaming import export, newest_first
@@ -19,7 +20,6 @@ from workers.ledger_filter import LedgerFilter
 from workers.models import LedgerEntry
 
 router = Router(tags=["ledger"])
-MAXIMUM_ROWS = 500
 ENTRY_FIELDS = (
     "id",
     "at",
@@ -72,8 +72,7 @@ def list_ledger(
 ) -> dict[str, Any]:
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
     page = keyset.page(chosen, rows, before, after)
     return {"entries": [entry_document(each) for each in page.rows], "next": page.older}

@@ -9,13 +9,13 @@ from ninja import Router
 from console import planning
 from console.api.authentication import actor_for
 from console.api.control import Given
+from console.api.rows import check_rows
 from console.control_server import control, latest_snapshot
 from queues.errors import BadInput
 from workers.models import Plan
-from workers.plans import plan_document
+from workers.plan_document import plan_document
 
 router = Router(tags=["plans"])
-MAXIMUM_ROWS = 500
 
 
 class Goal(Given):
@@ -57,8 +57,7 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[st
     actor_for(request, "plant.view")
     if state and state not in Plan.State.values:
         raise BadInput("state", f"takes {', '.join(Plan.State.values)}, not {state!r}.")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     chosen = Plan.objects.select_related("owner").order_by("-pk")
     if state:
         chosen = chosen.filter(state=state)

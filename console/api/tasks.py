@@ -11,6 +11,7 @@ from console import task_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.plans import Reason
+from console.api.rows import check_rows
 from console.surroundings import surroundings
 from console.task_documents import chunk_document, run_document, task_document
 from console.task_steering import Wanted
@@ -18,7 +19,6 @@ from queues.errors import BadInput
 from workers.models import Run, Task
 
 router = Router(tags=["tasks"])
-MAXIMUM_ROWS = 500
 
 
 class NewRun(Given):
@@ -94,8 +94,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     actor_for(request, "plant.view")
     if state and state not in Run.State.values:
         raise BadInput("state", f"takes {', '.join(Run.State.values)}, not {state!r}.")
-    if not 1 <= rows <= MAXIMUM_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAXIMUM_ROWS}, not {rows}.")
+    check_rows(rows)
     wanted = {"task__name": task, "state": state}
     chosen = Run.objects.filter(**{name: value for name, value in wanted.items() if value})
     newest = chosen.select_related("task", "owner").order_by("-pk")[:rows]

@@ -9,10 +9,8 @@ from console.access import ACTIONS, requires
 from console.audit import AuditFilter
 from console.models import AuditEntry
 from console.pages.frame import show
-from console.pages.keyset import chosen_or_refused, place_of, query_without_place, span_of
-from workers import keyset
+from console.pages.keyset import listing, span_of
 
-PAGE_ROWS = 50
 TEXTS = ("actor", "action", "target", "text", "address", "request")
 
 
@@ -24,21 +22,12 @@ def filter_of(query: Mapping[str, str]) -> AuditFilter:
 @require_safe
 @requires("audit.view")
 def audit(request: HttpRequest) -> HttpResponse:
-    """Context: listed (a keyset page), counted, filters (the query), errors by field, query."""
-    wanted, errors = chosen_or_refused(filter_of, request.GET)
-    entries = AuditEntry.objects.all()
-    chosen = entries.none() if wanted is None else wanted.choose(entries)
-    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
+    """Context: that of `listing`, and actions, which the filter can choose from."""
     return show(
         request,
         "audit.html",
         "audit",
         view="frame",
-        listed=listed,
-        counted=keyset.counted(chosen, listed),
-        most_counted=keyset.MOST_COUNTED,
-        filters=request.GET,
-        errors=errors,
-        query=query_without_place(request),
         actions=sorted(ACTIONS),
+        **listing(request, filter_of, AuditEntry.objects.all()),
     )

@@ -1,15 +1,35 @@
-"""What a page of the ledger or the audit reads from its address: its place, and the filter beside it."""
+"""A page of the ledger or the audit: its place and its filter, read from the address, and the rows there."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from console.pages.expiry import time_of
 from queues.errors import BadInput
+from workers import keyset
 
 PLACES = ("before", "after")
+PAGE_ROWS = 50
+
+
+def listing(request: HttpRequest, read: Any, rows: QuerySet) -> dict[str, Any]:
+    """Context of a filtered list: listed (a keyset page), counted and most_counted, filters (the query),
+    errors by field, query (for page links). `read` makes a filter of a query; a refused one lists nothing.
+    """
+    wanted, errors = chosen_or_refused(read, request.GET)
+    chosen = rows.none() if wanted is None else wanted.choose(rows)
+    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
+    return {
+        "listed": listed,
+        "counted": keyset.counted(chosen, listed),
+        "most_counted": keyset.MOST_COUNTED,
+        "filters": request.GET,
+        "errors": errors,
+        "query": query_without_place(request),
+    }
 
 
 def place_of(query: Mapping[str, str]) -> dict[str, int | None]:

@@ -8,16 +8,14 @@ from django.views.decorators.http import require_safe
 
 from console.access import requires
 from console.pages.frame import show
-from console.pages.keyset import chosen_or_refused, place_of, query_without_place, span_of
+from console.pages.keyset import listing, span_of
 from controllers import catalog, guard
 from queues.errors import BadInput
 from queues.models import Node, Queue
-from workers import keyset
 from workers import ledger as ledger_of_loops
 from workers.ledger_filter import ANY_LIMIT, LedgerFilter
 from workers.models import LedgerEntry, Loop
 
-PAGE_ROWS = 50
 ACTED = {"1": True, "0": False}
 TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
 
@@ -34,24 +32,13 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
 @require_safe
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
-    """Context: listed (a keyset page), counted, filters (the query), errors by field, query (for page links),
-    and what the filter can choose from.
-    """
-    wanted, errors = chosen_or_refused(filter_of, request.GET)
-    entries = LedgerEntry.objects.select_related("loop")
-    chosen = entries.none() if wanted is None else wanted.choose(entries)
-    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
+    """Context: that of `listing`, and what the filter can choose from."""
     return show(
         request,
         "ledger.html",
         "ledger",
         view="frame",
-        listed=listed,
-        counted=keyset.counted(chosen, listed),
-        most_counted=keyset.MOST_COUNTED,
-        filters=request.GET,
-        errors=errors,
-        query=query_without_place(request),
+        **listing(request, filter_of, LedgerEntry.objects.select_related("loop")),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),
         queues=Queue.objects.order_by("name").values_list("name", flat=True),

@@ -21,7 +21,8 @@ from console.pages.queues import queue_page
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.models import Plan
-from workers.plans import OPEN, another_refusal, plan_document
+from workers.plan_document import plan_document
+from workers.plans import OPEN, another_refusal
 
 PER_PAGE = 25
 POINTS = "points-"  # the fields of a division by hand: one for each node

@@ -14,7 +14,7 @@ from queues.models import Container, Node
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of, blocks_of
 from tests.workers.plan_plant import loaded
-from workers import draining, execution, loops, plans, tasks
+from workers import draining, execution, loops, node_use, plan_document, plans, proposals, tasks
 from workers.leases import Lease
 from workers.models import Loop, Plan
 from workers.plants.published import SNAPSHOT_KEY
@@ -30,13 +30,13 @@ def approved(plan, plant, user, snapshot):
 def by_hand(plant, user, points=None, queue="alert"):
     snapshot = plant.pass_seconds(3)
     wanted = points or {"n1": 200, "n2": 467, "n3": 333}
-    plan = plans.propose_hand(queue, wanted, user, snapshot=snapshot, now=plant.now)
+    plan = proposals.propose_hand(queue, wanted, user, snapshot=snapshot, now=plant.now)
     return approved(plan, plant, user, snapshot)
 
 
 def drained(plant, user, node="n3"):
     snapshot = loaded(plant.pass_seconds(3), {})
-    plan = plans.propose_drain(node, user, "New disk.", snapshot=snapshot, now=plant.now)
+    plan = proposals.propose_drain(node, user, "New disk.", snapshot=snapshot, now=plant.now)
     return approved(plan, plant, user, snapshot)
 
 
@@ -66,13 +66,13 @@ def test_an_approved_plan_moves_its_points_and_the_topology_says_so(plant, user)
     assert (plan.state, plan.note) == ("done", "")
     assert projected(plant).queue("alert").live_points == {"n1": 200, "n2": 467, "n3": 333}
     assert [step["state"] for step in plan.progress] == ["done"]
-    assert plans.progress_share(plan) == 1.0
+    assert plan_document.progress_share(plan) == 1.0
     assert advance(plan, plant).ended_at == plan.ended_at
 
 
 def test_a_proposed_plan_is_not_carried_out(plant, user):
     snapshot = plant.pass_seconds(3)
-    plan = plans.propose_hand("alert", {"n1": 500, "n2": 500}, user, snapshot=snapshot, now=plant.now)
+    plan = proposals.propose_hand("alert", {"n1": 500, "n2": 500}, user, snapshot=snapshot, now=plant.now)
     assert execution.advance_all(plant.control, plant.now) == []
     assert advance(plan, plant).state == "proposed"
     assert plant.points() == EVEN
@@ -218,7 +218,7 @@ def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user)
     assert plan.state == "running"
     assert "Workers hold 1 blocks of alert on n3." in plan.note
     assert "The pipeline has 2 blocks of telemetry on n3 to read." in plan.note
-    assert 0.5 < plans.progress_share(plan) < 1
+    assert 0.5 < plan_document.progress_share(plan) < 1
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
     plant.segment("telemetry", "n3").trim("+")
     assert advance(plan, plant).state == "done"
@@ -283,19 +283,19 @@ def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(pl
 def test_what_was_moved_can_be_rolled_back_once(plant, user):
     plan = advance(by_hand(plant, user), plant)
     snapshot = plant.pass_seconds(1)
-    back = plans.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
+    back = proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
     assert (back.kind, back.state, back.undoes) == ("roll-back", "proposed", plan)
     advance(approved(back, plant, user, snapshot), plant)
     assert plant.points() == EVEN
     assert Plan.objects.get(pk=plan.pk).state == "rolled-back"
     with pytest.raises(ValueError, match="rolled-back"):
-        plans.roll_back(plan, user, "Again.", snapshot=snapshot, now=plant.now)
+        proposals.roll_back(plan, user, "Again.", snapshot=snapshot, now=plant.now)
 
 
 def test_a_roll_back_of_a_drain_takes_the_node_into_use_again(plant, user):
     plan = advance(drained(plant, user), plant)
     snapshot = plant.pass_seconds(1)
-    back = plans.roll_back(plan, user, "The disk is fine.", snapshot=snapshot, now=plant.now)
+    back = proposals.roll_back(plan, user, "The disk is fine.", snapshot=snapshot, now=plant.now)
     assert advance(approved(back, plant, user, snapshot), plant).state == "done"
     assert not Node.objects.get(name="n3").drained
     assert plant.points() == EVEN
@@ -306,15 +306,15 @@ def test_a_roll_back_is_refused_once_the_points_have_moved_on(plant, user):
     advance(by_hand(plant, user, {"n1": 900, "n2": 50, "n3": 50}), plant)
     snapshot = plant.pass_seconds(1)
     with pytest.raises(ValueError, match="50 that n2 holds"):
-        plans.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
+        proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
 
 
 def test_a_drained_node_returns_to_use_only_by_hand_and_by_plan(plant, user):
     advance(drained(plant, user), plant)
     snapshot = plant.pass_seconds(1)
     with pytest.raises(ValueError, match="n3 is drained"):
-        plans.propose_hand("alert", EVEN, user, snapshot=snapshot, now=plant.now)
-    plans.return_to_use("n3", user, "The disk is new.", control=plant.control, now=plant.now)
+        proposals.propose_hand("alert", EVEN, user, snapshot=snapshot, now=plant.now)
+    node_use.return_to_use("n3", user, "The disk is new.", control=plant.control, now=plant.now)
     advance(by_hand(plant, user, EVEN), plant)
     assert plant.points() == EVEN
     assert Container.objects.get(queue__name="alert", node__name="n3").draining_since is None
@@ -342,7 +342,7 @@ def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, u
     plan = drained(plant, user)
     assert plan.moves == []
     plan = advance(plan, plant)
-    assert (plan.state, plans.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
+    assert (plan.state, plan_document.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
     assert ids(plant)["n3"] == []
 
 
@@ -357,7 +357,7 @@ def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, u
     published()
     tasks.advance()
     assert Plan.objects.get(pk=plan.pk).state == "done"
-    expired = plans.propose_hand("alert", EVEN, user, snapshot=plant.pass_seconds(1), now=plant.now)
+    expired = proposals.propose_hand("alert", EVEN, user, snapshot=plant.pass_seconds(1), now=plant.now)
     Container.objects.filter(points=0).update(draining_since=plant.now)
     published()
     tasks.upkeep()

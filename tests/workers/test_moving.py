@@ -12,7 +12,7 @@ from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of
 from tests.workers.plan_plant import Plant
-from workers import draining, execution, overrides, plans, recovery
+from workers import draining, execution, node_use, overrides, plans, proposals, recovery
 from workers.models import Plan
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
@@ -93,20 +93,20 @@ class Story:
         total = sum(weights)
         first, second = (1000 * weight // total for weight in weights[:2])
         wanted = dict(zip(NODES, (first, second, 1000 - first - second), strict=True))
-        self.attempt(lambda: self.planned(plans.propose_hand, "alert", wanted, self.user))
+        self.attempt(lambda: self.planned(proposals.propose_hand, "alert", wanted, self.user))
 
     def drain(self, node):
-        self.attempt(lambda: self.planned(plans.propose_drain, node, self.user, "A story."))
+        self.attempt(lambda: self.planned(proposals.propose_drain, node, self.user, "A story."))
 
     def use(self, node):
         self.fresh.add(node)
         now, control = self.plant.now, self.plant.control
-        self.attempt(lambda: plans.return_to_use(node, self.user, "A story.", control=control, now=now))
+        self.attempt(lambda: node_use.return_to_use(node, self.user, "A story.", control=control, now=now))
 
     def back(self, _):
         last = Plan.objects.exclude(kind="roll-back").order_by("-pk").first()
         if last is not None:
-            self.attempt(lambda: self.planned(plans.roll_back, last, self.user, "A story."))
+            self.attempt(lambda: self.planned(proposals.roll_back, last, self.user, "A story."))
 
     def planned(self, propose, *arguments):
         plan = propose(*arguments, snapshot=self.snapshot, now=self.plant.now)

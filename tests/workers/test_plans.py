@@ -8,7 +8,7 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.plan_plant import loaded
-from workers import loops, moves, overrides, plans, plant_settings
+from workers import loops, moves, node_use, overrides, plans, plant_settings, proposals
 from workers.models import Loop, Plan
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +22,7 @@ def snapshot(plant):
 
 def by_hand(plant, user, snapshot, points=None):
     wanted = points or {"n1": 200, "n2": 467, "n3": 333}
-    return plans.propose_hand("alert", wanted, user, snapshot=snapshot, now=plant.now, reason="A test.")
+    return proposals.propose_hand("alert", wanted, user, snapshot=snapshot, now=plant.now, reason="A test.")
 
 
 def busy(plant):
@@ -136,7 +136,7 @@ def test_points_to_an_offline_node_are_refused(plant, user):
 
 
 def test_balance_now_proposes_what_the_law_finds_with_loads_before_and_after(plant, user):
-    plan = plans.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
+    plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
     assert (plan.kind, plan.law) == ("band", "rebalancing")
     assert plan.before["n1"] == {"utilisation": pytest.approx(0.8), "state": "BUSY", "points": 1368}
     assert plan.after["n1"]["utilisation"] < 0.7
@@ -146,11 +146,11 @@ def test_balance_now_proposes_what_the_law_finds_with_loads_before_and_after(pla
 
 def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot):
     refused = refusal(
-        lambda: plans.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
+        lambda: proposals.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
     )
     assert "Every node is within BUSY" in refused.message
     assert (
-        refusal(lambda: plans.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field
+        refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field
         == "goal"
     )
     assert not Plan.objects.exists()
@@ -163,11 +163,11 @@ def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
         for row in queue["containers"].values():
             row["load"] *= 0.8
     with pytest.raises(BadInput, match="within BUSY"):
-        plans.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+        proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
     loop = Loop.objects.get(law="rebalancing")
     given = {"name": "busy", "value": 0.5, "owner": user, "reason": "A test.", "minutes": 5}
     overrides.set_override(**given, now=plant.now, loop=loop)
-    plan = plans.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+    plan = proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
     assert {move["from"] for move in plan.moves} == {"n1"}
 
 
@@ -175,13 +175,13 @@ def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
     doubtful = plant.pass_seconds(3)
     doubtful["nodes"]["n1"]["stale"] = True
     refused = refusal(
-        lambda: plans.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
+        lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
     )
     assert "n1 has missed two heartbeats" in refused.message
 
 
 def test_a_drain_takes_every_point_off_the_node(plant, user):
-    plan = plans.propose_drain("n3", user, "New disk.", snapshot=busy(plant), now=plant.now)
+    plan = proposals.propose_drain("n3", user, "New disk.", snapshot=busy(plant), now=plant.now)
     assert (plan.kind, plan.empties) == ("drain", "n3")
     assert plan.after["n3"]["points"] == 0
     assert {move["from"] for move in plan.moves} >= {"n3"}
@@ -194,7 +194,7 @@ def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
     for queue in snapshot["queues"].values():
         queue["minimum_containers"] = 3
     refused = refusal(
-        lambda: plans.propose_drain("n3", user, "New disk.", snapshot=loaded(snapshot, {}), now=plant.now)
+        lambda: proposals.propose_drain("n3", user, "New disk.", snapshot=loaded(snapshot, {}), now=plant.now)
     )
     assert refused.field == "node"
     assert not Plan.objects.exists()
@@ -204,7 +204,9 @@ def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
 def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why):
     Node.objects.filter(name="n2").update(drained=True)
     silent = plant.pass_seconds(5, silent=("n1",))
-    refused = refusal(lambda: plans.propose_drain(node, user, "New disk.", snapshot=silent, now=plant.now))
+    refused = refusal(
+        lambda: proposals.propose_drain(node, user, "New disk.", snapshot=silent, now=plant.now)
+    )
     assert why in refused.message
 
 
@@ -228,27 +230,27 @@ def test_what_has_moved_nothing_is_not_rolled_back(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
     plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
     plans.stop(plan, user, "No.", now=plant.now)
-    refused = refusal(lambda: plans.roll_back(plan, user, "Back.", snapshot=snapshot, now=plant.now))
+    refused = refusal(lambda: proposals.roll_back(plan, user, "Back.", snapshot=snapshot, now=plant.now))
     assert "nothing to roll back" in refused.message
 
 
 def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
     now = plant.now
-    topology = plans.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
+    topology = node_use.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
     assert topology.node("n1").cordoned
     for node, on in (("n1", True), ("n2", False), ("n9", True)):
         assert (
             refusal(
-                lambda node=node, on=on: plans.cordon(node, on, user, "x", control=plant.control, now=now)
+                lambda node=node, on=on: node_use.cordon(node, on, user, "x", control=plant.control, now=now)
             ).field
             == "node"
         )
-    assert not plans.cordon("n1", False, user, "Well.", control=plant.control, now=now).node("n1").cordoned
+    assert not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now).node("n1").cordoned
 
 
 def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
     Node.objects.filter(name="n3").update(cordoned=True)
-    plan = plans.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
+    plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
     assert all("n3" not in (move["from"], move["to"]) for move in plan.moves)
 
 

@@ -11,7 +11,7 @@ from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.events import blocks_of
-from workers import draining, execution, moves, plans, recovery
+from workers import draining, execution, moves, proposals, recovery
 from workers.leases import Lease
 from workers.models import Plan
 
@@ -126,7 +126,7 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     made = []
     for name, seen in lost.items():
         found = recovery.restoring(before, {name}, before.nodes.keys() - {name}, {})
-        made.append((name, plans.restore(found, f"{name} is lost.", seen, plant.now)))
+        made.append((name, proposals.restore(found, f"{name} is lost.", seen, plant.now)))
     states = [execution.advance(plan, plant.control, plant.now).state for _, plan in made]
     assert states == ["done", "void"]
     assert sum(plant.points().values()) == 1000
