@@ -141,8 +141,23 @@ def _queue(sight: Sight, spec: QueueSpec) -> Document:
         "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
         "dead_letters": over("dead_letters"),
         "retry_blocks": over("retry_blocks"),
+        **_work(sight, spec),
         "trouble": next((each.trouble for each in workers if each.trouble), None),
         "containers": containers,
+    }
+
+
+def _work(sight: Sight, spec: QueueSpec) -> Document:
+    """How many workers were at work at once, and how long one of their events took; unknown where none is."""
+
+    def rate(counter: str) -> float | None:
+        known: float | None = total(sight.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
+        return known
+
+    busy_ms, events = rate("busy_ms"), rate("events")
+    return {
+        "workers_at_once": None if busy_ms is None else round(busy_ms / 1_000, 3),
+        "service_seconds": busy_ms / 1_000 / events if busy_ms and events else None,
     }
 
 
@@ -161,8 +176,8 @@ def _waiting(counters: Document | None) -> int | None:
 
 
 def by_work(counters: Mapping[str, Any], name: str) -> int:
-    """What producers inserted, or workers removed: without what was transferred between nodes."""
-    return int(counters[name] - counters.get(MOVED_BY[name], 0))
+    """What producers inserted, or workers removed or gave up: without what was transferred between nodes."""
+    return int(counters[name] - counters.get(MOVED_BY.get(name, ""), 0))
 
 
 def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
@@ -179,6 +194,7 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
         "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
         "in_per_second": in_per_second,
         "out_per_second": _rate(sight, node, f"{spec.name}@{node}.removed_events"),
+        "dead_per_second": _rate(sight, node, f"{spec.name}@{node}.dead_events"),
         "load": _load(sight, node, in_per_second, server_time_share),
         "server_time_share": server_time_share,
         "oldest_seconds": read.get("oldest_seconds"),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from workers.pipeline.task_measures import WorkSample, measures
+
 DECLARATION = """
 name: performance
 queues: [telemetry]
@@ -69,6 +71,7 @@ def _replica(share: float) -> dict[str, Any]:
         "utilisation": share,
         "batch_seconds": 0.2,
         "response_seconds": 0.31,
+        "work": measures([WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0),
     }
 
 
@@ -90,11 +93,14 @@ def _operator(
     return {
         "key": "source",
         "level": level,
+        "reads_source": level == 0,
         "in_per_second": in_per_second,
         "out_per_second": out_per_second,
         "tasks": 2,
+        "parallelism": 2,
         "utilisation": utilisation,
         "seconds": 0.001,
         "late_per_second": 0.1,
         "patterns": patterns,
+        "work": [measures([WorkSample(1.0, 10.0, 10, 1, 0.1)] * 2, 10.0)] * 2,
     }

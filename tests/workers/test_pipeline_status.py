@@ -3,15 +3,21 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.pipeline.combining import Combined
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import application_of_text
 from workers.pipeline.operators import OperatorCount, PatternCount
+from workers.pipeline.result_queue import Blob, Result
 from workers.pipeline.status import InterEventBatch, ReplicaBatch, StatusBoard
 from workers.pipeline.statuses import KEY, Statuses
 
 APPLICATION = application_of_text(DECLARATION, Path())
+
+# 50 rows of the operators' key came with a batch; 40 of them are due, and worked.
+ARRIVED = Result("iap1", 1, None, (Blob("b", "source", -1, 0, 1, 50, 400),))
 
 
 def keys_of(document: object) -> object:
@@ -28,8 +34,10 @@ def board(control, monotonic=lambda: 100.0) -> StatusBoard:
 def worked(batch: int, at: float = 100.0) -> InterEventBatch:
     hosts = OperatorCount("hosts", events=40, late=1, seconds=4.0)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 30, "load": 10}, matches=2, quiet=1, seconds=0.4)
-    combined = Combined(watermark_us=47_000_000, waits_for="iap2")
-    return InterEventBatch(at, batch, combined, {"hosts": hosts}, {"hosts": 2}, 0.5)
+    combined = Combined(watermark_us=47_000_000, waits_for="iap2", fresh=(ARRIVED,))
+    tasks = (OperatorCount("hosts", 1, 30, seconds=3.0), OperatorCount("hosts", 2, 10, seconds=1.0))
+    tasks[0].patterns["load-rises"] = PatternCount(matches=2)
+    return InterEventBatch(at, batch, combined, {"hosts": hosts}, tasks, 0.5)
 
 
 def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(control):
@@ -63,6 +71,35 @@ def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     assert document["combiner"]["waits_for"] == "iap2"
     assert document["admitted_events"] == 50
     assert document["replicas"]["iap2"]["response_seconds"] is None
+
+
+def test_each_task_is_measured_by_its_own_batches(control):
+    now = iter([0.0, *[100.0] * 10])
+    shown = board(control, lambda: next(now))
+    shown.inter_event(worked(7, at=98.0))
+    shown.inter_event(worked(8, at=100.0))
+    operator = shown.document({})["operators"]["hosts"]
+    assert (operator["parallelism"], operator["tasks"], operator["reads_source"]) == (2, 2, True)
+    first, second = operator["work"]
+    assert (first["executions"], second["executions"]) == (60, 20)
+    # 50 rows came with each batch, to the tasks as they worked: 30 and 10 of 40.
+    assert (first["inputs"], second["inputs"]) == (75.0, 25.0)
+    assert (first["outputs"], second["outputs"]) == (4, 0)
+    assert first["service_seconds"] == 0.1 and first["latency_seconds"] == 3.0
+    assert first["arrival_interval_seconds"] == pytest.approx(10 / 75, rel=1e-5)
+    assert second["utilisation"] == 0.2
+    assert first["service_variance"] == 0.0
+
+
+def test_a_task_that_had_nothing_to_do_has_no_latency_and_counts_nothing(control):
+    small = worked(7)
+    lone = InterEventBatch(100.0, 7, small.combined, small.operators, small.worked[:1], 0.5)
+    shown = board(control)
+    shown.inter_event(lone)
+    first, second = shown.document({})["operators"]["hosts"]["work"]
+    assert first["executions"] == 30
+    assert second["executions"] == 0
+    assert second["latency_seconds"] is None and second["service_seconds"] is None
 
 
 def test_matches_count_on_over_a_restart_and_over_a_version(control):

@@ -108,6 +108,17 @@ class Graph:
         circle = path[path.index(path[-1]) :]
         return circle[::-1]
 
+    def operator(self, name: str) -> Operator:
+        return next(each for each in self.operators if each.name == name)
+
+    def reads_source(self, operator: Operator) -> bool:
+        """Whether a symbol of the operator may be satisfied by an event that no operator has emitted."""
+        return any(
+            not (named := _types_of(pattern.defines[symbol].text)) or not named <= self.inner_types
+            for pattern in operator.patterns
+            for symbol in pattern.symbols
+        )
+
     def patterns_of(self, route: str) -> tuple[Pattern, ...]:
         return tuple(p for operator in self.operators if operator.key == route for p in operator.patterns)
 
@@ -157,12 +168,15 @@ def _ends_firmly(item: Item) -> bool:
 
 def types_named(pattern: Pattern) -> frozenset[str]:
     """The event types that its conditions ask for by name."""
+    return frozenset().union(*(_types_of(pattern.defines[symbol].text) for symbol in pattern.symbols))
+
+
+def _types_of(condition: str) -> frozenset[str]:
     found: set[str] = set()
-    for symbol in pattern.symbols:
-        for node in ast.walk(ast.parse(pattern.defines[symbol].text, mode="eval")):
-            match node:
-                case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
-                    found |= {item.value for item in ast.walk(right) if isinstance(item, ast.Constant)}
+    for node in ast.walk(ast.parse(condition, mode="eval")):
+        match node:
+            case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
+                found |= {item.value for item in ast.walk(right) if isinstance(item, ast.Constant)}
     return frozenset(found)
 
 

@@ -47,17 +47,17 @@ class InterEventWork:
         started = time.monotonic()
         combined = Combined.from_document(self._checkpoint.offset(batch))
         counts: dict[str, OperatorCount] = {}
-        tasks: dict[str, int] = {}
+        worked: list[OperatorCount] = []
         for level, operators in enumerate(self._application.graph.levels):
             groups = self._tasks(level, operators, combined, batch)
-            for unit in (unit for group in groups for unit in group):
-                tasks[unit.operator] = tasks.get(unit.operator, 0) + 1
             for count in _run(spark, self._level(batch, combined, level), groups):
+                worked.append(count)
                 counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
         self._store.forget_between(batch)
         self._outbox.try_publish()
         seconds = time.monotonic() - started
-        self._status.inter_event(InterEventBatch(time.monotonic(), batch, combined, counts, tasks, seconds))
+        at = time.monotonic()
+        self._status.inter_event(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
 
     def _level(self, batch: int, combined: Combined, level: int) -> Work:
         application = self._application
@@ -82,9 +82,11 @@ class InterEventWork:
             rows = sum(each.num_rows for each in self._store.between(batch)) + rows
         if rows >= EVENTS_PER_TASK:
             return [
-                [Unit(operator.name, groups)]
+                [Unit(operator.name, groups, task)]
                 for operator in operators
-                for groups in shares_of_groups(combined.controls.tasks_of(operator.name), everything)
+                for task, groups in enumerate(
+                    shares_of_groups(combined.controls.tasks_of(operator.name), everything), 1
+                )
             ]
         due = {} if combined.watermark_us is None else self._store.due(combined.watermark_us)
         if not rows and not any(operator.name in due for operator in operators):

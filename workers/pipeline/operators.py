@@ -31,10 +31,11 @@ _NOTHING = pa.table({"time": pa.array([], pa.int64())})
 
 @dataclass(frozen=True)
 class Unit:
-    """An operator and those of its key groups that a task works."""
+    """An operator and those of its key groups that a task works. task: which of the operator's, from 1."""
 
     operator: str
     groups: tuple[int, ...]
+    task: int = 1
 
 
 @dataclass
@@ -49,13 +50,21 @@ class PatternCount:
 
 @dataclass
 class OperatorCount:
-    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late."""
+    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late. task:
+    whose, from 1.
+    """
 
     operator: str
+    task: int = 1
     events: int = 0
     late: int = 0
     seconds: float = 0.0
     patterns: dict[str, PatternCount] = field(default_factory=dict)
+
+    @property
+    def matches(self) -> int:
+        """Complex events that it emitted."""
+        return sum(pattern.matches for pattern in self.patterns.values())
 
     def of(self, pattern: str) -> PatternCount:
         return self.patterns.setdefault(pattern, PatternCount())
@@ -97,7 +106,7 @@ class Work:
         started = time.perf_counter()
         operator = next(each for each in self.graph.operators if each.name == unit.operator)
         store = StateStore(control, self.application)
-        count = OperatorCount(operator.name)
+        count = OperatorCount(operator.name, unit.task)
         rows = self._rows(control, store, operator, unit.groups)
         due, late = self._due(rows, self._counts_late(operator))
         count.events, count.late = due.num_rows, late.num_rows

@@ -3,15 +3,17 @@
 Rates are over the last WINDOW_SECONDS: `in_per_second` worked by the replicas, `kept_per_second` after the
 rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet`
 count on over restarts; `seconds` is the matcher's time for one event. Per replica and operator `utilisation`
-is the share of the window that it worked (of each of its tasks).
+is the share of the window that it worked (of each of its tasks); `work` is what was measured of each task
+(`task_measures`), `parallelism` how many it has when there is enough to do, `tasks` how many worked last.
 """
 
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import redis
@@ -19,8 +21,10 @@ import redis
 from workers.pipeline.combining import Combined
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application
+from workers.pipeline.graph import Graph, Operator
 from workers.pipeline.operators import OperatorCount
 from workers.pipeline.result_queue import ResultQueue
+from workers.pipeline.task_measures import WorkSample, measures
 
 WINDOW_SECONDS = 10.0
 _COUNTED = ("inserted_events", "removed_events")
@@ -42,18 +46,38 @@ class ReplicaBatch:
 
 @dataclass(frozen=True)
 class InterEventBatch:
-    """One finished inter-event batch. tasks: operator → how many worked it."""
+    """One finished inter-event batch. operators: what was done of each. worked: the same, task by task."""
 
     at: float
     batch: int
     combined: Combined
     operators: dict[str, OperatorCount]
-    tasks: dict[str, int]
+    worked: tuple[OperatorCount, ...]
     seconds: float
 
     @property
     def alerts(self) -> int:
-        return sum(p.matches for operator in self.operators.values() for p in operator.patterns.values())
+        return sum(operator.matches for operator in self.operators.values())
+
+    def tasks_of(self, operator: str) -> int:
+        """How many worked it."""
+        return sum(count.operator == operator for count in self.worked)
+
+    def inputs_of(self, operator: Operator, graph: Graph) -> int:
+        """Rows that came to the operator with this batch: those of its route that are read for the first
+        time, and what operators before it have emitted.
+        """
+        fresh = sum(
+            blob.rows for result in self.combined.fresh for blob in result.blobs if blob.route == operator.key
+        )
+        emitted = (
+            self.operators[edge.source].patterns[pattern.name].matches
+            for edge in graph.edges
+            if edge.target == operator.name and edge.source in self.operators
+            for pattern in graph.operator(edge.source).patterns
+            if pattern.emits == edge.type and pattern.name in self.operators[edge.source].patterns
+        )
+        return fresh + sum(emitted)
 
 
 @dataclass
@@ -179,13 +203,16 @@ class StatusBoard:
                     "waits_for": newest.combined.waits_for if newest else None,
                     "held_results": len(newest.combined.remaining()) if newest else None,
                 },
-                "operators": {each.name: self._operator(each.name, now) for each in self._graph.operators},
+                "operators": {
+                    each.name: self._operator(each, now, controls.tasks_of(each.name))
+                    for each in self._graph.operators
+                },
                 "monitored": self._monitored,
                 "edges": [vars(edge) for edge in self._graph.edges],
             }
 
     @property
-    def _graph(self):
+    def _graph(self) -> Graph:
         return self._application.graph
 
     def _forget(self, now: float) -> None:
@@ -227,6 +254,10 @@ class StatusBoard:
 
     def _replica(self, name: str, now: float, shares_of: Callable) -> dict[str, Any]:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
+        samples = [
+            WorkSample(elapsed, batch.events, batch.events, batch.kept, batch.seconds)
+            for batch, elapsed in _spaced(self._replicas[name], now)
+        ]
         return {
             "share": round(shares_of(self._application.replicas).get(name, 0.0), 4),
             "in_per_second": self._rate((batch.events for batch in recent), now),
@@ -234,27 +265,42 @@ class StatusBoard:
             "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             "batch_seconds": newest.seconds if newest else None,
             "response_seconds": newest.response_seconds if newest else None,
+            "work": measures(samples, self._window(now)),
         }
 
-    def _operator(self, name: str, now: float) -> dict[str, Any]:
+    def _operator(self, operator: Operator, now: float, parallelism: int) -> dict[str, Any]:
+        name = operator.name
         recent = [batch for batch in self._recent_batches(now) if name in batch.operators]
         events = sum(batch.operators[name].events for batch in recent)
         seconds = sum(batch.operators[name].seconds for batch in recent)
-        tasks = recent[-1].tasks.get(name, 1) if recent else None
-        operator = next(each for each in self._graph.operators if each.name == name)
+        tasks = recent[-1].tasks_of(name) if recent else None
         return {
             "key": operator.key,
             "level": next(n for n, level in enumerate(self._graph.levels) if operator in level),
+            "reads_source": self._graph.reads_source(operator),
             "in_per_second": self._rate([events], now),
-            "out_per_second": self._rate(
-                (p.matches for batch in recent for p in batch.operators[name].patterns.values()), now
-            ),
+            "out_per_second": self._rate((batch.operators[name].matches for batch in recent), now),
             "tasks": tasks,
+            "parallelism": parallelism,
             "utilisation": round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
             "seconds": seconds / events if events else None,
             "late_per_second": self._rate((batch.operators[name].late for batch in recent), now),
             "patterns": [pattern.name for pattern in operator.patterns],
+            "work": self._work(operator, now, parallelism),
         }
+
+    def _work(self, operator: Operator, now: float, parallelism: int) -> list[dict[str, Any]]:
+        """What each task did; one whose parallelism has just fallen shows what it still did."""
+        samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
+        for batch, elapsed in _spaced(self._batches, now):
+            if operator.name not in batch.operators:
+                continue
+            shared = batch.inputs_of(operator, self._graph) / max(batch.operators[operator.name].events, 1)
+            for count in (each for each in batch.worked if each.operator == operator.name):
+                inputs = count.events * shared
+                sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
+                samples.setdefault(count.task, []).append(sample)
+        return [measures(samples[task], self._window(now)) for task in sorted(samples)][:parallelism]
 
     def _patterns(self, now: float) -> dict[str, Any]:
         recent = self._recent_batches(now)
@@ -287,6 +333,13 @@ class StatusBoard:
             "types": {each: self._rate([number], now) for each, number in sorted(types.items())},
             "out_per_second": self._rate((count.matches for count in counts), now),
         }
+
+
+def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
+    """The batches of the window, each with the seconds since the one before."""
+    for before, batch in pairwise((None, *records)):
+        if batch.at >= now - WINDOW_SECONDS:
+            yield batch, batch.at - before.at if before else batch.seconds
 
 
 def waiting_events(heartbeats: dict[bytes, bytes], queues: tuple[str, ...]) -> int | None:

@@ -15,6 +15,7 @@ from workers.dispatch import send_workers
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.pipeline.steering import steer
+from workers.plants.holding import holder_of
 from workers.plants.plant import Snapshot
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
@@ -23,7 +24,12 @@ from workers.snapshot import Sight, Watch, by_work, compose
 
 LATENCY_WINDOW_SECONDS = 15.0
 BACKLOG_WINDOW_SECONDS = 30.0
-COUNTED = {"inserted_events": WINDOW_SECONDS, "removed_events": LEAVING_WINDOW_SECONDS}
+COUNTED = {
+    "inserted_events": WINDOW_SECONDS,
+    "removed_events": LEAVING_WINDOW_SECONDS,
+    "dead_events": LEAVING_WINDOW_SECONDS,
+}
+WORKED = ("busy_ms", "events")
 DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
 
 
@@ -63,7 +69,8 @@ class LocalPlant:
         composed["totals"]["backlog_change_events"] = self._backlog_change(
             composed["totals"]["backlog_events"], monotonic_seconds
         )
-        whole = {**snapshot, **composed, **recorded}
+        steered = {"steered_by": holder_of(self._control, self._name)}
+        whole = {**snapshot, **composed, **recorded, **steered}
         return {**whole, "health": with_remedies(whole)}
 
     def start_workers(
@@ -106,6 +113,11 @@ class LocalPlant:
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
                     rates[key] = self._rate(key, by_work(counters, name), at_seconds, window)
+        for (queue, node), workers in readings.containers.items():
+            for name in WORKED:
+                key = f"{queue}@{node}.{name}"
+                counted = workers.counts.get(name, 0)
+                rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
         for (producer, queue), document in readings.producers.items():
             key = f"{producer}|{queue}.events"
             rates[key] = self._rate(key, document["events"], at_seconds)

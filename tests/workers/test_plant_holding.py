@@ -1,0 +1,36 @@
+"""One controller at a time steers a plant; another is told who, and until when."""
+
+import pytest
+
+from tests.waiting import until
+from workers.plants.holding import PlantHeld, hold, holder_of, release
+
+NOW = 1_790_000_000.0
+
+
+def test_a_second_controller_is_told_who_holds_the_plant_and_until_when(control):
+    assert hold(control, "main", "weir-2", NOW, 30.0) == NOW + 30.0
+    with pytest.raises(PlantHeld) as held:
+        hold(control, "main", "weir-3", NOW + 1.0)
+    assert (held.value.holder, held.value.until) == ("weir-2", NOW + 30.0)
+    assert holder_of(control, "main") == {"holder": "weir-2", "until": NOW + 30.0}
+
+
+def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
+    hold(control, "main", "weir-2", NOW, 30.0)
+    assert hold(control, "main", "weir-2", NOW + 20.0, 30.0) == NOW + 50.0
+    assert not release(control, "main", "weir-3")
+    assert release(control, "main", "weir-2")
+    assert holder_of(control, "main") is None
+    assert hold(control, "main", "weir-3", NOW)
+
+
+def test_plants_are_held_apart(control):
+    hold(control, "main", "weir-2", NOW)
+    assert hold(control, "other", "weir-3", NOW)
+
+
+def test_a_controller_that_says_nothing_more_loses_the_plant(control):
+    hold(control, "main", "weir-2", NOW, 0.05)
+    until(lambda: holder_of(control, "main") is None)
+    assert hold(control, "main", "weir-3", NOW)

@@ -1,0 +1,180 @@
+"""The local plant as a topology (`controllers.measured_topology`), from one snapshot of it.
+
+| operator | is | its tasks |
+|---|---|---|
+| `producers/{queue}` | a source: who publishes there; the channel after it is the wait in containers | one |
+| `replicas/{application}` | the intra-event stage of an application | its replicas, as declared |
+| `{application}/{operator}` | an operator of the application | what its controls say: **set here** |
+| `{queue}` | the workers of a jobs queue | workers at once; each is their mean |
+
+A queue that a pipeline emits to has a source of its own only where somebody else publishes to it, too.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controllers.measured_topology import Link, Operator, Topology
+from workers.pipeline.status import WINDOW_SECONDS
+
+Rows = Mapping[str, Any]
+MOST_TASKS = 64  # as `workers.pipeline.controls` takes
+ONE_PRODUCER = "those who publish are no part of the plant"
+DECLARED = "the replicas are declared with the application"
+SENT_FOR = "its workers are sent for by the loop worker_rate"
+PIPELINE_PRODUCER = "pipeline-"
+
+
+def topology_of(snapshot: Rows) -> Topology:
+    """All of the plant that a snapshot shows. Raises `BadInput` where applications feed each other."""
+    applications = (snapshot.get("pipeline") or {}).get("applications") or {}
+    queues = snapshot.get("queues") or {}
+    operators = {each.name: each for each in _operators(snapshot, applications, queues)}
+    links = tuple(_links(operators, applications, queues))
+    steered = snapshot.get("steered_by") or {}
+    return Topology(
+        snapshot["plant"],
+        snapshot["at"],
+        WINDOW_SECONDS,
+        operators,
+        links,
+        steered.get("holder"),
+        steered.get("until"),
+    )
+
+
+def of_application(topology: Topology, application: str) -> Topology:
+    """The application's own stages and operators; none when it is not at work."""
+    own = (f"{application}/", f"replicas/{application}")
+    return topology.part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
+
+
+def place_of(operator: str) -> tuple[str, str]:
+    """(application, operator) of an operator's name."""
+    application, _, name = operator.partition("/")
+    return application, name
+
+
+def _operators(snapshot: Rows, applications: Rows, queues: Rows) -> Iterator[Operator]:
+    emitted = {queue for each in applications.values() for queue in _sinks(each)}
+    published = _published(snapshot.get("producers") or {})
+    for name, queue in queues.items():
+        if name not in emitted or name in published:
+            yield _source(name, queue)
+        if queue["kind"] == "jobs":
+            yield _workers(name, queue, snapshot.get("totals") or {})
+    for application, row in applications.items():
+        yield _rules(application, row)
+        for name, operator in row["operators"].items():
+            yield _operator(f"{application}/{name}", operator)
+
+
+def _published(producers: Rows) -> set[str]:
+    """Queues that somebody publishes to who is no pipeline."""
+    return {
+        queue
+        for name, producer in producers.items()
+        if not name.startswith(PIPELINE_PRODUCER)
+        for queue in producer["queues"]
+    }
+
+
+def _sinks(application: Rows) -> set[str]:
+    return {queue for queues in application["sinks"].values() for queue in queues}
+
+
+def _source(name: str, queue: Rows) -> Operator:
+    dead = [row["dead_per_second"] for row in queue["containers"].values()]
+    failed = _sum(dead)
+    out = queue["out_per_second"]
+    acked = None if out is None or failed is None else max(0.0, out - failed)
+    outputs = {"outputs": _counted(queue["in_per_second"])}
+    return Operator(
+        f"producers/{name}",
+        "source",
+        1,
+        1,
+        1,
+        ONE_PRODUCER,
+        _counted(failed),
+        _counted(acked),
+        (outputs,),
+    )
+
+
+def _workers(name: str, queue: Rows, totals: Rows) -> Operator:
+    at_once = queue["workers_at_once"]
+    tasks = max(1, math.ceil(at_once or 0))
+    most = max(tasks, totals.get("worker_slots") or 0)
+    measured = {
+        "latency_seconds": queue["service_seconds"],
+        "service_seconds": queue["service_seconds"],
+        "utilisation": None if at_once is None else at_once / tasks,
+        "arrival_interval_seconds": tasks / queue["in_per_second"] if queue["in_per_second"] else None,
+        "inputs": _counted(queue["in_per_second"], tasks),
+        "executions": _counted(queue["out_per_second"], tasks),
+        "outputs": None,  # what a handler makes of an event is not counted here
+    }
+    return Operator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
+
+
+def _rules(application: str, row: Rows) -> Operator:
+    work = tuple(replica["work"] for replica in row["replicas"].values())
+    return Operator(
+        f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
+    )
+
+
+def _operator(name: str, row: Rows) -> Operator:
+    return Operator(name, "operator", row["parallelism"], 1, MOST_TASKS, tasks=tuple(row["work"]))
+
+
+def _links(operators: Mapping[str, Operator], applications: Rows, queues: Rows) -> Iterator[Link]:
+    for name, queue in queues.items():
+        for target in _readers(name, queue, applications):
+            if f"producers/{name}" in operators:
+                yield Link(f"producers/{name}", target, queue["wait_seconds"])
+    for application, row in applications.items():
+        held_seconds = _held_seconds(row, queues, operators[f"replicas/{application}"])
+        for name, operator in row["operators"].items():
+            if operator["reads_source"]:
+                yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds)
+            for queue in _emits_to(row, operator):
+                for target in _readers(queue, queues[queue], applications) if queue in queues else ():
+                    yield Link(f"{application}/{name}", target, queues[queue]["wait_seconds"])
+        pairs = dict.fromkeys((edge["source"], edge["target"]) for edge in row["edges"])
+        for source, target in pairs:
+            # Level follows level within a batch: nothing waits in between.
+            yield Link(f"{application}/{source}", f"{application}/{target}", 0.0)
+
+
+def _readers(queue: str, row: Rows, applications: Rows) -> list[str]:
+    if row["kind"] == "jobs":
+        return [queue]
+    return [f"replicas/{name}" for name, each in applications.items() if queue in each["queues"]]
+
+
+def _emits_to(application: Rows, operator: Rows) -> list[str]:
+    types = {application["patterns"][name]["emits"] for name in operator["patterns"]}
+    return sorted({queue for each in types for queue in application["sinks"].get(each, ())})
+
+
+def _held_seconds(application: Rows, queues: Rows, rules: Operator) -> float | None:
+    """How long an event is held in the result queue until event time has passed it: the watermark's lag, less
+    the waiting and the work before.
+    """
+    lag = application["watermark_lag_seconds"]
+    waits = [queues[name]["wait_seconds"] for name in application["queues"] if name in queues]
+    before = [rules.measure("latency_seconds"), *waits]
+    if lag is None or None in before:
+        return None
+    return max(0.0, lag - before[0] - max(waits, default=0.0))
+
+
+def _counted(per_second: float | None, tasks: int = 1) -> float | None:
+    return None if per_second is None else round(per_second * WINDOW_SECONDS / tasks, 3)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known else None
