@@ -19,6 +19,7 @@ from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.loops import ensure_loops
 from workers.models import LedgerEntry, Loop, Override, Run
+from workers.plants.holding import hold
 from workers.plants.local import LocalPlant
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.rates import Rates
@@ -160,6 +161,7 @@ def test_the_snapshot_has_every_documented_key(
     control.hset("weir:producers", "host|telemetry", json.dumps(producer))
     host(control)
     pipeline(control)
+    hold(control, "main", "token:weir-2", NOW)
     beat_all(control, 1)
     plant.observe()
     times.pass_by(1.0)
