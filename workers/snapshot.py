@@ -254,6 +254,13 @@ def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Docum
     }
 
 
+def _shed_share(sight: Sight) -> float:
+    """Of what the pipeline's patterns could use."""
+    status = sight.readings.pipeline or {}
+    offered = status.get("offered_per_second") or 0.0
+    return round((status.get("shed_per_second") or 0.0) / offered, 4) if offered else 0.0
+
+
 def _totals(
     sight: Sight, queues: Mapping[str, Document], nodes: Mapping[str, Document], hosts: Mapping[str, Document]
 ) -> Document:
@@ -274,7 +281,7 @@ def _totals(
         "backlog_events": backlog_events,
         # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
         "backlog_seconds": longest(row["wait_seconds"] for row in rows),
-        "shed_share": 0.0,
+        "shed_share": _shed_share(sight),
         "nodes_in_use": len(in_use),
         "nodes": len(nodes),
         "workers_busy": sum(host["busy"] for host in jobs),

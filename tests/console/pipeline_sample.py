@@ -33,6 +33,12 @@ def sample_application() -> dict[str, Any]:
         "alerts_per_second": 0.5,
         "rules": [{"name": "discard", "in": 30, "out": 20}],
         "batch_seconds": 0.4,
+        "batch_overhead_seconds": 0.2,
+        "latency_p95_seconds": 3.4,
+        "offered_per_second": 20.4,
+        "shed_per_second": 0.0,
+        "shed_share": 0.0,
+        "shed_events": 0,
         "watermark_lag_seconds": 3.0,
         "waiting_events": 12,
         "patterns": {
@@ -84,6 +90,10 @@ def _pattern(operator: str, types: dict[str, float], out_per_second: float) -> d
         "seconds": 0.001,
         "types": types,
         "out_per_second": out_per_second,
+        "shed_events": {},
+        "shed_per_second": {},
+        "spared": {"types": {}, "out_per_second": 0.0},
+        "recall": None,
     }
 
 
@@ -100,6 +110,8 @@ def _operator(
         "parallelism": 2,
         "utilisation": utilisation,
         "seconds": 0.001,
+        "overhead_seconds": 0.0004,
+        "shed_share": 0.0,
         "late_per_second": 0.1,
         "patterns": patterns,
         "work": [measures([WorkSample(1.0, 10.0, 10, 1, 0.1)] * 2, 10.0)] * 2,

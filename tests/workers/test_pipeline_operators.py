@@ -17,6 +17,7 @@ from workers.pipeline.matcher import match_all
 from workers.pipeline.operators import OperatorCount, Unit, Work
 from workers.pipeline.result_queue import Result, ResultQueue
 from workers.pipeline.result_writer import ResultWriter
+from workers.pipeline.shed_counts import ShedCounts
 from workers.pipeline.state import StateFromTheFuture, StateStore, Written
 
 PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
@@ -43,18 +44,21 @@ class Tier:
         self.results, self.store = ResultQueue(control, APPLICATION), StateStore(control, APPLICATION)
         self.offset, self.batch, self.tick = Combined(), -1, 0
         self.counts: list[OperatorCount] = []
+        self.controls = Controls()
+        self.shed: ShedCounts = {}  # what replicas did not let travel
 
     def publish(self, rows: pa.RecordBatch, watermark_us: int | None, cut: bool = True) -> None:
         """A replica's result; watermark_us: how far event time was settled before it."""
         self.tick += 1
-        writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut)
-        blobs, data = writer.blobs(_parts(writer, rows), 0)
+        writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut, self.controls.shedder)
+        parts = {route: [wanted] for route, wanted in writer.wanted(rows, self.shed)}
+        blobs, data = writer.blobs(parts, 0)
         self.results.put("iap1", self.tick, data)
         self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), rows.num_rows)
 
     def plan(self, watermark_us: int | None) -> bool:
         arrived = self.results.after(self.offset.taken)
-        end = combine(self.offset, arrived, Barrier(watermark_us), Controls(), self.most_rows)
+        end = combine(self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows)
         if end is self.offset:
             return False
         for each in self.offset.finished():
@@ -86,10 +90,6 @@ class Tier:
                     ids = tuple(each["id"] for each in json.loads(event["attributes"])["events"])
                     found.append((event["source"], ids))
         return found
-
-
-def _parts(writer: ResultWriter, rows: pa.RecordBatch) -> dict[int, list[pa.RecordBatch]]:
-    return {route: [wanted] for route, wanted in writer.wanted(rows)}
 
 
 def expected(pattern, events: list[tuple]) -> set[tuple]:

@@ -1,12 +1,14 @@
 """What the pipeline says: rates of a window, counts over restarts, and the shape that pages rely on."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.pipeline.combining import Combined
+from workers.pipeline.controls import Controls
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import application_of_text
 from workers.pipeline.operators import OperatorCount, PatternCount
@@ -111,6 +113,37 @@ def test_matches_count_on_over_a_restart_and_over_a_version(control):
     said = json.loads(control.get(KEY))["applications"]["performance"]
     assert said["patterns"]["load-rises"]["matches"] == 6
     assert said["late_events"] == 3
+
+
+def shedding(at: float) -> InterEventBatch:
+    """A batch of which half of one pattern's events were shed; of spared keys comes a tenth."""
+    hosts = OperatorCount("hosts", events=400, seconds=4.0, early_us=48_000_000)
+    hosts.patterns["load-rises"] = PatternCount(
+        {"cpu": 220}, 60, 0, 0.4, {"cpu": 180}, {"cpu": 40}, [4] * 10, [1] * 10
+    )
+    combined = Combined(watermark_us=47_000_000, controls=Controls(shed={"load-rises": {"cpu": 0.5}}))
+    return InterEventBatch(at, 8, combined, {"hosts": hosts}, (hosts,), 0.5)
+
+
+def test_what_is_shed_is_told_by_type_with_what_it_costs_and_counts_on_over_a_restart(control):
+    statuses = Statuses(control)
+    now = time.monotonic()
+    statuses.board(APPLICATION).inter_event(shedding(now))
+    ours = statuses.board(APPLICATION)
+    ours.replica("iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}}))
+    ours.inter_event(shedding(now))
+    said = json.loads(control.get(KEY))
+    application = said["applications"]["performance"]
+    pattern = application["patterns"]["load-rises"]
+    assert pattern["shed_events"] == {"cpu": 180 + 100 + 180}
+    assert application["shed_events"] == said["shed_events"] == 460
+    assert application["shed_share"] == application["operators"]["hosts"]["shed_share"] == 0.56
+    # 10 matches of 40 spared events; 50 matches of the 460 others, of which 115 would have been.
+    assert pattern["recall"]["estimate"] == pytest.approx(50 / 115)
+    assert pattern["recall"]["low"] < 50 / 115 < pattern["recall"]["high"]
+    one = board(control)
+    one.inter_event(shedding(99.0))
+    assert one.document({})["latency_p95_seconds"] == 2.0
 
 
 def test_the_worst_application_is_the_state_of_the_pipeline(control):

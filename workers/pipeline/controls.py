@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from queues.errors import BadInput
+from workers.pipeline.shedder import Shedder
 
 
 def key_of(application: str) -> str:
@@ -27,7 +28,8 @@ class Controls:
     operator that `tasks` does not name. result_bytes: what the result queue may hold. lateness_seconds: how
     far behind the newest event an event may still come. ahead_seconds: how far ahead of this host's clock an
     event may be. hold_seconds: how long an unreachable node holds the watermark back. criteria: name → value,
-    for rules that name them. revision: counts changes.
+    for rules that name them. shed: pattern → type → share of the events that the pattern does without.
+    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
     """
 
     admit_events_per_second: float | None = None
@@ -41,6 +43,8 @@ class Controls:
     ahead_seconds: float = 60.0
     hold_seconds: float = 15.0
     criteria: Mapping[str, float] = field(default_factory=dict)
+    shed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    spared_keys_share: float = 0.02
     revision: int = 0
 
     @property
@@ -56,6 +60,10 @@ class Controls:
         if self.admit_until_seconds is not None and now_seconds >= self.admit_until_seconds:
             return None
         return self.admit_events_per_second
+
+    @property
+    def shedder(self) -> Shedder:
+        return Shedder(self.shed, self.spared_keys_share)
 
     def tasks_of(self, operator: str) -> int:
         return self.tasks.get(operator, self.parallelism)
@@ -144,5 +152,7 @@ _CHECKS: dict[str, Check] = {
     "ahead_seconds": _SECONDS,
     "hold_seconds": _SECONDS,
     "criteria": _mapping(_number(-1e300, 1e300)),
+    "shed": _mapping(_mapping(_number(0, 1))),
+    "spared_keys_share": _number(0, 1),
     "revision": _whole(0, 2**62),
 }

@@ -24,6 +24,7 @@ from workers.pipeline.operator_memory import OperatorMemory
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.result_queue import Result, ResultQueue
 from workers.pipeline.result_writer import SLICE_GROUPS, WHOLE
+from workers.pipeline.shedder import SPARED_GROUPS, Fates, KeyRanks, Shedder, by_type
 from workers.pipeline.state import StateStore, Written
 
 _NOTHING = pa.table({"time": pa.array([], pa.int64())})
@@ -40,18 +41,33 @@ class Unit:
 
 @dataclass
 class PatternCount:
-    """types: event type → events that the pattern was given. seconds: of matching. quiet: not emitted."""
+    """types: event type → events that the pattern was given. seconds: of matching. quiet: not emitted. shed:
+    event type → events that it did without. spared_types: those given that are of spared keys; spared_events,
+    spared_matches (quiet ones left out): the same by group (`shedder`), empty while nothing is shed.
+    """
 
     types: dict[str, int] = field(default_factory=dict)
     matches: int = 0
     quiet: int = 0
     seconds: float = 0.0
+    shed: dict[str, int] = field(default_factory=dict)
+    spared_types: dict[str, int] = field(default_factory=dict)
+    spared_events: list[int] = field(default_factory=list)
+    spared_matches: list[int] = field(default_factory=list)
+
+    def add(self, other: "PatternCount") -> None:
+        self.matches, self.quiet = self.matches + other.matches, self.quiet + other.quiet
+        self.seconds += other.seconds
+        for name in ("types", "shed", "spared_types"):
+            _add_types(getattr(self, name), getattr(other, name))
+        self.spared_events = _added(self.spared_events, other.spared_events)
+        self.spared_matches = _added(self.spared_matches, other.spared_matches)
 
 
 @dataclass
 class OperatorCount:
     """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late. task:
-    whose, from 1.
+    whose, from 1. early_us: of its due rows all but 5 % are later.
     """
 
     operator: str
@@ -59,6 +75,7 @@ class OperatorCount:
     events: int = 0
     late: int = 0
     seconds: float = 0.0
+    early_us: int | None = None
     patterns: dict[str, PatternCount] = field(default_factory=dict)
 
     @property
@@ -73,12 +90,10 @@ class OperatorCount:
         self.events += other.events
         self.late += other.late
         self.seconds += other.seconds
+        known = [each for each in (self.early_us, other.early_us) if each is not None]
+        self.early_us = min(known, default=None)
         for name, count in other.patterns.items():
-            own = self.of(name)
-            own.matches, own.quiet = own.matches + count.matches, own.quiet + count.quiet
-            own.seconds += count.seconds
-            for event_type, events in count.types.items():
-                own.types[event_type] = own.types.get(event_type, 0) + events
+            self.of(name).add(count)
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,8 @@ class Work:
         rows = self._rows(control, store, operator, unit.groups)
         due, late = self._due(rows, self._counts_late(operator))
         count.events, count.late = due.num_rows, late.num_rows
+        if due.num_rows:
+            count.early_us = due.column("time")[due.num_rows // 20].as_py()
         wakes = {f"{operator.name}/{group}" for group in self._woken(store, unit)}
         groups = sorted(set(_groups(due)) | set(_groups(late)))
         places = sorted({f"{operator.name}/{group}" for group in groups} | wakes)
@@ -182,9 +199,15 @@ class Work:
         memory = OperatorMemory.of(before)
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
+        shedder = self.combined.controls.shedder
+        fates = (
+            Fates(shedder, batch, batch.column("match_key")) if batch is not None and shedder.sheds else None
+        )
         for pattern in operator.patterns:
             matcher = Matcher.resume(pattern, memory.states(pattern.signature))
-            found = self._matches(matcher, batch, count.of(pattern.name))
+            found = self._matches(matcher, batch, fates, count.of(pattern.name))
+            if shedder.sheds:
+                _count_spared_matches(shedder, found, count.of(pattern.name))
             memory.keep(pattern.signature, matcher.save(), matcher.wakes())
             if len(found) > found.quiet.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
@@ -194,16 +217,19 @@ class Work:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""
         return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
 
-    def _matches(self, matcher: Matcher, due: pa.RecordBatch | None, count: PatternCount) -> Matches:
+    def _matches(
+        self, matcher: Matcher, due: pa.RecordBatch | None, fates: Fates | None, count: PatternCount
+    ) -> Matches:
         """In the order of completion, also those that event time completes."""
         started = time.perf_counter()
         parts = []
         if due is not None:
             masks = None if matcher.pattern.looks_back else masks_of(matcher.pattern, due)
+            if masks is not None and fates is not None:
+                masks = _admitted(matcher.pattern, due, masks, fates, count)
             parts.append(matcher.take(due, masks))
-            for each in pc.value_counts(due.column("type") if masks is None else _of_use(due, masks)):
-                event_type, events = each["values"].as_py(), each["counts"].as_py()
-                count.types[event_type] = count.types.get(event_type, 0) + events
+            of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
+            _add_types(count.types, by_type(due, of_use))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         found = joined(parts)
@@ -288,6 +314,35 @@ def _told(late: pa.Table) -> pa.RecordBatch | None:
     )
 
 
-def _of_use(rows: pa.RecordBatch, masks: np.ndarray) -> pa.Array:
-    """The types of the rows that satisfy a symbol."""
-    return rows.column("type").filter(pa.array(masks != 0))
+def _admitted(
+    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, fates: Fates, count: PatternCount
+) -> np.ndarray:
+    """The masks without what the pattern does without; what is dropped and spared is counted."""
+    dropped = fates.dropped(pattern, masks)
+    _add_types(count.shed, by_type(due, dropped))
+    spared = fates.spared & (masks != 0)
+    _add_types(count.spared_types, by_type(due, spared))
+    count.spared_events = _added(count.spared_events, _by_group(fates.groups[spared]))
+    return np.where(dropped, 0, masks)
+
+
+def _count_spared_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:
+    if not len(found):
+        return
+    keys = KeyRanks(shedder, found.keys)
+    groups = keys.groups[keys.spared & ~found.quiet]
+    count.spared_matches = _added(count.spared_matches, _by_group(groups))
+
+
+def _by_group(groups: np.ndarray) -> list[int]:
+    return np.bincount(groups, minlength=SPARED_GROUPS).tolist()
+
+
+def _added(own: list[int], others: list[int]) -> list[int]:
+    """Group by group; an empty list counts nothing."""
+    return [a + b for a, b in zip(own, others, strict=True)] if own and others else own or others
+
+
+def _add_types(own: dict[str, int], others: dict[str, int]) -> None:
+    for event_type, events in others.items():
+        own[event_type] = own.get(event_type, 0) + events

@@ -18,6 +18,8 @@ from workers.pipeline.faults import FaultStore
 from workers.pipeline.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.result_writer import CUT_ROWS, WRITTEN, ResultWriter
 from workers.pipeline.rule_sql import apply_rules, rule_counts
+from workers.pipeline.shed_counts import together
+from workers.pipeline.shedder import Shedder
 from workers.pipeline.status import ReplicaBatch, StatusBoard
 
 
@@ -60,7 +62,7 @@ class ReplicaWork:
         for table in self._application.tables:
             table.refresh()
         ruled = apply_rules(events, self._application.rules, given[-1].controls.criteria)
-        rows = self._run(ruled.events, tick, arrived)
+        rows = self._run(ruled.events, tick, arrived, given[-1].controls.shedder)
         kept = sum(row["kept"] for row in rows)
         blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
         result = Result(self._replica, tick, given[0].watermark_us, blobs)
@@ -69,14 +71,15 @@ class ReplicaWork:
             now = time.monotonic()
             made = (batch, arrived, kept, result.size_bytes, now - started, counts)
             response_seconds = max(0.0, time.time() - given[0].at_seconds)
-            self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds))
+            shed = together([row["shed"] for row in rows])
+            self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
 
     def _given(self, tick: int) -> list[Assignment]:
         """The batch's assignments that are not published."""
         published = self._results.room().published.get(self._replica, 0)
         return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
 
-    def _run(self, rows: DataFrame, tick: int, arrived: int) -> list:
+    def _run(self, rows: DataFrame, tick: int, arrived: int, shedder: Shedder) -> list:
         application = self._application
         names = sorted({"time", *CARRIED, *application.graph.columns})
         writer = ResultWriter(
@@ -86,6 +89,7 @@ class ReplicaWork:
             tick,
             application.graph,
             arrived >= CUT_ROWS,
+            shedder,
         )
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,10 @@ rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per
 count on over restarts; `seconds` is the matcher's time for one event. Per replica and operator `utilisation`
 is the share of the window that it worked (of each of its tasks); `work` is what was measured of each task
 (`task_measures`), `parallelism` how many it has when there is enough to do, `tasks` how many worked last.
+`offered_per_second` and `shed_per_second` count what patterns could use, once for each of them; `shed_share`
+is their ratio. Of an operator `overhead_seconds` is its time for one event beside that of its patterns; of
+the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
+time from an event's own to the end of the batch that has worked it.
 """
 
 import json
@@ -18,66 +22,18 @@ from typing import Any
 
 import redis
 
-from workers.pipeline.combining import Combined
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application
+from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
 from workers.pipeline.graph import Graph, Operator
-from workers.pipeline.operators import OperatorCount
+from workers.pipeline.operators import PatternCount
 from workers.pipeline.result_queue import ResultQueue
+from workers.pipeline.shed_counts import ShedCounts
+from workers.pipeline.shed_record import ShedRecord
 from workers.pipeline.task_measures import WorkSample, measures
 
 WINDOW_SECONDS = 10.0
 _COUNTED = ("inserted_events", "removed_events")
-
-
-@dataclass(frozen=True)
-class ReplicaBatch:
-    """One finished batch of a replica. at: monotonic seconds. response_seconds: from dispatch to result."""
-
-    at: float
-    batch: int
-    events: int
-    kept: int
-    size_bytes: int
-    seconds: float
-    rules: list[dict[str, Any]]
-    response_seconds: float
-
-
-@dataclass(frozen=True)
-class InterEventBatch:
-    """One finished inter-event batch. operators: what was done of each. worked: the same, task by task."""
-
-    at: float
-    batch: int
-    combined: Combined
-    operators: dict[str, OperatorCount]
-    worked: tuple[OperatorCount, ...]
-    seconds: float
-
-    @property
-    def alerts(self) -> int:
-        return sum(operator.matches for operator in self.operators.values())
-
-    def tasks_of(self, operator: str) -> int:
-        """How many worked it."""
-        return sum(count.operator == operator for count in self.worked)
-
-    def inputs_of(self, operator: Operator, graph: Graph) -> int:
-        """Rows that came to the operator with this batch: those of its route that are read for the first
-        time, and what operators before it have emitted.
-        """
-        fresh = sum(
-            blob.rows for result in self.combined.fresh for blob in result.blobs if blob.route == operator.key
-        )
-        emitted = (
-            self.operators[edge.source].patterns[pattern.name].matches
-            for edge in graph.edges
-            if edge.target == operator.name and edge.source in self.operators
-            for pattern in graph.operator(edge.source).patterns
-            if pattern.emits == edge.type and pattern.name in self.operators[edge.source].patterns
-        )
-        return fresh + sum(emitted)
 
 
 @dataclass
@@ -86,6 +42,7 @@ class Totals:
 
     matches: dict[str, int] = field(default_factory=dict)
     quiet: dict[str, int] = field(default_factory=dict)
+    shed: ShedCounts = field(default_factory=dict)
     late_events: int = 0
     admitted_events: int = 0
 
@@ -96,8 +53,9 @@ class Totals:
             patterns = before.get("patterns", {})
             matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
             quiet = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
+            shed = {name: pattern.get("shed_events", {}) for name, pattern in patterns.items()}
             late, admitted = before.get("late_events"), before.get("admitted_events")
-            return cls(matches, quiet, int(late or 0), int(admitted or 0))
+            return cls(matches, quiet, shed, int(late or 0), int(admitted or 0))
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
@@ -127,6 +85,8 @@ class StatusBoard:
         self._application = application
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.of(before)
+        self._shed = ShedRecord(self._totals.shed)
+        self._ages: deque[tuple[float, float, int]] = deque()
         self._told = told
         self._results = ResultQueue(control, application.name)
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
@@ -158,12 +118,17 @@ class StatusBoard:
         """A replica's batch is published."""
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
+            self._shed.at_replica(batch.at, batch.shed)
 
     def inter_event(self, batch: InterEventBatch) -> None:
         """An inter-event batch is worked."""
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
+            sheds = batch.combined.controls.shedder.sheds
+            self._shed.at_operators(batch.at, batch.operators.values(), sheds)
+            if (late := batch.late_seconds(self._clock())) is not None:
+                self._ages.append((batch.at, *late))
         self._told()
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
@@ -182,9 +147,12 @@ class StatusBoard:
                 "batch": newest.batch if newest else None,
                 **self._rates(now),
                 "batch_seconds": newest.seconds if newest else None,
+                "batch_overhead_seconds": self._batch_overhead(now),
+                "latency_p95_seconds": self._latency_p95(),
                 "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
                 "waiting_events": waiting_events(heartbeats, self._application.queues),
                 "patterns": self._patterns(now),
+                **self._shedding(now),
                 "late_events": self._totals.late_events,
                 "outbox_events": self.outbox_events,
                 "complex_events": sum(self._totals.matches.values()),
@@ -220,6 +188,9 @@ class StatusBoard:
         for records in (*self._replicas.values(), self._batches):
             while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
                 records.popleft()
+        while self._ages and self._ages[0][0] < now - WINDOW_SECONDS:
+            self._ages.popleft()
+        self._shed.forget(now, WINDOW_SECONDS)
 
     def _window(self, now: float) -> float:
         return min(WINDOW_SECONDS, max(now - self._started, 1.0))
@@ -249,6 +220,37 @@ class StatusBoard:
             ],
         }
 
+    def _batch_overhead(self, now: float) -> float | None:
+        worked = [each for each in self._recent_batches(now) if each.operators]
+        if not worked:
+            return None
+        return round(sum(each.seconds - each.work_seconds for each in worked) / len(worked), 4)
+
+    def _latency_p95(self) -> float | None:
+        """Over the window's events, taking those of a batch as old as all but its oldest 5 %."""
+        ages = sorted((age, events) for _, age, events in self._ages)
+        counted, whole = 0, sum(events for _, events in ages)
+        for age, events in ages:
+            counted += events
+            if counted >= 0.95 * whole:
+                return round(age, 3)
+        return None
+
+    def _shedding(self, now: float) -> dict[str, Any]:
+        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
+        given = sum(
+            sum(count.types.values())
+            for batch in self._recent_batches(now)
+            for operator in batch.operators.values()
+            for count in operator.patterns.values()
+        )
+        return {
+            "offered_per_second": self._rate([shed + given], now),
+            "shed_per_second": self._rate([shed], now),
+            "shed_share": _share(shed, shed + given),
+            "shed_events": sum(sum(types.values()) for types in self._shed.totals.values()),
+        }
+
     def _lag(self, watermark_us: int | None) -> float | None:
         return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
@@ -274,6 +276,10 @@ class StatusBoard:
         events = sum(batch.operators[name].events for batch in recent)
         seconds = sum(batch.operators[name].seconds for batch in recent)
         tasks = recent[-1].tasks_of(name) if recent else None
+        counts = [count for batch in recent for count in batch.operators[name].patterns.values()]
+        given = sum(sum(count.types.values()) for count in counts)
+        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in operator.patterns)
+        matching = sum(count.seconds for count in counts)
         return {
             "key": operator.key,
             "level": next(n for n, level in enumerate(self._graph.levels) if operator in level),
@@ -284,6 +290,8 @@ class StatusBoard:
             "parallelism": parallelism,
             "utilisation": round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
             "seconds": seconds / events if events else None,
+            "overhead_seconds": max(0.0, seconds - matching) / events if events else None,
+            "shed_share": _share(shed, shed + given),
             "late_per_second": self._rate((batch.operators[name].late for batch in recent), now),
             "patterns": [pattern.name for pattern in operator.patterns],
             "work": self._work(operator, now, parallelism),
@@ -319,10 +327,10 @@ class StatusBoard:
             for batch in recent
             if operator in batch.operators and name in batch.operators[operator].patterns
         ]
-        types: dict[str, int] = {}
+        given = PatternCount()
         for count in counts:
-            for event_type, events in count.types.items():
-                types[event_type] = types.get(event_type, 0) + events
+            given.add(count)
+        types = given.types
         events = sum(types.values())
         return {
             "operator": operator,
@@ -330,9 +338,25 @@ class StatusBoard:
             "matches": self._totals.matches.get(name, 0),
             "quiet": self._totals.quiet.get(name, 0),
             "seconds": sum(count.seconds for count in counts) / events if events else None,
-            "types": {each: self._rate([number], now) for each, number in sorted(types.items())},
+            "types": self._by_type(types, now),
             "out_per_second": self._rate((count.matches for count in counts), now),
+            "shed_events": self._shed.totals.get(name, {}),
+            "shed_per_second": self._by_type(self._shed.lately(name), now),
+            "spared": self._spared(given, now),
+            "recall": self._shed.recall(name),
         }
+
+    def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
+        return {each: self._rate([number], now) for each, number in sorted(types.items())}
+
+    def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
+        """What the spared keys' events were, and made of them; empty while nothing is shed."""
+        matches = self._rate(count.spared_matches, now)
+        return {"types": self._by_type(count.spared_types, now), "out_per_second": matches}
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, 4) if whole else 0.0
 
 
 def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:

@@ -18,9 +18,16 @@ from workers.pipeline.status import StatusBoard
 
 KEY = "weir:pipeline"
 WORST_FIRST = ("failed", "starting", "stopping", "running")
-SUMMED = ("in_per_second", "kept_per_second", "alerts_per_second", "waiting_events")
+SUMMED = (
+    "in_per_second",
+    "kept_per_second",
+    "alerts_per_second",
+    "waiting_events",
+    "offered_per_second",
+    "shed_per_second",
+)
 GREATEST = ("batch", "batch_seconds", "watermark_lag_seconds")
-COUNTED = ("late_events", "outbox_events")
+COUNTED = ("late_events", "outbox_events", "shed_events")
 
 
 class Statuses:
