@@ -49,6 +49,7 @@ ACTIONS = {
     "task.define": "administrator",
     "pipeline.declare": "operator",
     "pipeline.steer": "operator",
+    "plant.scale": "operator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
     "dead_letters.fix": "operator",

@@ -18,7 +18,7 @@ from workers.overrides import read_reason
 from workers.pipeline import declaration
 from workers.pipeline.declaration import Application, application_of_text
 from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline.steering import steer
+from workers.pipeline.steering import steer, steer_named
 
 TABLES = Path(declaration.__file__).parent / "applications"
 LONGEST_TEXT = 100_000
@@ -107,7 +107,7 @@ def _steer(
         target = f"{application}/{name}"
         noted = {"before": from_before.get(name), "after": value}
         audit.record(actor, "pipeline.steer", target, reason=why, **noted)
-        steer(control, application, {control_name: {**from_before, name: value}})
+        steer_named(control, application, control_name, {name: value}, from_before)
 
 
 def _steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:

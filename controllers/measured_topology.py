@@ -119,7 +119,7 @@ class Operator:
 
     def to_document(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in _OPERATOR} | {
-            "tasks": [dict(task) for task in self.tasks]
+            "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
         }
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
 
 from console.api import (
     account,
@@ -17,13 +18,27 @@ from console.api import (
     pipelines,
     plans,
     plant,
+    plant_control,
     tasks,
     timeline,
 )
 from console.api.authentication import Caller
 from console.api.refusals import add_refusals
 
-api = NinjaAPI(
+
+class Documented(NinjaAPI):
+    """Its document also holds the control API of the plants, which has addresses of its own."""
+
+    def get_openapi_schema(self, **asked: Any) -> OpenAPISchema:
+        schema = super().get_openapi_schema(**asked)
+        other = plant_control.api.get_openapi_schema(path_prefix="/control/")
+        schema["paths"].update(other["paths"])
+        for kind, named in other["components"].items():
+            schema["components"].setdefault(kind, {}).update(named)
+        return schema
+
+
+api = Documented(
     title="Weir",
     version="1",
     description="Watch and steer an event-processing plant.",
@@ -53,8 +68,18 @@ for part in (
 
 
 def urls() -> Any:
-    """The API's addresses. Endpoints ask for themselves who calls, and answer 401, not a login page."""
-    patterns, application, namespace = api.urls
+    """The API's addresses."""
+    return _asking(api)
+
+
+def control_urls() -> Any:
+    """The addresses of the control API of the plants."""
+    return _asking(plant_control.api)
+
+
+def _asking(of: NinjaAPI) -> Any:
+    """Endpoints ask for themselves who calls, and answer 401, not a login page."""
+    patterns, application, namespace = of.urls
     for pattern in patterns:
         pattern.callback.login_required = False
     return patterns, application, namespace

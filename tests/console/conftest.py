@@ -179,6 +179,7 @@ def sample_snapshot() -> dict[str, Any]:
         "overrides": [],
         "plans": [],
         "alerts": [],
+        "steered_by": None,
     }
 
 
@@ -194,6 +195,7 @@ def _queue(kind: str) -> dict[str, Any]:
     }
     container = {
         **figures,
+        "dead_per_second": 0.0,
         "points": 1000,
         "load": 0.001,
         "server_time_share": 0.0005,
@@ -211,5 +213,7 @@ def _queue(kind: str) -> dict[str, Any]:
         "minimum_containers": 1,
         "wait_seconds": 0.4,
         "latency_p95_seconds": None,
+        "workers_at_once": None if kind == "pipeline" else 0.2,
+        "service_seconds": None if kind == "pipeline" else 0.001,
         "containers": {"n1": container},
     }

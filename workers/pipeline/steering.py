@@ -1,7 +1,7 @@
 """Steering a running application: its controls on the control server, changed whole or not at all."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
@@ -20,12 +20,33 @@ def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) ->
     """Puts these values in place of the application's; what is steered now. Taking the same again changes
     nothing. Raises BadInput naming the control.
     """
+    return _changed(control, application, lambda before: {**before, **changes})
+
+
+def steer_named(
+    control: redis.Redis,
+    application: str,
+    name: str,
+    values: Mapping[str, Any],
+    declared: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Puts values in place of those of a control that is by name (tasks, criteria); the others stay as they
+    are steered, or `declared`, whoever else steers meanwhile.
+    """
+    return _changed(
+        control, application, lambda before: {**before, name: {**before.get(name, declared), **values}}
+    )
+
+
+def _changed(
+    control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     replace = control.register_script(_REPLACE)
     key = key_of(application)
     while True:
         stored = control.get(key) or b""
         before = json.loads(stored) if stored else {}
-        wanted = {**before, **changes}
+        wanted = change(before)
         if wanted == before:
             return before
         wanted["revision"] = before.get("revision", 0) + 1

@@ -2,21 +2,19 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import redis
 
 from queues.membership import Membership
-from queues.topology import KEY, Topology
 from workers.control_record import control_record
-from workers.dispatch import send_workers
 from workers.freshness import Freshness
 from workers.latency import Latencies
-from workers.pipeline.steering import steer
 from workers.plants.holding import holder_of
 from workers.plants.plant import Snapshot
+from workers.plants.steered import SteeredPlant
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
 from workers.remedies import with_remedies
@@ -33,7 +31,7 @@ WORKED = ("busy_ms", "events")
 DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
 
 
-class LocalPlant:
+class LocalPlant(SteeredPlant):
     """Watches the control server; one instance per watching process, looked through about once a second.
 
     `clock` gives wall time (what is shown), `monotonic` the time that ages and rates are measured by.
@@ -46,7 +44,8 @@ class LocalPlant:
         monotonic: Callable[[], float] = time.monotonic,
         name: str = "main",
     ) -> None:
-        self._control, self._clock, self._monotonic, self._name = control, clock, monotonic, name
+        super().__init__(control, clock)
+        self._monotonic, self._name = monotonic, name
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -72,17 +71,6 @@ class LocalPlant:
         steered = {"steered_by": holder_of(self._control, self._name)}
         whole = {**snapshot, **composed, **recorded, **steered}
         return {**whole, "health": with_remedies(whole)}
-
-    def start_workers(
-        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
-    ) -> list[str]:
-        """See `workers.dispatch.send_workers`."""
-        topology = Topology.from_json(self._control.get(KEY))
-        return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
-
-    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """See `workers.pipeline.steering`."""
-        steer(self._control, application, changes)
 
     def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

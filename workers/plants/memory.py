@@ -2,18 +2,29 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from controllers.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
 from workers.pipeline.controls import Controls
 from workers.plants.plant import Snapshot
+
+MOST_TASKS = 64
 
 
 class MemoryPlant:
     """Containers whose workers run only when `run` is called. Its clock is given."""
 
-    def __init__(self, clock: Callable[[], float], containers: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        containers: Sequence[tuple[str, str]],
+        operators: Mapping[str, int] | None = None,
+    ) -> None:
+        """operators: of a chain, the first to the last, with their tasks."""
         self.clock = clock
+        self.operators = dict(operators or {})
         self.error: Exception | None = None  # raised by the next actions, as a broker that is away would
         self.ran: list[str] = []
         self.ahead: list[str] = []  # ids that go before other queues'
@@ -60,6 +71,22 @@ class MemoryPlant:
             raise self.error
         Controls().changed(dict(changes))
         self.steered.setdefault(application, {}).update(changes)
+
+    def topology(self) -> Topology:
+        """Its chain, of which nothing is measured."""
+        source = Operator("source", "source", 1, 1, 1, "it only brings events in")
+        chain = [
+            source,
+            *(Operator(name, "operator", tasks, 1, MOST_TASKS) for name, tasks in self.operators.items()),
+        ]
+        links = tuple(Link(before.name, after.name) for before, after in pairwise(chain))
+        return Topology("memory", self.clock(), 1.0, {each.name: each for each in chain}, links)
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """At once."""
+        if self.error is not None:
+            raise self.error
+        self.operators.update(self.topology().check_tasks(tasks))
 
     def put(self, queue: str, node: str, events: int) -> None:
         """Events arrive at a container."""

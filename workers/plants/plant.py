@@ -3,11 +3,43 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from controllers.measured_topology import Topology
+from queues.errors import WeirError
+
 Snapshot = dict[str, Any]
 
 
-class Plant(Protocol):
-    """What a loop needs of a plant: one consistent view of it, and its actuators."""
+class PlantSilent(WeirError):  # noqa: N818
+    """The plant did not answer in time, or not to the end: what was asked may or may not have happened."""
+
+
+class PlantConfused(WeirError):  # noqa: N818
+    """The plant answered what can't be understood, or refused us: nothing can be decided on that."""
+
+
+class Elastic(Protocol):
+    """What the parallelism of a plant is seen and set by; of any plant, whatever it is made of."""
+
+    def topology(self) -> Topology:
+        """Its operators, links and measures, all of one moment; the caller's own.
+
+        Raises PlantSilent or PlantConfused (with the reason in a sentence) when there is none to be had: then
+        nothing is decided.
+        """
+        ...
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """Let operators have so many tasks, all of them or none. Setting the same again changes nothing.
+
+        Raises `queues.errors.BadInput` naming an operator that is not there (any more) or whose tasks can't
+        be so many, `workers.plants.holding.PlantHeld` while another steers the plant, and what `topology`
+        raises.
+        """
+        ...
+
+
+class Plant(Elastic, Protocol):
+    """What a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:
         """Give the plant as it is now, in the shape of ARCHITECTURE.md ("The snapshot").

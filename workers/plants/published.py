@@ -4,17 +4,11 @@ One process watches (it must see two heartbeats to know a rate or an age), all o
 snapshot that is too old is the guard's business: `at` says when it was made.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import orjson
-import redis
 
 from queues.errors import WeirError
-from queues.topology import KEY, Topology
-from workers.dispatch import send_workers
-from workers.pipeline.steering import steer
 from workers.plants.plant import Snapshot
+from workers.plants.steered import SteeredPlant
 
 SNAPSHOT_KEY = "weir:snapshot"
 
@@ -23,11 +17,8 @@ class NotObserved(WeirError):  # noqa: N818
     """No snapshot has been published yet."""
 
 
-class PublishedPlant:
+class PublishedPlant(SteeredPlant):
     """Reads `weir:snapshot`, and starts workers like the local plant."""
-
-    def __init__(self, control: redis.Redis, clock: Callable[[], float]) -> None:
-        self._control, self._clock = control, clock
 
     def observe(self) -> Snapshot:
         """The newest published snapshot. Raises NotObserved when there is none."""
@@ -36,14 +27,3 @@ class PublishedPlant:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")
         snapshot: Snapshot = orjson.loads(stored)
         return snapshot
-
-    def start_workers(
-        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
-    ) -> list[str]:
-        """See `workers.dispatch.send_workers`."""
-        topology = Topology.from_json(self._control.get(KEY))
-        return send_workers(self._control, topology, queue, node, count, ids, self._clock(), ahead)
-
-    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """See `workers.pipeline.steering`."""
-        steer(self._control, application, changes)

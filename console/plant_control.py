@@ -1,0 +1,83 @@
+"""Steering a plant's tasks through the control API: authorised, audited, and by one controller at a time. All
+raise PermissionDenied, BadInput naming the field, and PlantHeld; then nothing was changed.
+"""
+
+from collections.abc import Mapping
+
+import redis
+from django.db import transaction
+from django.utils import timezone
+
+from console import audit
+from console.access import Actor, demand
+from controllers.measured_topology import Topology
+from queues.errors import BadInput
+from workers.plants import holding
+from workers.plants.plant import Elastic
+
+LONGEST_NAME = 80
+
+
+def set_parallelism(
+    actor: Actor,
+    plant: Elastic,
+    seen: Topology,
+    tasks: Mapping[str, int],
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+    reason: str = "",
+) -> float:
+    """Let operators have so many tasks, and hold the plant; until when (s since 1970). seen: the plant
+    now.
+    """
+    demand(actor, "plant.scale")
+    checked = seen.check_tasks(tasks, "tasks")
+    before = {name: seen.operators[name].parallelism for name in checked}
+    with transaction.atomic():
+        audit.record(
+            actor,
+            "plant.scale",
+            seen.plant,
+            reason=reason or f"by {holder_name(actor, controller)}",
+            before=before,
+            after=checked,
+        )
+        until = hold(actor, seen.plant, control, controller=controller, seconds=seconds)
+        plant.set_parallelism(checked)
+    return until
+
+
+def hold(
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+) -> float:
+    """Keep the plant without setting anything; until when. Its own loops of parallelism hold meanwhile."""
+    demand(actor, "plant.scale")
+    if not holding.LEAST_SECONDS <= seconds <= holding.MOST_SECONDS:
+        takes = f"takes {holding.LEAST_SECONDS:g} to {holding.MOST_SECONDS:g} seconds, not {seconds!r}"
+        raise BadInput("seconds", takes)
+    now = timezone.now().timestamp()
+    return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
+
+
+def release(actor: Actor, plant: str, control: redis.Redis, *, controller: str = "") -> bool:
+    """Let go at once; False when somebody else has it, or nobody."""
+    demand(actor, "plant.scale")
+    with transaction.atomic():
+        released = holding.release(control, plant, holder_name(actor, controller))
+        if released:
+            audit.record(actor, "plant.release", plant)
+    return released
+
+
+def holder_name(actor: Actor, controller: str = "") -> str:
+    """Who holds: the token or person, and which of its controllers."""
+    if len(controller) > LONGEST_NAME:
+        raise BadInput("controller", f"takes at most {LONGEST_NAME} characters, not {len(controller)}")
+    return f"{actor.name}/{controller}" if controller else actor.name

@@ -1,0 +1,175 @@
+"""The control API of a plant, as a client sees it: Table 6.1's answers, refusals, and who holds the plant."""
+
+import json
+
+import orjson
+import pytest
+from django.test import Client as Browser
+from django.utils import timezone
+
+from console.access import create_token
+from console.api.plant_control import tasks_of
+from console.control_server import SNAPSHOT_KEY
+from console.models import AuditEntry
+from queues.errors import BadInput
+from workers.pipeline.controls import key_of
+
+pytestmark = pytest.mark.django_db
+HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/telemetry"
+
+
+@pytest.fixture
+def call(secrets, stored_snapshot):
+    """An operation of the control API; `(status, document)`."""
+
+    def ask(operation, method="get", role="operator", plant="main", secret=None, **query):
+        token = {"HTTP_AUTHORIZATION": f"Bearer {secret or secrets[role]}"}
+        send = getattr(Browser(), method)
+        parameters = {"QUERY_STRING": "&".join(f"{name}={value}" for name, value in query.items())}
+        answer = send(f"/control/{plant}/v1/{operation}", **parameters, **token)
+        return answer.status_code, json.loads(answer.content)
+
+    return ask
+
+
+def steered(control):
+    stored = control.get(key_of("performance"))
+    return json.loads(stored)["tasks"] if stored else {}
+
+
+def test_operators_and_paths_are_those_of_the_plant(call):
+    _, operators = call("getalloperators")
+    assert {HOSTS, SITES, SOURCE, "replicas/performance", "alert"} == set(operators) - {"producers/alert"}
+    status, paths = call("getlogicaltopology")
+    assert status == 200
+    assert [SOURCE, "replicas/performance", HOSTS, SITES, "alert"] in paths.values()
+    _, physical = call("getphysicaltopology")
+    assert physical["tasks"][HOSTS] == [f"{HOSTS}_1", f"{HOSTS}_2"]
+    assert {"source", "target", "latency", "batching"} == set(physical["channels"][0])
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer"),
+    [
+        ("getoperatorparallelism", 2),
+        ("getlatency", 100.0),
+        ("getoperatorlatency", {f"{HOSTS}_1": 100.0, f"{HOSTS}_2": 100.0}),
+        ("getoperatorlatencyvariance", {f"{HOSTS}_1": 0.0, f"{HOSTS}_2": 0.0}),
+        ("getoutputcount", 4.0),
+        ("getoperatoroutputcount", {f"{HOSTS}_1": 2, f"{HOSTS}_2": 2}),
+        ("getoperatoroutputcountvariance", {f"{HOSTS}_1": 0.0, f"{HOSTS}_2": 0.0}),
+        ("getexecutioncount", 40.0),
+        ("getoperatorexecutioncount", {f"{HOSTS}_1": 20, f"{HOSTS}_2": 20}),
+        ("getoperatorexecutioncountvariance", {f"{HOSTS}_1": 0.0, f"{HOSTS}_2": 0.0}),
+        ("getinputcount", 40.0),
+        ("getoperatorinputcount", {f"{HOSTS}_1": 20.0, f"{HOSTS}_2": 20.0}),
+        ("getoperatorinputcountvariance", {f"{HOSTS}_1": 0.0, f"{HOSTS}_2": 0.0}),
+    ],
+)
+def test_what_is_measured_of_an_operator_has_the_shapes_of_the_table(call, operation, answer):
+    assert call(operation, role="viewer", operator=HOSTS) == (200, answer)
+
+
+def test_tasks_are_aggregated_as_asked(call):
+    answers = {how: call("getexecutioncount", operator=HOSTS, operation=how)[1] for how in ("AVG", "MAX")}
+    assert answers == {"AVG": 20.0, "MAX": 20.0}
+    status, refused = call("getlatency", operator=HOSTS, operation="MEDIAN")
+    assert status == 422 and "AVG, SUM, MAX, MIN" in refused["errors"]["operation"][0]
+
+
+def test_a_source_is_asked_for_its_paths_and_nothing_else(call):
+    assert call("getpathlatency", operator=SOURCE)[1] == pytest.approx(3_601.0)
+    assert call("getackedtuplescount", operator=SOURCE) == (200, 300.0)
+    assert call("getfailedtuplescount", operator=SOURCE) == (200, 0.0)
+    assert call("getoutputcount", operator=SOURCE) == (200, 300.0)
+    for operation in ("getlatency", "getoperatorexecutioncount", "getinputcount"):
+        status, refused = call(operation, operator=SOURCE)
+        assert status == 422 and "is a source" in refused["errors"]["operator"][0]
+    for operation in ("getpathlatency", "getackedtuplescount", "getfailedtuplescount"):
+        status, refused = call(operation, operator=HOSTS)
+        assert status == 422 and SOURCE in refused["errors"]["operator"][0]
+
+
+def test_what_is_not_known_is_null(call):
+    assert call("getoperatorlatencyvariance", operator="alert") == (200, {"alert_1": None})
+
+
+def test_setting_one_operator_or_several_is_true_steered_and_audited(call, control):
+    assert call("setoperatorparallelism", "post", operator=HOSTS, parallelism=4) == (200, True)
+    both = f"{HOSTS}:3;{SITES}:5"
+    assert call("setmultipleoperatorparallelism", "post", map=both, reason="a test") == (200, True)
+    assert steered(control) == {"hosts": 3, "sites": 5}
+    entry = AuditEntry.objects.latest("id")
+    assert (entry.action, entry.target, entry.reason) == ("plant.scale", "main", "a test")
+    assert (entry.before, entry.after) == ({HOSTS: 2, SITES: 2}, {HOSTS: 3, SITES: 5})
+
+
+@pytest.mark.parametrize(
+    ("operation", "query", "field"),
+    [
+        ("setoperatorparallelism", {"operator": HOSTS, "parallelism": 65}, f"tasks.{HOSTS}"),
+        ("setoperatorparallelism", {"operator": HOSTS, "parallelism": "many"}, "parallelism"),
+        ("setoperatorparallelism", {"operator": "nobody", "parallelism": 2}, "tasks.nobody"),
+        ("setoperatorparallelism", {"operator": "alert", "parallelism": 2}, "tasks.alert"),
+        ("setoperatorparallelism", {"parallelism": 2}, "operator"),
+        ("setoperatorparallelism", {"operator": HOSTS, "parallelism": 2, "seconds": 0}, "seconds"),
+        ("setoperatorparallelism", {"operator": HOSTS, "parallelism": 2, "seconds": "nan"}, "seconds"),
+        ("setmultipleoperatorparallelism", {"map": f"{HOSTS}:3;{SITES}:0"}, f"tasks.{SITES}"),
+        ("setmultipleoperatorparallelism", {"map": f"{HOSTS}=3"}, "map"),
+        ("setmultipleoperatorparallelism", {"map": ""}, "map"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_by_name_and_changes_nothing(call, control, operation, query, field):
+    status, refused = call(operation, "post", **query)
+    assert status == 422 and list(refused["errors"]) == [field]
+    assert steered(control) == {} and not AuditEntry.objects.exists()
+    assert not control.exists("weir:holder:main")
+
+
+def test_a_map_names_each_operator_once():
+    assert tasks_of(" a/b:2; c:3;") == {"a/b": 2, "c": 3}
+    with pytest.raises(BadInput, match="twice"):
+        tasks_of("a:1;a:2")
+
+
+def test_a_second_controller_is_told_who_holds_the_plant(call, people, control):
+    ends = timezone.now() + timezone.timedelta(days=1)
+    other = create_token(people["operator"], "weir-3", "operator", ends)[1]
+    assert call("setoperatorparallelism", "post", operator=HOSTS, parallelism=4)[0] == 200
+    status, refused = call("setoperatorparallelism", "post", secret=other, operator=HOSTS, parallelism=1)
+    assert status == 409
+    assert refused["holder"] == "token:of-operator" and refused["until"] > timezone.now().timestamp()
+    assert steered(control) == {"hosts": 4}
+    assert call("release", "post", secret=other) == (200, False)
+    assert call("release", "post") == (200, True)
+    assert call("setoperatorparallelism", "post", secret=other, operator=HOSTS, parallelism=1) == (200, True)
+
+
+def test_two_controllers_of_one_token_are_told_apart(call):
+    assert call("hold", "post", controller="east", seconds=30)[1]["holder"] == "token:of-operator/east"
+    assert call("hold", "post", controller="west")[0] == 409
+    assert call("hold", "post", controller="east")[0] == 200
+
+
+def test_an_unknown_plant_is_not_found_and_one_not_seen_lately_is_not_decided_on(call, control, snapshot):
+    status, refused = call("getalloperators", plant="east")
+    assert status == 404 and "east" in refused["errors"]["path"][0]
+    snapshot["at"] = timezone.now().timestamp() - 60
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    status, refused = call("gettopology")
+    assert status == 503 and "60 s ago" in refused["errors"]["snapshot"][0]
+
+
+def test_reading_is_for_viewers_and_setting_for_operators(call, control):
+    assert call("getalloperators", role="viewer")[0] == 200
+    assert call("getalloperators", role="producer")[0] == 403
+    for operation, query in (("setoperatorparallelism", {"operator": HOSTS, "parallelism": 3}), ("hold", {})):
+        assert call(operation, "post", role="viewer", **query)[0] == 403
+    assert steered(control) == {} and not control.exists("weir:holder:main")
+    assert call("setoperatorparallelism", operator=HOSTS, parallelism=3)[0] == 405  # a GET changes nothing
+
+
+def test_the_control_api_is_in_the_schema(browsers):
+    paths = browsers["viewer"].get("/api/schema").json()["paths"]
+    assert "/control/{plant}/v1/setoperatorparallelism" in paths
+    assert "/api/v1/queues" in paths

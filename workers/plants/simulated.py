@@ -1,0 +1,105 @@
+"""A simulated plant behind the port: the chain of `controllers.simulation.elastic_chain`, second by second.
+
+A change of tasks stops the chain for `pause_seconds`, as a real one's rescaling does. Simulated time goes on
+when `run` is called; what is offered in each second is given. Measures are those since the last topology.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from controllers.measured_topology import Link, Operator, Topology
+from controllers.rivals.parallelism_rules import Measured
+from controllers.simulation.elastic_chain import KINDS, Chain
+from workers.plants.plant import PlantSilent
+
+SOURCE = "source"
+MOST_TASKS = 64
+
+
+class SimulatedPlant:
+    """Runs for `seconds` at most: the chain keeps what came and left in every one of them."""
+
+    def __init__(
+        self,
+        offered: Callable[[int], float],
+        seconds: int,
+        tasks: Mapping[str, int],
+        pause_seconds: int = 20,
+        seed: int = 0,
+        name: str = "simulated",
+    ) -> None:
+        """offered: events that come in a second of the simulation."""
+        self._chain = Chain(seconds, tasks, seed)
+        self._offered, self._pause_seconds, self._name = offered, pause_seconds, name
+        self._since = 0
+
+    def run(self, seconds: int) -> None:
+        """Let so much time pass."""
+        for _ in range(seconds):
+            self._chain.run(self._offered(self._chain.second))
+
+    def topology(self) -> Topology:
+        """Of the seconds since it was asked last; what had come before is counted there."""
+        chain, window = self._chain, self._chain.second - self._since
+        if window == 0:
+            raise PlantSilent(f"{self._name} has measured nothing since it was looked at last.")
+        then, self._since = self._since, chain.second
+        measured = chain.measured()
+        chain.measure()
+        arrived, failed = chain.arrived[then : chain.second].sum(), chain.failed[then : chain.second].sum()
+        left = chain.left[then : chain.second].sum()
+        source = Operator(
+            SOURCE,
+            "source",
+            1,
+            1,
+            1,
+            "it only brings events in",
+            float(failed),
+            float(left),
+            ({"outputs": float(arrived)},),
+        )
+        operators = [source, *(_operator(each, window) for each in measured)]
+        waits = [0.0, *(_wait_seconds(each, window) for each in measured)]
+        links = tuple(
+            Link(before.name, after.name, wait)
+            for (before, after), wait in zip(pairwise(operators), waits[1:], strict=True)
+        )
+        named = {each.name: each for each in operators}
+        return Topology(self._name, float(chain.second), float(window), named, links)
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """At once; the chain stops for its pause when they are others."""
+        now = {kind.name: count for kind, count in zip(KINDS, self._chain.tasks, strict=True)}
+        _shape(now).check_tasks(tasks)
+        self._chain.rescale({**now, **tasks}, self._pause_seconds)
+
+
+def _shape(tasks: Mapping[str, int]) -> Topology:
+    source = Operator(SOURCE, "source", 1, 1, 1, "it only brings events in")
+    operators = {name: Operator(name, "operator", count, 1, MOST_TASKS) for name, count in tasks.items()}
+    return Topology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
+
+
+def _operator(measured: Measured, window_seconds: int) -> Operator:
+    """Its tasks are alike: each has its part."""
+    tasks = measured.tasks
+    offered = measured.rate_per_second * window_seconds / tasks
+    task = {
+        "latency_seconds": measured.service_seconds,
+        "service_seconds": measured.service_seconds,
+        "service_variance": measured.service_seconds**2,
+        "arrival_interval_seconds": window_seconds / offered if offered else None,
+        "arrival_interval_variance": (window_seconds / offered) ** 2 if offered else None,
+        "utilisation": min(1.0, offered * measured.service_seconds / window_seconds),
+        "inputs": offered,
+        "executions": measured.executed_events / tasks,
+        "outputs": measured.emitted_events / tasks,
+    }
+    return Operator(measured.name, "operator", tasks, 1, MOST_TASKS, tasks=(task,) * tasks)
+
+
+def _wait_seconds(measured: Measured, window_seconds: int) -> float | None:
+    """By Little's law: what waits over what leaves in a second."""
+    leaves = measured.executed_events / window_seconds
+    return measured.backlog_events / leaves if leaves else None

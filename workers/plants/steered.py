@@ -1,0 +1,56 @@
+"""The actuators of the plant on this machine or cluster, for whoever looks at it: by itself, or at what was
+published.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import redis
+
+from controllers.measured_topology import Topology
+from queues.topology import KEY
+from queues.topology import Topology as Places
+from workers.dispatch import send_workers
+from workers.pipeline.steering import steer, steer_named
+from workers.plants.plant import Snapshot
+from workers.plants.topology import place_of, topology_of
+
+
+class SteeredPlant(ABC):
+    """Steers, through the control server, what its subclass observes."""
+
+    def __init__(self, control: redis.Redis, clock: Callable[[], float]) -> None:
+        self._control, self._clock = control, clock
+
+    @abstractmethod
+    def observe(self) -> Snapshot:
+        """See `workers.plants.plant.Plant`."""
+
+    def start_workers(
+        self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
+    ) -> list[str]:
+        """See `workers.dispatch.send_workers`."""
+        places = Places.from_json(self._control.get(KEY))
+        return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
+
+    def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
+        """See `workers.pipeline.steering`."""
+        steer(self._control, application, changes)
+
+    def topology(self) -> Topology:
+        """See `workers.plants.topology`."""
+        return topology_of(self.observe())
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """The tasks of operators of the pipeline, from the next batch or the one after it on. Operators of an
+        application change together; of several, one application after the other.
+        """
+        snapshot = self.observe()
+        wanted: dict[str, dict[str, int]] = {}
+        for name, count in topology_of(snapshot).check_tasks(tasks).items():
+            application, operator = place_of(name)
+            wanted.setdefault(application, {})[operator] = count
+        for application, counts in wanted.items():
+            in_force = snapshot["pipeline"]["applications"][application]["controls"]["tasks"]
+            steer_named(self._control, application, "tasks", counts, in_force)
