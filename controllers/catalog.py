@@ -53,6 +53,9 @@ LAWS: Mapping[str, Law] = {
 }
 
 
+WHOLE = ("worker_rate", "concurrency")  # their actuators count
+
+
 class NotYet(BadInput):
     """A law the contract names that is not built yet."""
 
@@ -100,5 +103,5 @@ def actuator_parameter(of: Law) -> Parameter:
         None,
         settings["minimum"],
         settings["maximum"],
-        "integer" if of.name == "worker_rate" else "number",
+        "integer" if of.name in WHOLE else "number",
     )

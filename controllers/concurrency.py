@@ -9,84 +9,33 @@ In the steady state the next exploration begins after `steady_seconds`, or when 
 
 What can't be decided on is held, and says so: nothing was processed, one sample, samples without any time
 between them, or a pool that has not become what it was set to. A pool that stays so for `patience`
-observations is taken for its limit. There is never less than one thread, nor any number outside the range.
+observations is taken for its limit until the next exploration. There is never less than one thread, nor any
+number outside the range.
+
+Three pools or more share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
+numbered: who begins one takes the next number, and who is steady and hears of a greater number (`epoch`)
+begins, too. Who explores already counts for the newest.
+
+A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
+exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from controllers import explorer, tcc
+from controllers.concurrency_memory import KEYS, Machine, Memory, beginning, memory_from, resting
+from controllers.concurrency_parameters import OBSERVATION, PARAMETERS
 from controllers.decision import Decision, Json
 from controllers.design.friendliness import least_q, least_w
-from controllers.explorer import Search, search_from
+from controllers.explorer import Search
 from controllers.law import Values
 from controllers.parameter import Parameter, check_range, read_object, refuse_unknown
-from controllers.tcc import Cycle, cycle_from
-from controllers.throughput import Measurement, Sample, sample_from
+from controllers.tcc import Cycle
+from controllers.throughput import Measurement, Sample
 from queues.errors import BadInput
 
-Machine = Cycle | Search
-
-PARAMETERS = (
-    Parameter(
-        "method",
-        "choice",
-        "tcc: the state machine. explorer: probes and a fitted curve.",
-        "tcc",
-        kind="choice",
-        choices=("tcc", "explorer"),
-    ),
-    Parameter("p", "share of the threads", "Added at a time.", 0.25, 0.01, 2),
-    Parameter("q", "share of the throughput", "What adding p has to bring.", 0.14, 0.001, 2),
-    Parameter("w", "share of the threads", "Taken away before exploring.", 0.39, 0, 0.99),
-    Parameter("r", "share of the threads", "Removed at a time.", 0.10, 0.001, 0.9),
-    Parameter("keep", "share of the best", "Throughput that removing may leave.", 0.95, 0.1, 1),
-    Parameter("alpha", "probability", "Of deciding wrongly.", 0.10, 1e-6, 0.499),
-    Parameter("beta", "share", "Width of the zone of indifference.", 0.25, 0.001, 1.9),
-    Parameter("start", "threads", "Where exploring begins.", 1, 1, 100_000, "integer"),
-    Parameter("minimum", "threads", "Never fewer.", 1, 1, 100_000, "integer"),
-    Parameter("maximum", "threads", "Never more.", 1_000, 1, 100_000, "integer"),
-    Parameter("initial_samples", "samples", "The fewest anything is decided on.", 30, 2, 100_000, "integer"),
-    Parameter(
-        "most_samples", "samples", "No configuration is measured longer.", 20_000, 2, 10_000_000, "integer"
-    ),
-    Parameter("max_factor", "times", "Samples in the max state over those of a step.", 2.0, 1, 100),
-    Parameter("steady_seconds", "s", "Until the next exploration.", 300.0, 1, 1e7),
-    Parameter("change", "share of the throughput", "A change that calls for one at once.", 0.2, 0.01, 10),
-    Parameter(
-        "patience", "observations", "A pool that refuses longer is at its limit.", 5, 1, 1_000, "integer"
-    ),
-    Parameter(
-        "aim",
-        "choice",
-        "friendly: share a bottleneck with others. peak (explorer): the most throughput there is.",
-        "friendly",
-        kind="choice",
-        choices=("friendly", "peak"),
-    ),
-    Parameter("probe_error", "share", "The explorer's standard error of a point.", 0.01, 1e-4, 0.5),
-    Parameter("fit_tolerance", "share", "Error of a curve that is still trusted.", 0.08, 0, 1),
-    Parameter("verify_tolerance", "share", "How far a verified point may lie off the curve.", 0.04, 0, 1),
-    Parameter("verifications", "times", "Points that lie off are joined so often.", 2, 0, 20, "integer"),
-    Parameter("peak_share", "share of the peak", "Enough, where more threads do harm.", 0.998, 0.5, 1),
-)
-OBSERVATION = (
-    Parameter(
-        "threads", "threads", "In the pool while this was measured.", 1, 0, 100_000, "integer", required=True
-    ),
-    Parameter(
-        "interdeparture_seconds",
-        "s",
-        "Between completions, idle time excluded.",
-        maximum=1e9,
-        kind="numbers",
-        required=True,
-    ),
-    Parameter("seconds", "s", "Since the last observation; not given, the sum of the times.", None, 0, 1e9),
-)
-STATE_KEYS = ("machine", "sample", "refused", "limit")
 # How surely the throughput must differ before a change is believed: a chance of 0.1 % in each look.
 CHANGE_Z = 3.3
 
@@ -127,55 +76,66 @@ class Concurrency:
 
     def initial_state(self, parameters: Values) -> Json:
         """Exploring from the start, moved into the range where the range excludes it."""
-        at = _into_range(parameters, int(parameters["start"]))
-        machine = Cycle("base", at) if parameters["method"] == "tcc" else Search("probe", at)
-        return _state(machine, Sample(), 0, None)
+        return beginning(parameters, _into_range(parameters, int(parameters["start"]))).to_json()
 
     def read_state(self, parameters: Values, document: Json) -> Json:
         """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
         if document is None:
             return self.initial_state(parameters)
         given = read_object(document, "state")
-        refuse_unknown(given, STATE_KEYS, "state")
+        refuse_unknown(given, KEYS, "state")
         try:
-            whole = {**self.initial_state(parameters), **given}
-            return _state(
-                _machine(whole["machine"]), sample_from(whole["sample"]), whole["refused"], whole["limit"]
-            )
+            return memory_from({**self.initial_state(parameters), **given}).to_json()
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise BadInput("state", f"takes what a decision printed as its state ({error})") from error
 
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """After a hold: what was measured before it is no part of what is measured after it."""
+        return replace(memory_from(state), sample=Sample(), refused=0).to_json()
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The threads to run with, or none while more is to be measured."""
-        parameters = _limited(parameters, state["limit"])
-        machine, threads = _machine(state["machine"]), int(observation["threads"])
+        memory, threads = memory_from(state), int(observation["threads"])
+        parameters = _limited(parameters, memory.limit)
+        seen = {"seconds": None, "epoch": None, "steered": True, "trouble": None, **observation}
+        memory = _followed(parameters, memory, threads, seen["steered"])
+        after, decision = _decided(parameters, memory, seen)
+        return after.to_json(), decision
+
+
+def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
+    machine, threads = memory.machine, int(seen["threads"])
+    if not memory.followed:
         if machine.threads != _into_range(parameters, machine.threads):
-            return _moved_into_range(parameters, state, machine)
+            return _moved_into_range(parameters, memory)
         if threads != machine.threads:
-            return _refused(parameters, state, machine, threads)
-        sample = sample_from(state["sample"]).with_more(observation["interdeparture_seconds"])
-        now = sample.measured(threads)
-        if now is None or sample.count < 2:
-            after = _state(machine, sample, 0, state["limit"])
-            return after, Decision(None, _held(sample), _terms(machine, None), "samples")
-        if machine.phase == "steady":
-            return _steady(parameters, state, machine, sample, now, observation)
-        return _explore(parameters, state, machine, sample, now)
+            return _refused(parameters, memory, threads, seen["trouble"])
+    memory = replace(memory, sample=memory.sample.with_more(seen["interdeparture_seconds"]), refused=0)
+    now = memory.sample.measured(threads)
+    called = _called(memory, seen)
+    if (now is None or memory.sample.count < 2) and not called:
+        return memory, Decision(None, _held(memory.sample), _terms(memory, None), "samples")
+    if machine.phase == "steady":
+        return _steady(parameters, memory, now, seen)
+    if not memory.followed:
+        memory = replace(memory, epoch=max(memory.epoch, int(seen["epoch"] or 0)))
+    assert now is not None
+    return _explore(parameters, memory, now)
 
 
-def _state(machine: Machine, sample: Sample, refused: int, limit: int | None) -> Json:
-    kind = "tcc" if isinstance(machine, Cycle) else "explorer"
-    return {
-        "machine": {"kind": kind, **machine.to_json()},
-        "sample": sample.to_json(),
-        "refused": refused,
-        "limit": limit,
-    }
+def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
+    """The memory of a pool that nobody steers, or has steered until now, is where the pool is."""
+    if steered and not memory.followed:
+        return memory
+    if memory.machine.phase == "steady" and memory.machine.threads == threads:
+        return replace(memory, followed=True)
+    return resting(parameters, memory, threads)
 
 
-def _machine(document: Mapping[str, Any]) -> Machine:
-    rest = {key: value for key, value in document.items() if key != "kind"}
-    return cycle_from(rest) if document["kind"] == "tcc" else search_from(rest)
+def _called(memory: Memory, seen: Values) -> bool:
+    """Whether another pool has begun an exploration that this one, steady, is to join."""
+    newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
+    return newer and bool(seen["steered"]) and memory.machine.phase == "steady"
 
 
 def _limited(parameters: Values, limit: int | None) -> Values:
@@ -189,34 +149,41 @@ def _into_range(parameters: Values, threads: int) -> int:
     return int(min(max(threads, parameters["minimum"]), parameters["maximum"]))
 
 
-def _moved_into_range(parameters: Values, state: Json, machine: Machine) -> tuple[Json, Decision]:
+def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
+    machine = memory.machine
     threads = _into_range(parameters, machine.threads)
-    after = _state(replace(machine, threads=threads), Sample(), 0, state["limit"])
+    after = replace(memory, machine=replace(machine, threads=threads), sample=Sample(), refused=0)
     reason = (
         f"{machine.threads} threads are outside the range of {parameters['minimum']} to "
         f"{parameters['maximum']}; exploring goes on from {threads}."
     )
-    return after, _act(machine, threads, reason, "range")
+    return after, _act(after, machine.phase, reason, "range")
 
 
-def _refused(parameters: Values, state: Json, machine: Machine, threads: int) -> tuple[Json, Decision]:
+def _refused(
+    parameters: Values, memory: Memory, threads: int, trouble: str | None
+) -> tuple[Memory, Decision]:
     """The pool has other threads than it was set to: it is asked again, and in the end believed."""
-    refused = state["refused"] + 1
+    machine, refused = memory.machine, memory.refused + 1
+    why = f" ({trouble})" if trouble else ""
     if refused < parameters["patience"]:
-        after = {**state, "refused": refused}
         reason = (
-            f"The pool has {threads} threads and was set to {machine.threads}; what it does says nothing yet."
+            f"The pool has {threads} threads and was set to {machine.threads}{why}; "
+            "what it does says nothing yet."
         )
-        return after, _act(machine, machine.threads, reason, "pool")
-    limit = state["limit"]
+        return replace(memory, refused=refused), _act(memory, machine.phase, reason, "pool")
+    limit = memory.limit
     if threads < machine.threads and threads >= parameters["minimum"]:
         limit = threads
     held = _into_range(_limited(parameters, limit), max(1, threads))
     # No step was made, so there is none to compare: what can be added has been.
     phase = "max" if machine.phase == "add" else machine.phase
-    after = _state(replace(machine, threads=held, phase=phase), Sample(), 0, limit)
-    reason = f"The pool has stayed at {threads} threads although it was set to {machine.threads}: its limit."
-    return after, _act(machine, held, reason, "pool")
+    after = Memory(replace(machine, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
+    reason = (
+        f"The pool has stayed at {threads} threads although it was set to {machine.threads}{why}: "
+        "that is taken for its limit."
+    )
+    return after, _act(after, machine.phase, reason, "pool")
 
 
 def _held(sample: Sample) -> str:
@@ -227,46 +194,64 @@ def _held(sample: Sample) -> str:
     return "The completions came all at once, without any time between them; threads stay as they are."
 
 
-def _explore(
-    parameters: Values, state: Json, machine: Machine, sample: Sample, now: Measurement
-) -> tuple[Json, Decision]:
+def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+    machine = memory.machine
     rules = tcc if isinstance(machine, Cycle) else explorer
     needed = math.ceil(rules.needed_samples(parameters, machine, now))
     if now.samples < needed:
-        after = _state(machine, sample, 0, state["limit"])
         reason = f"{_at(machine, now)}: {now.samples} of {needed} samples."
-        return after, Decision(None, reason, _terms(machine, now), "samples")
+        return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Machine = rules.step(parameters, machine, now)
     if following.phase == "tcc":
         following = tcc.exploring_from(parameters, machine.threads, following.steps)
-    after = _state(following, Sample(), 0, state["limit"])
-    reason = f"{_at(machine, now)}; {_next(machine, following)}."
-    return after, _act(following, following.threads, reason, None, now)
+    after = replace(memory, machine=following, sample=Sample())
+    return after, _act(
+        after, following.phase, f"{_at(machine, now)}; {_next(machine, following)}.", None, now
+    )
 
 
 def _steady(
-    parameters: Values, state: Json, machine: Machine, sample: Sample, now: Measurement, seen: Values
-) -> tuple[Json, Decision]:
+    parameters: Values, memory: Memory, now: Measurement | None, seen: Values
+) -> tuple[Memory, Decision]:
+    """`now` may be unknown only where the others' exploration is to be joined."""
+    if _called(memory, seen):
+        why = "another host explores, and they share what is scarce"
+        return _exploring_again(parameters, memory, now, why, False, seen)
+    assert now is not None
+    if memory.followed and seen["steered"]:
+        return _exploring_again(parameters, memory, now, "it is steered from now on", True, seen)
     given = seen["seconds"]
     passed = math.fsum(seen["interdeparture_seconds"]) if given is None else float(given)
-    machine = replace(machine, steady_seconds=machine.steady_seconds + passed)
+    machine = replace(memory.machine, steady_seconds=memory.machine.steady_seconds + passed)
     looked = now.samples >= parameters["initial_samples"]
+    if looked and machine.steady_per_second <= 0:
+        machine = replace(machine, steady_per_second=now.throughput_per_second)
     differs = looked and _has_changed(parameters, machine, now)
     changed = differs and machine.doubted
     if not changed and machine.steady_seconds < parameters["steady_seconds"]:
         # Each look measures afresh, so that a change does not drown in what was before; only a look that
         # differs is looked at again together with the next.
-        kept = Sample() if looked and not differs else sample
-        after = _state(replace(machine, doubted=differs), kept, 0, state["limit"])
+        kept = Sample() if looked and not differs else memory.sample
+        after = replace(memory, machine=replace(machine, doubted=differs), sample=kept)
         rest = "that is looked at once more" if differs else "nothing calls for another exploration"
-        return after, Decision(None, f"{_at(machine, now)}; {rest}.", _terms(machine, now))
-    following = _exploring_again(parameters, machine, changed)
-    after = _state(following, Sample(), 0, state["limit"])
+        return after, Decision(None, f"{_at(machine, now)}; {rest}.", _terms(after, now))
     why = f"it was {machine.steady_per_second:.4g}" if changed else "it is time to explore again"
-    return after, _act(following, following.threads, f"{_at(machine, now)}; {why}.", None, now)
+    return _exploring_again(parameters, replace(memory, machine=machine), now, why, changed, seen)
 
 
-def _exploring_again(parameters: Values, machine: Machine, changed: bool) -> Machine:
+def _exploring_again(
+    parameters: Values, memory: Memory, now: Measurement | None, why: str, changed: bool, seen: Values
+) -> tuple[Memory, Decision]:
+    """The first step of the next exploration; of a pool that nobody steers it is advice, and it rests on."""
+    heard = int(seen["epoch"] or 0)
+    epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
+    after = Memory(_begun_again(parameters, memory.machine, changed), epoch=epoch)
+    told = f"Steady at {memory.machine.threads} threads" if now is None else _at(memory.machine, now)
+    decision = _act(after, after.machine.phase, f"{told}; {why}.", None, now)
+    return (after if seen["steered"] else resting(parameters, memory, memory.machine.threads)), decision
+
+
+def _begun_again(parameters: Values, machine: Machine, changed: bool) -> Machine:
     if parameters["method"] == "tcc":
         return tcc.exploring_from(parameters, machine.threads, machine.steps)
     if isinstance(machine, Search):
@@ -296,13 +281,16 @@ def _next(before: Machine, after: Machine) -> str:
     return f"{after.phase} with {after.threads}, {abs(after.threads - before.threads)} {direction}"
 
 
-def _terms(machine: Machine, now: Measurement | None) -> dict[str, Json]:
+def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
+    machine = memory.machine
     terms: dict[str, Json] = {
         "phase": machine.phase,
         "threads": machine.threads,
         "steps": machine.steps,
         "throughput_per_second": None if now is None else now.throughput_per_second,
+        "measured_threads": None if now is None else now.threads,
         "samples": 0 if now is None else now.samples,
+        "epoch": memory.epoch,
     }
     if isinstance(machine, Search):
         terms["points"] = [[point.threads, point.per_second] for point in machine.points]
@@ -311,7 +299,8 @@ def _terms(machine: Machine, now: Measurement | None) -> dict[str, Json]:
 
 
 def _act(
-    machine: Machine, threads: int, reason: str, limited_by: str | None, now: Measurement | None = None
+    after: Memory, phase: str, reason: str, limited_by: str | None, now: Measurement | None = None
 ) -> Decision:
-    action = {"threads": threads, "phase": machine.phase}
-    return Decision(action, reason, _terms(machine, now), limited_by, raw=float(threads))
+    threads = after.machine.threads
+    action = {"threads": threads, "phase": phase}
+    return Decision(action, reason, _terms(after, now), limited_by, raw=float(threads))

@@ -47,13 +47,27 @@ def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
 
 
+def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Ask the host for the entry's processes. It lapses unless it is kept: a loop that dies in the middle of
+    an exploration leaves no pool at a size that was only to be tried."""
+    plant.resize_pool(loop.target["host"], int(entry.action["threads"]))
+
+
+def keep_threads(loop: Loop, plant: Plant) -> None:
+    """The loop is alive, and stands behind what it asked for."""
+    plant.keep_pool(loop.target["host"])
+
+
 ACTUATORS: Mapping[str, Actuator] = {
     "worker_rate": start_workers,
     "rebalancing": move_points,
     "node_scaling": move_points,
     "flow": admit,
     "balance": share,
+    "concurrency": set_threads,
 }
+# Of laws whose actuator lapses: called at each tick that sets nothing.
+KEEPERS: Mapping[str, Callable[[Loop, Plant], None]] = {"concurrency": keep_threads}
 
 
 def size(action: Mapping[str, Any] | None) -> float:

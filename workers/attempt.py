@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from celery.exceptions import SoftTimeLimitExceeded
 
+from workers.completions import Completion
 from workers.effects import Failure, Outcome
 from workers.handlers.delivery import Delivery
 from workers.handlers.handler import Handler
@@ -42,6 +43,7 @@ class Attempt:
     until_seconds: float
     monotonic: Callable[[], float] = time.monotonic
     done: Outcome = field(default_factory=Outcome)
+    completions: list[Completion] = field(default_factory=list)  # when which events were done
 
     def together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handles blocks; answers the failures by place. A call that raises, with several blocks, is repeated
@@ -122,6 +124,8 @@ class Attempt:
         except Exception as error:  # whatever a handler raises is the failure of what it was given
             return Failure(0, f"{type(error).__name__}: {error}")
         self.done = self.done.plus(outcome)
+        if events := outcome.effects + outcome.duplicates:
+            self.completions += outcome.completions or [(self.monotonic(), events)]
         return outcome
 
     def _out_of_time(self) -> bool:

@@ -10,6 +10,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import orjson
@@ -22,6 +23,7 @@ from queues.segment import Claimed, Segment
 from queues.topology import QueueSpec
 from workers.attempt import Attempt, OutOfTime
 from workers.backoff import Backoff
+from workers.completions import Completion
 from workers.effects import Failure
 from workers.handlers.delivery import Delivery
 from workers.handlers.handler import Handler
@@ -95,6 +97,7 @@ class Consumer:
         worker_id: str,
         *,
         alive: Callable[[], None] = lambda: None,
+        completed: Callable[[Sequence[Completion]], None] = lambda done: None,
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
         idle_seconds: float = IDLE_SECONDS,
@@ -106,7 +109,7 @@ class Consumer:
         self._attempt = Attempt(handler, spec.handler_timeout_seconds, until, monotonic)
         self._until_seconds = until
         self._keep_alive = KeepAlive(segment, worker_id, alive)
-        self._tally = Tally()
+        self._tally, self._completed = Tally(), completed
 
     def run(self) -> None:
         """Work until the quota is used, nothing is left, or the time is over.
@@ -134,7 +137,14 @@ class Consumer:
             self._bury(block, [(delivery.identified(), error)])
         self._settle(first, self._attempt.together([delivery for _, delivery in first]))
         self._settle(again, self._attempt.alone([delivery for _, delivery in again]))
+        self._tell_completed()
         self._keep_alive.hold([])
+
+    def _tell_completed(self) -> None:
+        """What was done is measured by the host; that it can't be told right now stops no work."""
+        done, self._attempt.completions = self._attempt.completions, []
+        with suppress(redis.RedisError):
+            self._completed(done)
 
     def _settle(self, pairs: list[tuple[Claimed, Delivery]], failures: dict[int, Failure]) -> None:
         """Acknowledge what was handled, all at once; then see to what was not."""

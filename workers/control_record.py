@@ -20,7 +20,11 @@ from workers.scope import active_loops
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
 MEASURED = ("measured", "queue_length")
-MEASURED_TERMS = ("worst_before", "nodes_used")  # where what is measured is computed from the whole plant
+MEASURED_TERMS = (
+    "worst_before",
+    "nodes_used",
+    "throughput_per_second",
+)  # where what is measured is computed from the whole plant
 # Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
 TERMS = {
     "worker_rate": (
@@ -35,8 +39,11 @@ TERMS = {
         "cap",
         "started",
         "removed",
-    )
+    ),
+    "concurrency": ("phase", "steps", "throughput_per_second", "samples", "epoch"),
 }
+# Of laws that set a value which stays: where it stands is observed, whether it was just set or not.
+STANDING = {"concurrency": "threads"}
 DIGITS = 3
 DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
@@ -128,7 +135,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> d
         "mode": overridden.get("mode", loop.mode),
         "measured": _measured(entry),
         "setpoint": _first(parameters, SETPOINTS),
-        "actuator": _actuator(entry),
+        "actuator": _actuator(loop.law, entry),
         "at": entry.at.timestamp() if entry else None,
         "reason": entry.reason if entry else None,
         "verdict": entry.verdict if entry else None,
@@ -155,10 +162,12 @@ def _measured(entry: LedgerEntry | None) -> Any:
     return _first(entry.terms, MEASURED_TERMS) if found is None else found
 
 
-def _actuator(entry: LedgerEntry | None) -> float | None:
-    """What was applied: 0 when nothing was, unknown without an entry."""
+def _actuator(law: str, entry: LedgerEntry | None) -> float | None:
+    """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
     if entry is None:
         return None
+    if law in STANDING:
+        return (entry.observation or {}).get(STANDING[law])
     return size(entry.action) if entry.applied else 0
 
 

@@ -44,12 +44,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a handler did: events that had an effect now, events that had it before, blocks that failed."""
+    """What a handler did: events that had an effect now, events that had it before, blocks that failed.
+
+    `completions`: of a handler that works block by block, when (monotonic s) how many events of the call were
+    done; without them all were at its end.
+    """
 
     effects: int = 0
     duplicates: int = 0
     failures: tuple[Failure, ...] = field(default_factory=tuple)
+    # When it was done is no part of what was done: equal outcomes may be of different times.
+    completions: tuple[tuple[float, int], ...] = field(default=(), compare=False)
 
     def plus(self, other: "Outcome") -> "Outcome":
         """Counts added; failures are not carried over, their block numbers belong to one call."""
-        return Outcome(self.effects + other.effects, self.duplicates + other.duplicates)
+        done = (*self.completions, *other.completions)
+        return Outcome(self.effects + other.effects, self.duplicates + other.duplicates, completions=done)

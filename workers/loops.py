@@ -48,6 +48,7 @@ PLANT_LOOPS: dict[str, dict[str, Any]] = {
         "mode": Loop.Mode.ADVISE,
     },
 }
+KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
 HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
 LEASE_SECONDS = 4.0
@@ -188,11 +189,19 @@ def _tick(
             return None
         _finish_open(loop, plant, now)
         entry = _record(loop, snapshot, now, fence, in_force)
-        if entry is not None and _acts(entry):
-            _apply(entry, loop, plant)
-        elif entry is not None and entry.action is not None and entry.mode == Mode.ADVISE:
-            actuators.advise(entry, loop, snapshot, now)
+        if entry is not None:
+            _follow(entry, loop, plant, snapshot, now)
         return entry
+
+
+def _follow(entry: LedgerEntry, loop: Loop, plant: Plant, snapshot: Snapshot, now: datetime) -> None:
+    """What comes of an entry: it is applied, or what was applied before is kept, or it is put to a person."""
+    if _acts(entry):
+        _apply(entry, loop, plant)
+    elif entry.mode in KEEPING and loop.law in actuators.KEEPERS:
+        actuators.KEEPERS[loop.law](loop, plant)
+    elif entry.action is not None and entry.mode == Mode.ADVISE:
+        actuators.advise(entry, loop, snapshot, now)
 
 
 def _acts(entry: LedgerEntry) -> bool:

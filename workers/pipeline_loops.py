@@ -5,6 +5,7 @@ from typing import Any
 import redis
 
 from controllers.design import placement
+from workers import target_loops
 from workers.models import Loop
 from workers.pipeline.controls import Controls
 from workers.pipeline.declared import Declarations
@@ -42,16 +43,9 @@ LAWS: dict[str, dict[str, Any]] = {
 def ensure_pipeline_loops(control: redis.Redis) -> list[Loop]:
     """A loop of each law for each application at work; those of vanished ones are retired, not deleted."""
     at_work = Declarations(control).at_work()
-    names = {f"{law}/{application}": (law, application) for law in LAWS for application in at_work}
-    known = {loop.name: loop for loop in Loop.objects.filter(law__in=LAWS)}
-    for name, (law, application) in names.items():
-        target = {"application": application}
-        if name not in known:
-            Loop.objects.get_or_create(name=name, defaults={"law": law, "target": target, **LAWS[law]})
-        elif known[name].target != target:
-            Loop.objects.filter(pk=known[name].pk).update(target=target)
-    for name, loop in known.items():
-        if name not in names and "retired_at" not in loop.target:
-            target = {**loop.target, "retired_at": "its application is not at work"}
-            Loop.objects.filter(pk=loop.pk).update(target=target)
-    return list(Loop.objects.filter(name__in=names))
+    wanted = {
+        f"{law}/{application}": {"law": law, "target": {"application": application}, **made}
+        for law, made in LAWS.items()
+        for application in at_work
+    }
+    return target_loops.ensure(LAWS, wanted, "its application is not at work")

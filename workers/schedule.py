@@ -12,12 +12,14 @@ PLANT_TICK_SECONDS = 15
 SCALING_TICK_SECONDS = 60
 FLOW_TICK_SECONDS = 2
 BALANCE_TICK_SECONDS = 5
+CONCURRENCY_TICK_SECONDS = 5
 ROWS = {
     "weir: tick worker_rate": ("workers.tasks.tick", {"law": "worker_rate"}, TICK_SECONDS),
     "weir: tick rebalancing": ("workers.tasks.tick", {"law": "rebalancing"}, PLANT_TICK_SECONDS),
     "weir: tick node_scaling": ("workers.tasks.tick", {"law": "node_scaling"}, SCALING_TICK_SECONDS),
     "weir: tick flow": ("workers.tasks.tick", {"law": "flow"}, FLOW_TICK_SECONDS),
     "weir: tick balance": ("workers.tasks.tick", {"law": "balance"}, BALANCE_TICK_SECONDS),
+    "weir: tick concurrency": ("workers.tasks.tick", {"law": "concurrency"}, CONCURRENCY_TICK_SECONDS),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
     "weir: manage batch tasks": ("workers.tasks.manage_tasks", {}, 2),
     "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, UPKEEP_SECONDS),

@@ -6,7 +6,7 @@ from typing import Any
 from controllers.guard import Measured
 from controllers.rebalancing import PARAMETERS as REBALANCING_PARAMETERS
 from queues.node_state import smooth
-from workers import pipeline_sensors
+from workers import pipeline_sensors, pool_sensors
 from workers.sensed import Counters, Sensed, since
 
 CUMULATIVE = ("removed_events", "workers_started")
@@ -172,6 +172,7 @@ SENSORS = {
     "node_scaling": node_scaling,
     "flow": pipeline_sensors.flow,
     "balance": pipeline_sensors.balance,
+    "concurrency": pool_sensors.concurrency,
 }
 READINGS = {
     "worker_rate": readings,
@@ -179,6 +180,7 @@ READINGS = {
     "node_scaling": plant_readings,
     "flow": pipeline_sensors.flow_readings,
     "balance": pipeline_sensors.balance_readings,
+    "concurrency": pool_sensors.readings,
 }
 
 

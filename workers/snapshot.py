@@ -319,7 +319,8 @@ def _hosts(sight: Sight) -> Document:
         age = sight.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
             row = {key: document[key] for key in ("role", "slots", "busy")}
-            hosts[name] = {**row, "age_seconds": age}
+            pool = {key: document.get(key) for key in ("pid", "resizable", "started_with", "trouble", "done")}
+            hosts[name] = {**row, **pool, "age_seconds": age}
     return hosts
 
 

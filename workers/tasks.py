@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from celery import shared_task
+from celery import current_task, shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
@@ -24,10 +24,12 @@ from workers import (
     pipeline_loops,
     pipeline_versions,
     plans,
+    pool_loops,
     recovery,
     runs,
     task_managers,
 )
+from workers.completions import Line
 from workers.connections import connection, control_server
 from workers.consumers import Consumer
 from workers.handlers.registry import handler_for
@@ -43,7 +45,8 @@ BATCH_PRIORITY = 7  # consumers of most queues go first
 @shared_task(name="workers.tasks.consume", ignore_result=True)
 def consume(queue: str, node: str, worker_id: str) -> None:
     """One short-lived worker at one container; see `workers.consumers`."""
-    desk = Desk(control_server(), queue, node, worker_id)
+    line = Line.of(current_task.request.hostname)
+    desk = Desk(control_server(), queue, node, worker_id, line)
     if not desk.begin(time.time()):
         return
     consumer, trouble = None, ""
@@ -64,7 +67,14 @@ def consumer_for(desk: Desk) -> Consumer:
     spec = topology.queue(desk.queue)
     segment = Segment(connection(topology.node(desk.node).url), desk.queue)
     handler = handler_for(desk.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
-    return Consumer(spec, segment, handler, desk.worker_id, alive=lambda: desk.alive(time.time()))
+    return Consumer(
+        spec,
+        segment,
+        handler,
+        desk.worker_id,
+        alive=lambda: desk.alive(time.time()),
+        completed=desk.completed,
+    )
 
 
 @shared_task(name="workers.tasks.tick", ignore_result=True)
@@ -95,6 +105,7 @@ def upkeep() -> None:
     loops.ensure_loops(topology)
     pipeline_versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
+    pool_loops.ensure_pool_loops(control)
     batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)

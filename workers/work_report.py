@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 
 import redis
 
+from workers.completions import Completion, Line
 from workers.latency import Latencies
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
 RUNNING_EXPIRES_SECONDS = 15.0
 IDENTITY_EXPIRES_SECONDS = 3600
+
+
+NOBODY = Line("", 0)  # of a worker that no host runs
 
 
 def submitted_key(queue: str, node: str) -> str:
@@ -48,12 +52,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One worker's line to the control server."""
+    """One worker's line to the control server, and to the host that runs it."""
 
     control: redis.Redis
     queue: str
     node: str
     worker_id: str
+    line: Line = NOBODY
 
     def begin(self, now: float) -> bool:
         """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
@@ -68,12 +73,17 @@ class Desk:
             pipe.zrem(submitted_key(self.queue, self.node), self.worker_id)
             pipe.hincrby(work_key(self.queue, self.node), "started", 1)
             pipe.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+            self.line.began(pipe)
             pipe.execute()
         return True
 
     def alive(self, now: float) -> None:
         """Said every few seconds: one who was killed stops being counted as busy."""
         self.control.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+
+    def completed(self, done: Sequence[Completion]) -> None:
+        """Said after each round of blocks: when which events were done."""
+        self.line.completed(self.control, done)
 
     def end(self, report: Report, trouble: str = "") -> None:
         """The worker is done; `trouble` is why it ended early. One transaction: the counts always agree."""
@@ -93,6 +103,7 @@ class Desk:
             pipe.hset(work_key(self.queue, self.node), "trouble", trouble[:500])
             for bucket, events in report.latencies.events.items():
                 pipe.hincrby(latency_key(self.queue), str(bucket), events)
+            self.line.ended(pipe)
             pipe.execute()
 
 

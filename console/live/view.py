@@ -16,6 +16,7 @@ Document = dict[str, Any]
 # patch of a row that has none of them is no new row, and is left out.
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
+HOST = frozenset({"role", "slots", "busy", "age_seconds"})
 STANDING = frozenset({"id", "mode", "verdict", "entry"})
 USE = frozenset(
     {
@@ -35,7 +36,7 @@ USE = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container and loop (None: all of them), and the `queue` or `node` whose
+    """Fields kept of every node, container, loop and worker host (None: all of them), and the `queue` or `node` whose
     containers and loops are kept whole.
     """
 
@@ -43,6 +44,7 @@ class View:
     nodes: frozenset[str] | None = None
     containers: frozenset[str] | None = None
     loops: frozenset[str] | None = None
+    hosts: frozenset[str] | None = HOST
     queue: str | None = None
     node: str | None = None
 
@@ -51,6 +53,8 @@ class View:
         result = dict(document)
         if self.nodes is not None and document.get("nodes"):
             result["nodes"] = _rows(document["nodes"], self.nodes)
+        if self.hosts is not None and document.get("hosts"):
+            result["hosts"] = _rows(document["hosts"], self.hosts)
         if self.loops is not None and document.get("loops"):
             result["loops"] = _rows(document["loops"], self.loops, self._is_about)
         if self.containers is not None and document.get("queues"):
@@ -86,7 +90,7 @@ def _rows(
     return kept
 
 
-WHOLE = View("whole")
+WHOLE = View("whole", hosts=None)
 VIEWS = {
     view.name: view
     for view in (

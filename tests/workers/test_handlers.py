@@ -322,11 +322,12 @@ def test_emulate_takes_as_long_when_a_block_is_replayed(place: Place) -> None:
     assert emulate(place, **{**options, "seed": 5}).service_seconds(delivery_of(9)) != first
 
 
-def test_emulate_sleeps_the_drawn_time_once_per_call(place: Place) -> None:
+def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_done(place: Place) -> None:
     slept: list[float] = []
     handler = Emulate(place, Options("emulate", {"seconds": 0.5, "per": "block"}), slept.append)
-    handler.handle([delivery_of(2), delivery_of(2)])
-    assert slept == [1.0]
+    outcome = handler.handle([delivery_of(2), delivery_of(3)])
+    assert slept == [0.5, 0.5]
+    assert [events for _, events in outcome.completions] == [2, 3]
 
 
 # Registry

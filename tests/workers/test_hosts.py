@@ -1,13 +1,18 @@
 """What a Celery host says of itself."""
 
+import time
 from types import SimpleNamespace
 
+import orjson
 import pytest
 import redis
 from celery.worker import state
 
 from tests.servers import Server
-from workers.hosts import HostReport, report, role_of, slots_of
+from workers import completions, pool_orders
+from workers.departures import Departures
+from workers.hosts import HostReport, report, role_of
+from workers.pool import Pool
 
 
 class Timer:
@@ -18,11 +23,43 @@ class Timer:
         return SimpleNamespace(cancel=lambda: None)
 
 
+class Processes:
+    """Billiard's pool, as far as a host touches it: who is told to leave does so at once."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = [SimpleNamespace(pid=pid) for pid in range(1, count + 1)]
+        self._processes, self._putlock, self.full = count, None, False
+
+    def apply_async(self, function) -> None:
+        assert function.__name__ == "leave"
+        self._pool.pop()
+
+
+class TaskPool:
+    """Celery's pool of processes."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = Processes(count)
+
+    def grow(self, count: int) -> None:
+        if self._pool.full:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        self._pool._processes += count
+
+    def maintain_pool(self) -> None:
+        missing = self._pool._processes - len(self._pool._pool)
+        self._pool._pool += [SimpleNamespace(pid=100 + at) for at in range(missing)]
+
+
 @pytest.fixture
 def host():
-    processes = [object(), object(), object()]
-    pool = SimpleNamespace(_pool=SimpleNamespace(_pool=processes), num_processes=2)
-    return SimpleNamespace(hostname="jobs@here", pool=pool, timer=Timer())
+    prefetch = []
+    consumer = SimpleNamespace(_update_prefetch_count=prefetch.append)
+    return SimpleNamespace(hostname="jobs@here", pool=TaskPool(3), timer=Timer(), consumer=consumer)
+
+
+def reported(host, now=5.0):
+    return report(host.hostname, Pool(host), Departures(3, 0.0), now)
 
 
 def test_the_role_is_what_stands_before_the_machine():
@@ -30,15 +67,78 @@ def test_the_role_is_what_stands_before_the_machine():
 
 
 def test_slots_are_the_pools_real_processes_also_after_it_has_grown(host):
-    assert slots_of(host.pool) == 3
-    host.pool._pool._pool.append(object())
-    assert slots_of(host.pool) == 4
-    assert slots_of(SimpleNamespace(_pool=None, num_processes=1)) == 1
+    assert reported(host)["slots"] == 3
+    Pool(host).bring_to(4)
+    assert (reported(host)["slots"], reported(host)["resizable"]) == (4, True)
+    host.pool = SimpleNamespace(_pool=None, num_processes=2)
+    assert (reported(host)["slots"], reported(host)["resizable"]) == (2, False)
+
+
+def test_a_pool_is_brought_to_a_size_and_fetches_as_much_as_it_can_run(host):
+    pool = Pool(host)
+    for threads, size in ((5, 5), (5, 5), (2, 2), (0, 1), (-3, 1)):
+        pool.bring_to(threads)
+        assert pool.size == size == len(pool.slots)
+    assert pool.started_with == 3
+
+
+def test_a_pool_that_refuses_to_grow_says_why_until_it_grows(host, caplog: pytest.LogCaptureFixture):
+    pool, host.pool._pool.full = Pool(host), True
+    pool.bring_to(5)
+    pool.bring_to(5)
+    assert "Resource temporarily unavailable" in pool.trouble and pool.size == 3
+    assert len(caplog.records) == 1
+    host.pool._pool.full = False
+    pool.bring_to(5)
+    assert (pool.trouble, pool.size) == ("", 5)
+
+
+def test_a_pool_of_threads_is_left_as_it_is(host):
+    host.pool = SimpleNamespace(_pool=SimpleNamespace(), num_processes=2)
+    pool = Pool(host)
+    pool.bring_to(9)
+    assert (pool.resizable, pool.size, pool.trouble) == (False, 2, "")
 
 
 def test_busy_is_what_runs_now(host, monkeypatch):
     monkeypatch.setattr(state, "active_requests", {object(), object()})
-    assert report(host.hostname, host.pool, 5.0)["busy"] == 2
+    assert reported(host)["busy"] == 2
+
+
+def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(host, control: redis.Redis):
+    step = HostReport(host)
+    step.start(host)
+    host.timer.call()
+    key = pool_orders.key_of("jobs@here")
+    pool_orders.order(control, "jobs@here", 6)
+    host.timer.call()
+    assert len(host.pool._pool._pool) == 6
+    control.set(key, orjson.dumps({"threads": 9, "pid": 1}))
+    host.timer.call()
+    assert len(host.pool._pool._pool) == 3
+    control.delete(key)
+    host.timer.call()
+    assert len(host.pool._pool._pool) == 3
+
+
+def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host, control: redis.Redis):
+    step = HostReport(host)
+    step.start(host)
+    began = time.monotonic()
+    for slot in (1, 2, 3, 4_000):
+        line = completions.Line("jobs@here", slot, lambda: began)
+        line.began(control)
+        done = [(began + at / 100, 5) for at in range(1, 200)]
+        entry = {"p": slot, "d": orjson.dumps(done), "u": began + 2}
+        control.xadd(completions.key_of("jobs@here"), entry)
+    for _ in range(2):
+        host.timer.call()
+    step._departures.settle(began + 5, step._pool.slots)
+    host.timer.call()
+    done = orjson.loads(control.hget("weir:hosts", "jobs@here"))["done"]
+    # The fourth is of a host of this name before it.
+    assert done["per_second"] == pytest.approx(3 * 5 * 100, rel=0.05)
+    assert step._departures.full_seconds == pytest.approx(2.0, abs=0.1)
 
 
 def test_a_host_reports_each_second_and_leaves_the_list_when_it_stops(host, control: redis.Redis):

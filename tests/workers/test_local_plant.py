@@ -84,7 +84,9 @@ def beat_all(control: redis.Redis, seq: int, **counts: int) -> None:
 
 
 def host(control: redis.Redis, at: float = NOW, busy: int = 1) -> None:
-    document = {"role": "jobs", "slots": 2, "busy": busy, "pid": 1, "at": at}
+    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
+    pool = {"resizable": True, "started_with": 2, "trouble": "", "done": done}
+    document = {"role": "jobs", "slots": 2, "busy": busy, "pid": 1, "at": at, **pool}
     control.hset("weir:hosts", "jobs@here", json.dumps(document))
 
 

@@ -33,8 +33,12 @@ class Emulate:
         self._sleep = sleep
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
-        self._sleep(sum(self.service_seconds(delivery) for delivery in deliveries))
-        return Outcome(effects=sum(delivery.events for delivery in deliveries))
+        outcome = Outcome()
+        for delivery in deliveries:
+            self._sleep(self.service_seconds(delivery))
+            done = ((time.monotonic(), delivery.events),)
+            outcome = outcome.plus(Outcome(effects=delivery.events, completions=done))
+        return outcome
 
     def service_seconds(self, delivery: Delivery) -> float:
         """The service time of all its events together."""

@@ -6,7 +6,9 @@ ignored, unless it is an `Outcome`. It may see an event again after a crash, und
 """
 
 import importlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from queues.errors import BadInput
@@ -46,7 +48,9 @@ class Python:
             return self._outcome(self._call(events), len(events))
         outcome = Outcome()
         for delivery in deliveries:
-            outcome = outcome.plus(self._outcome(self._call(delivery), delivery.events))
+            done = self._outcome(self._call(delivery), delivery.events)
+            completion = (time.monotonic(), done.effects + done.duplicates)
+            outcome = outcome.plus(replace(done, completions=(completion,)))
         return outcome
 
     @staticmethod

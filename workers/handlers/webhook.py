@@ -14,7 +14,9 @@ respected. Every other 4xx blames the events: poison.
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -68,7 +70,9 @@ class Webhook:
         options: Options,
         transport: httpx.BaseTransport | None = None,
         environment: Mapping[str, str] = os.environ,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic = monotonic
         self.queue = place.queue
         self.url = self._checked_url(options.text("url"))
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
@@ -85,7 +89,7 @@ class Webhook:
                 failures.append(answer)
             else:
                 outcome = outcome.plus(answer)
-        return Outcome(outcome.effects, outcome.duplicates, tuple(failures))
+        return replace(outcome, failures=tuple(failures))
 
     def _post(self, place: int, delivery: Delivery) -> Outcome | Failure:
         body = json_lines(delivery)
@@ -98,10 +102,11 @@ class Webhook:
     def _judge(self, place: int, events: int, response: httpx.Response) -> Outcome | Failure:
         status = response.status_code
         replayed = response.headers.get("Idempotency-Replayed", "").lower() == "true"
+        done = ((self._monotonic(), events),)
         if status == 409 or (response.is_success and replayed):
-            return Outcome(duplicates=events)
+            return Outcome(duplicates=events, completions=done)
         if response.is_success:
-            return Outcome(effects=events)
+            return Outcome(effects=events, completions=done)
         error = f"{self.url} answered {status}: {response.text[:200]}"
         if 400 <= status < 500 and status not in NOT_THE_EVENTS_FAULT:
             return Failure(place, error, poison=True)

@@ -9,6 +9,19 @@ from controllers.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
 from workers.pipeline.controls import Controls
 from workers.plants.plant import Snapshot
+from workers.pool_orders import MOST_THREADS
+
+_HOST = {
+    "role": "jobs",
+    "slots": 2,
+    "busy": 0,
+    "pid": 1,
+    "resizable": True,
+    "started_with": 2,
+    "trouble": "",
+    "done": {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None},
+    "age_seconds": 0.5,
+}
 
 MOST_TASKS = 64
 
@@ -32,6 +45,8 @@ class MemoryPlant:
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
         self._containers = {each: _container() for each in containers}
+        self.hosts = {"jobs@memory": dict(_HOST)}
+        self.kept: list[str] = []  # hosts whose order was kept, each time
         self._nodes = {node: _node() for _, node in containers}
 
     def observe(self) -> Snapshot:
@@ -47,6 +62,7 @@ class MemoryPlant:
             "plant": "memory",
             "queues": queues,
             "nodes": self._nodes,
+            "hosts": self.hosts,
         }
         return copy.deepcopy(snapshot)
 
@@ -64,6 +80,20 @@ class MemoryPlant:
         submitted += [each for each in ids if each not in submitted and each not in self.ran]
         self.ahead += ids[:ahead]
         return list(ids)
+
+    def resize_pool(self, host: str, threads: int) -> None:
+        """The pool has that size at once."""
+        if self.error is not None:
+            raise self.error
+        if not 1 <= threads <= MOST_THREADS:
+            raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
+        if host not in self.hosts or not self.hosts[host]["resizable"]:
+            raise BadInput("host", f"{host} does not report, or can't be resized.")
+        self.hosts[host]["slots"] = threads
+
+    def keep_pool(self, host: str) -> None:
+        """Nothing lapses here; it is noted."""
+        self.kept.append(host)
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
         """Keeps what is steered, as controls would be."""

@@ -67,6 +67,19 @@ class Plant(Elastic, Protocol):
         """
         ...
 
+    def resize_pool(self, host: str, threads: int) -> None:
+        """Have a worker host run so many tasks at once, from about a second on. Work under way goes on.
+
+        Asking twice for the same is asking once. It lapses after `workers.pool_orders.ORDER_SECONDS` unless
+        it is kept; the pool then goes back to the size it was started with. Raises `queues.errors.BadInput`
+        for a host that does not report or can't be resized, and for a number it does not take.
+        """
+        ...
+
+    def keep_pool(self, host: str) -> None:
+        """What was last asked of a host's pool stands on; without anything asked, nothing happens."""
+        ...
+
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
         """Put values in place of an application's controls (`workers.pipeline.controls`): admission, shares,
         tasks. They are in force within two of its batches.

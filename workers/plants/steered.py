@@ -11,6 +11,7 @@ import redis
 from controllers.measured_topology import Topology
 from queues.topology import KEY
 from queues.topology import Topology as Places
+from workers import pool_orders
 from workers.dispatch import send_workers
 from workers.pipeline.steering import steer, steer_named
 from workers.plants.plant import Snapshot
@@ -33,6 +34,14 @@ class SteeredPlant(ABC):
         """See `workers.dispatch.send_workers`."""
         places = Places.from_json(self._control.get(KEY))
         return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
+
+    def resize_pool(self, host: str, threads: int) -> None:
+        """See `workers.pool_orders`."""
+        pool_orders.order(self._control, host, threads)
+
+    def keep_pool(self, host: str) -> None:
+        """See `workers.pool_orders`."""
+        pool_orders.keep(self._control, host)
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
         """See `workers.pipeline.steering`."""

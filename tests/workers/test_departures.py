@@ -1,0 +1,154 @@
+"""Times between completions on a host: what counts, what does not, and what is not known yet."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.completions import Line, key_of, note
+from workers.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, Departures, Note
+
+START = 1_000.0
+
+
+class Workers:
+    """Slots whose workers handle calls of `events` events, each in `seconds`, one after the other."""
+
+    def __init__(self, slots: int, size: int | None = None) -> None:
+        self.slots = tuple(range(1, slots + 1))
+        self.departures = Departures(slots if size is None else size, START)
+
+    def work(self, slot: int, begin: float, calls: int, seconds: float, events: int) -> float:
+        """A worker from begin on; gives its end."""
+        done = [Note(begin + (at + 1) * seconds, slot, DONE, events) for at in range(calls)]
+        end = begin + calls * seconds
+        self.departures.add([Note(begin, slot, BEGAN)], begin, slot)
+        self.departures.add(done, end, slot)
+        self.departures.add([Note(end, slot, ENDED)], end, slot)
+        return end
+
+    def settled(self, at: float) -> dict:
+        self.departures.settle(at, self.slots)
+        return self.departures.to_json()
+
+
+def test_a_full_pool_completes_what_its_slots_complete_together():
+    workers = Workers(4)
+    for slot in workers.slots:
+        workers.work(slot, START + 0.01 * slot, 100, 0.1, 5)
+    found = workers.settled(START + 20)
+    assert found["per_second"] == pytest.approx(4 * 5 / 0.1, rel=0.02)
+    assert found["full_seconds"] == pytest.approx(10.0, rel=0.02)
+    # Cut about each eighth of a second, and not at each completion.
+    assert 50 <= found["seq"] <= 100
+
+
+def test_time_in_which_a_slot_has_nothing_to_do_counts_for_nothing():
+    workers = Workers(2)
+    end = workers.work(1, START, 20, 0.1, 1)
+    workers.work(2, START, 20, 0.1, 1)
+    workers.work(1, end + 1.0, 20, 0.1, 1)  # the other slot has no work any more
+    workers.work(1, end + 10.0, 20, 0.1, 1)
+    workers.work(2, end + 10.0, 20, 0.1, 1)
+    found = workers.settled(end + 60.0)
+    assert found["full_seconds"] == pytest.approx(4.0, abs=0.05)
+    assert found["per_second"] == pytest.approx(20.0, rel=0.1)
+
+
+def test_the_gap_that_dispatching_takes_belongs_to_the_work():
+    workers = Workers(1)
+    at = START
+    for _ in range(40):
+        at = workers.work(1, at, 1, 0.1, 1) + 0.1
+    assert workers.settled(at + 5)["per_second"] == pytest.approx(5.0, rel=0.05)
+
+
+def test_nothing_is_settled_beyond_the_begin_of_the_longest_call_under_way():
+    workers = Workers(2)
+    workers.departures.add([Note(START + 1, 2, BEGAN)], START + 1, 2)
+    workers.work(1, START, 100, 0.1, 1)
+    assert workers.settled(START + 30)["seq"] == 0
+    workers.departures.add([Note(START + 9, 2, DONE, 7)], START + 9, 2)
+    assert workers.settled(START + 31)["full_seconds"] == pytest.approx(8.0, abs=0.1)
+
+
+def test_a_slot_that_was_killed_in_the_middle_holds_nobody_up():
+    workers = Workers(2)
+    workers.departures.add([Note(START + 1, 9, BEGAN)], START + 1, 9)
+    for slot in workers.slots:
+        workers.work(slot, START, 50, 0.1, 1)
+    assert workers.settled(START + 30)["full_seconds"] == pytest.approx(5.0, abs=0.1)
+
+
+def test_what_was_measured_before_a_change_of_size_is_gone_and_numbers_go_on():
+    workers = Workers(1)
+    workers.work(1, START, 50, 0.1, 1)
+    before = workers.settled(START + 10)
+    workers.departures.resized(2, START + 10)
+    assert workers.settled(START + 11)["recent_seconds"] == []
+    workers.slots = (1, 2)
+    for slot in workers.slots:
+        workers.work(slot, START + 12, 50, 0.1, 1)
+    after = workers.settled(START + 30)
+    assert after["seq"] > before["seq"] and after["per_second"] == pytest.approx(20.0, rel=0.1)
+    assert len(after["recent_seconds"]) <= min(KEPT_SAMPLES, after["seq"] - before["seq"])
+
+
+def test_a_slot_that_a_batch_task_holds_is_not_waited_for():
+    workers = Workers(1, size=2)
+    workers.work(1, START, 50, 0.1, 1)
+    workers.departures.settle(START + 10, (1, 2), others=1)
+    assert workers.departures.to_json()["per_second"] == pytest.approx(10.0, rel=0.1)
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(
+        st.tuples(st.integers(1, 40), st.floats(0.01, 2.0), st.integers(1, 500)), min_size=1, max_size=8
+    ),
+)
+def test_samples_are_positive_and_never_of_more_time_than_has_passed(size, rounds):
+    workers = Workers(size)
+    ends = dict.fromkeys(workers.slots, START)
+    for calls, seconds, events in rounds:
+        for slot in workers.slots:
+            ends[slot] = workers.work(slot, ends[slot] + 0.001, calls, seconds, events)
+    end = max(ends.values())
+    found = workers.settled(end + 10)
+    assert all(each > 0 for each in found["recent_seconds"])
+    assert 0 <= found["full_seconds"] <= end - START + 1e-6
+
+
+@given(st.lists(st.floats(0.5, 5.0), min_size=1, max_size=6))
+def test_it_does_not_matter_how_often_it_is_settled(pauses):
+    once, often = Workers(2), Workers(2)
+    for workers in (once, often):
+        for slot in workers.slots:
+            workers.work(slot, START, 60, 0.1, 3)
+    at = START
+    for pause in pauses:
+        often.settled(at := at + pause)
+    assert often.settled(START + 60) == once.settled(START + 60)
+
+
+def test_what_workers_tell_their_host_is_read_back(control):
+    times = iter([10.0, 11.5, 12.0])
+    line = Line("jobs@here", 77, lambda: next(times))
+    line.began(control)
+    line.completed(control, [(10.5, 4), (11.0, 5)])
+    line.completed(control, [])
+    line.ended(control)
+    assert 0 < control.ttl(key_of("jobs@here")) <= 3_600
+    departures = Departures(1, 9.0)
+    for _, fields in control.xrange(key_of("jobs@here")):
+        note(departures, fields)
+    departures.settle(20.0, [77])
+    assert departures.to_json()["full_seconds"] == pytest.approx(2.0)
+    assert departures.seq >= 1
+
+
+def test_a_worker_that_no_host_runs_tells_nobody(control):
+    line = Line.of(None)
+    line.began(control)
+    line.completed(control, [(1.0, 1)])
+    line.ended(control)
+    assert control.keys("weir:done:*") == []

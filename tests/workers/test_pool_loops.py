@@ -1,0 +1,277 @@
+"""The loops of worker hosts: what they see, what they ask for, when they hold."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from controllers import catalog
+from queues.errors import BadInput
+from tests.console.conftest import sample_snapshot
+from workers import overrides, pool_orders
+from workers.control_record import control_record
+from workers.hosts import KEY
+from workers.loops import tick_law
+from workers.models import LedgerEntry, Loop
+from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.pool import Order
+from workers.pool_loops import MOST_PROCESSES, ensure_pool_loops
+from workers.pool_sensors import concurrency
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+HOST = "jobs@here"
+RATE = 40.0  # of one process
+
+
+def host_report(slots: int = 2, **values) -> dict:
+    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
+    row = {"role": "jobs", "slots": slots, "busy": 0, "pid": 7, "resizable": True, "started_with": 2}
+    return {**row, "trouble": "", "done": done, "age_seconds": 0.5, "at": NOW.timestamp(), **values}
+
+
+class Plant:
+    """A published plant with worker hosts, whose reports the test writes as their pools would."""
+
+    def __init__(self, control, *hosts: str, most: int = 1_000) -> None:
+        self.control, self.now, self.most = control, NOW, most
+        self.rows = {host: host_report() for host in hosts or (HOST,)}
+        for host, row in self.rows.items():
+            control.hset(KEY, host, orjson.dumps(row))
+        ensure_pool_loops(control)
+
+    def mode(self, mode: str) -> None:
+        Loop.objects.update(mode=mode)
+
+    def work(self, rate_of, samples: int = 40) -> None:
+        """Five seconds in which all processes have work; orders are followed first."""
+        for host, row in self.rows.items():
+            order = Order.read(self.control.get(pool_orders.key_of(host)))
+            wanted = min(row["started_with"] if order is None else order.threads, self.most)
+            if wanted != row["slots"]:
+                row["slots"], row["done"]["recent_seconds"] = wanted, []
+            gaps = [1 / rate_of(row["slots"])] * samples
+            row["done"]["recent_seconds"] = (row["done"]["recent_seconds"] + gaps)[-64:]
+            row["done"]["seq"] += samples
+            row["done"]["full_seconds"] += 5.0
+
+    def tick(self) -> list[LedgerEntry]:
+        self.now += timedelta(seconds=5)
+        snapshot = sample_snapshot()
+        snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
+        snapshot["loops"] = control_record(self.now).loops
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+        plant = PublishedPlant(self.control, self.now.timestamp)
+        return tick_law("concurrency", plant, self.now, self.control)
+
+    def order(self, host: str = HOST) -> Order | None:
+        return Order.read(self.control.get(pool_orders.key_of(host)))
+
+
+@pytest.fixture
+def plant(control):
+    return Plant(control)
+
+
+def station(capacity: int):
+    return lambda threads: RATE * min(threads, capacity)
+
+
+def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(control, plant):
+    control.hset(KEY, "spark@here", orjson.dumps(host_report(role="spark")))
+    (loop,) = ensure_pool_loops(control)
+    assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
+    read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
+    assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MOST_PROCESSES)
+    control.hdel(KEY, HOST)
+    assert ensure_pool_loops(control) == []
+    assert "retired_at" in Loop.objects.get().target
+    control.hset(KEY, HOST, orjson.dumps(host_report()))
+    assert [each.target for each in ensure_pool_loops(control)] == [{"host": HOST}]
+
+
+def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
+    for _ in range(70):
+        plant.work(station(6))
+        (entry,) = plant.tick()
+        assert entry.observation["threads"] == 2 and not entry.observation["steered"]
+    advised = LedgerEntry.objects.exclude(action=None)
+    assert advised.count() == 1 and "time to explore" in advised.get().reason
+    assert plant.order() is None
+    assert control_record(plant.now).loops[f"concurrency/{HOST}"]["measured"] == pytest.approx(2 * RATE)
+
+
+def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    sizes = []
+    for _ in range(30):
+        plant.work(station(6))
+        plant.tick()
+        sizes.append(plant.rows[HOST]["slots"])
+    loop = control_record(plant.now).loops[f"concurrency/{HOST}"]
+    assert loop["terms"]["phase"] == "steady" and 5 <= loop["actuator"] <= 7
+    assert max(sizes) <= 16 and min(sizes) >= 1
+    assert plant.order().threads == loop["actuator"]
+
+
+def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise(control, plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for _ in range(8):
+        plant.work(station(6))
+        plant.tick()
+    key = pool_orders.key_of(HOST)
+    for mode, kept in (("auto", True), ("hold", True), ("advise", False)):
+        plant.mode(mode)
+        control.set(key, orjson.dumps({"threads": plant.rows[HOST]["slots"], "pid": 7}), ex=5)
+        plant.rows[HOST]["done"]["recent_seconds"] = []
+        plant.tick()
+        assert (control.ttl(key) > 5) is kept
+
+
+def test_a_pool_that_refuses_to_grow_is_told_with_its_reason_and_taken_for_its_limit(control):
+    plant = Plant(control, most=3)
+    plant.work(station(20))
+    plant.tick()
+    plant.mode("auto")
+    plant.rows[HOST]["trouble"] = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+    entries = []
+    for _ in range(25):
+        plant.work(station(20))
+        entries += plant.tick()
+    refused = [entry for entry in entries if entry.limited_by == "pool"]
+    assert refused and all("Errno 11" in entry.reason for entry in refused)
+    assert Loop.objects.get().state["law"]["limit"] == 3
+    assert 1 <= plant.order().threads <= 3
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (None, "does not report"),
+        (host_report(age_seconds=None), "does not report"),
+        (host_report(age_seconds=60.0), "old"),
+        (host_report(resizable=False), "no processes to add or remove"),
+    ],
+)
+def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plant, row, words):
+    plant.mode("auto")
+    plant.rows = {} if row is None else {HOST: row}
+    (entry,) = plant.tick()
+    assert entry.action is None and words in entry.reason and plant.order() is None
+
+
+@pytest.mark.parametrize(
+    ("gaps", "words"),
+    [([], "all idle"), ([0.5], "One sample"), ([0.0, 0.0], "all at once")],
+)
+def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked_for(plant, gaps, words):
+    plant.mode("auto")
+    plant.rows[HOST]["done"] |= {"seq": len(gaps), "recent_seconds": gaps}
+    (entry,) = plant.tick()
+    assert entry.action is None and words in entry.reason
+
+
+@pytest.mark.parametrize("gaps", [[math.nan] * 3, [-1.0, 1.0], "fast"])
+def test_times_without_sense_are_refused_by_name_as_anywhere(gaps):
+    law = catalog.law("concurrency")
+    with pytest.raises(BadInput) as refused:
+        catalog.read_observation(law, {"threads": 2, "interdeparture_seconds": gaps})
+    assert refused.value.field == "observation.interdeparture_seconds"
+
+
+def test_a_range_that_excludes_the_start_is_reached_at_once(plant):
+    Loop.objects.update(parameters={"method": "tcc", "start": 2, "minimum": 4, "maximum": 8}, mode="auto")
+    for _ in range(4):
+        plant.work(station(20))
+        plant.tick()
+    assert plant.order().threads >= 4
+
+
+def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
+    row = host_report(
+        done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0}
+    )
+    snapshot = {"at": 0.0, "hosts": {HOST: row}}
+    first = concurrency({"host": HOST}, snapshot, None, 0.0)
+    assert first.observation["interdeparture_seconds"] == [1.0, 2.0, 3.0]
+    again = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
+    row["done"] |= {"seq": 6, "recent_seconds": [2.0, 3.0, 4.0], "full_seconds": 13.0}
+    later = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert (later.observation["interdeparture_seconds"], later.observation["seconds"]) == ([4.0], 4.0)
+    row["pid"] = 8
+    anew = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
+
+
+def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for _ in range(30):
+        plant.work(station(6))
+        plant.tick()
+    steady = plant.rows[HOST]["slots"]
+    plant.rows[HOST] = host_report(pid=9)
+    plant.control.hset(KEY, HOST, orjson.dumps(plant.rows[HOST]))
+    (entry,) = plant.tick()
+    assert "was set to" in entry.reason
+    assert (plant.order().threads, plant.order().pid) == (steady, 9)
+
+
+def test_hosts_leave_their_steady_state_together(control):
+    hosts = ("jobs@a", "jobs@b", "jobs@c")
+    plant = Plant(control, *hosts)
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    Loop.objects.filter(name="concurrency/jobs@c").update(
+        parameters={**Loop.objects.get(name="concurrency/jobs@c").parameters, "steady_seconds": 150.0}
+    )
+    phases = []
+    for _ in range(60):
+        plant.work(station(6))
+        plant.tick()
+        loops = control_record(plant.now).loops
+        phases.append([loops[f"concurrency/{host}"]["terms"]["phase"] for host in hosts])
+    rests = [at for at, row in enumerate(phases) if row == ["steady"] * 3]
+    left = next(at for at in range(rests[0], 60) if phases[at][2] != "steady")
+    # The one whose time is over begins, the others a tick later; none does so twice.
+    assert phases[left][:2] == ["steady", "steady"] and "steady" not in phases[left + 1]
+    assert phases[-1] == ["steady"] * 3
+    joined = LedgerEntry.objects.filter(loop__name="concurrency/jobs@a", reason__contains="another host")
+    assert joined.count() == 1
+
+
+def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    loop = Loop.objects.get()
+    told = {"owner": user, "reason": "a slow evening", "now": plant.now, "loop": loop, "minutes": 1}
+    overrides.set_override(name="mode", value="manual", **told)
+    overrides.set_override(name="threads", value=3, **told)
+    plant.tick()
+    assert plant.order().threads == 3
+    with pytest.raises(BadInput):
+        overrides.set_override(name="threads", value=2.5, **told)
+    plant.now += timedelta(minutes=2)
+    for _ in range(2):
+        plant.work(station(6))
+        (entry,) = plant.tick()
+    assert entry.mode == "auto" and plant.order().threads != 3
+
+
+@pytest.mark.parametrize(
+    ("host", "threads"), [(HOST, 0), (HOST, 1_001), ("jobs@nowhere", 2), ("threads@x", 2)]
+)
+def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, plant, host, threads):
+    control.hset(KEY, "threads@x", orjson.dumps(host_report(resizable=False)))
+    with pytest.raises(BadInput):
+        pool_orders.order(control, host, threads)
+    assert plant.order(host) is None

@@ -1,0 +1,141 @@
+"""Times between completions on a worker host, counted only while its pool had work enough (Tang, 3.4.2).
+
+A slot (a process of the pool) is *occupied* from the begin to the end of a short-lived worker; a gap of up
+to `BRIDGE_SECONDS` until its next one is what dispatching takes, and belongs to it. The pool is *full* while
+as many slots are occupied as it has, less those that something else than consumers holds. Where it is not
+full, events were short, not threads: that time counts for nothing, nor do completions in it (Figure 6: the
+throughput is n over the sum of the busy times).
+
+Completions come in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
+completions over their events, cut when they have as many events as come in about `GROUP_SECONDS`: groups of
+like size make neither the mean nor its variance depend on how large blocks are.
+
+All instants are of the host's monotonic clock, which its processes share. What happened is known up to the
+begin of the longest call under way: further is nothing settled.
+"""
+
+import bisect
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+BRIDGE_SECONDS = 0.25
+ARRIVAL_SECONDS = 0.25  # how long a note of a worker may be under way
+GROUP_SECONDS = 0.125
+KEPT_SAMPLES = 64
+MOST_PENDING = 20_000
+BEGAN, DONE, ENDED = "began", "done", "ended"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Note:
+    """What a worker in slot `slot` (its process) tells: it began, completed so many events, ended."""
+
+    at_seconds: float
+    slot: int
+    kind: str
+    events: int = 0
+
+
+class Departures:
+    """Notes in, samples out. `size` is the pool's number of slots."""
+
+    def __init__(self, size: int, at_seconds: float) -> None:
+        self.seq, self.full_seconds = 0, 0.0
+        self.recent: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self._size, self._since, self._at = size, at_seconds, at_seconds
+        self._pending: list[Note] = []
+        self._occupied: set[int] = set()
+        self._known_until: dict[int, float] = {}  # of slots at work
+        self._group_seconds, self._group_events = 0.0, 0
+        self._enough_events: int | None = None  # until the first group has shown how many come
+
+    def resized(self, size: int, at_seconds: float) -> None:
+        """From now on the pool has so many slots: what was measured was of another configuration."""
+        if size == self._size:
+            return
+        self._size, self._since = size, at_seconds
+        self.recent.clear()
+        self._group_seconds, self._group_events = 0.0, 0
+
+    def add(self, notes: Iterable[Note], known_until: float, slot: int) -> None:
+        """Notes of one slot, complete up to an instant."""
+        for note in notes:
+            bisect.insort(self._pending, note)
+            if note.kind == ENDED:
+                self._known_until.pop(slot, None)
+        del self._pending[:-MOST_PENDING]
+        if not any(note.kind == ENDED for note in notes):
+            self._known_until[slot] = known_until
+
+    def settle(self, now_seconds: float, slots: Collection[int], others: int = 0) -> None:
+        """Go on to what is known for certain. `slots` are the processes there are, `others` how many of them
+        something else than a consumer holds."""
+        self._forget(slots)
+        horizon = min([now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS, *self._known_until.values()])
+        place = 0
+        while place < len(self._pending) and self._pending[place].at_seconds <= horizon:
+            note = self._pending[place]
+            self._advance(note.at_seconds, others)
+            self._take(note, place, others)
+            place += 1
+        del self._pending[:place]
+        self._advance(horizon, others)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the host's report: the samples of this size, numbered, and the full time so far (s)."""
+        total = sum(self.recent)
+        return {
+            "seq": self.seq,
+            "recent_seconds": [float(f"{each:.5g}") for each in self.recent],
+            "full_seconds": round(self.full_seconds, 3),
+            "per_second": round(len(self.recent) / total, 3) if total > 0 else None,
+        }
+
+    def _forget(self, slots: Collection[int]) -> None:
+        """Slots whose process is gone (killed in the middle) hold nothing up."""
+        self._occupied.intersection_update(slots)
+        for slot in self._known_until.keys() - set(slots):
+            del self._known_until[slot]
+
+    def _is_full(self, others: int) -> bool:
+        return len(self._occupied) >= self._size - others > 0
+
+    def _advance(self, at_seconds: float, others: int) -> None:
+        passed = at_seconds - max(self._at, self._since)
+        if passed > 0 and self._is_full(others):
+            self._group_seconds += passed
+            self.full_seconds += passed
+        self._at = max(self._at, at_seconds)
+
+    def _take(self, note: Note, place: int, others: int) -> None:
+        if note.kind == BEGAN:
+            self._occupied.add(note.slot)
+        elif note.kind == ENDED and not self._begins_again(note, place):
+            self._occupied.discard(note.slot)
+        elif note.kind == DONE and note.at_seconds > self._since and self._is_full(others):
+            self._completed(note.events)
+
+    def _begins_again(self, ended: Note, place: int) -> bool:
+        for note in self._pending[place + 1 :]:
+            if note.at_seconds > ended.at_seconds + BRIDGE_SECONDS:
+                return False
+            if note.slot == ended.slot and note.kind == BEGAN:
+                return True
+        return False
+
+    def _completed(self, events: int) -> None:
+        self._group_events += events
+        if not self._is_enough():
+            return
+        sample = self._group_seconds / self._group_events
+        self.recent.append(sample)
+        self.seq += 1
+        self._enough_events = max(1, round(GROUP_SECONDS / sample))
+        self._group_seconds, self._group_events = 0.0, 0
+
+    def _is_enough(self) -> bool:
+        if self._enough_events is None:
+            return self._group_seconds >= GROUP_SECONDS
+        return self._group_events >= self._enough_events and self._group_seconds > 0
