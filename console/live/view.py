@@ -36,8 +36,8 @@ USE = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container, loop and worker host (None: all of them), and the `queue` or `node` whose
-    containers and loops are kept whole.
+    """Fields kept of every node, container, loop and worker host (None: all of them), and the `queue` or
+    `node` whose containers and loops are kept whole.
     """
 
     name: str
