@@ -33,10 +33,10 @@ from workers.pipeline.checkpoint import open_checkpoint
 from workers.pipeline.containers import CARRIED, Faults, Range, Stored, laid_out
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application, application_of_text, read_application
+from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
 from workers.pipeline.rule_sql import apply_rules
 from workers.pipeline.running import INTER, INTRA, TIERS, Running
 from workers.pipeline.session import start_session
-from workers.pipeline.status import InterEventBatch, ReplicaBatch
 
 NODES = ("n1", "n2", "n3")
 WARM_EVENTS = 400_000

@@ -155,6 +155,8 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
         rung += 1
     unmet = _unmet(observation)
     terms = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": observation["backlog_seconds"]}
+    if rung >= THROTTLE:
+        terms["closed_share"] = round(unmet, 6)
     if rung == state["rung"]:
         settling = state["decisions"] >= parameters["settling_decisions"]
         if why is None and settling:
@@ -162,11 +164,19 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
             state = {**state, "decisions": 0, "unmet": unmet}
         capped = why is not None and rung == cap < len(RUNGS)
         words = f"{RUNGS[rung - 1]} is {why}; this queue goes no further" if capped else _still(rung, unmet)
-        return state, Decision(None, f"{words}.", terms, "cap" if capped else None)
+        # Producers wait for so much of each interval: that has to be said for each.
+        action = _action(rung, unmet) if rung >= THROTTLE else None
+        raw = None if action is None else float(rung)
+        return state, Decision(action, f"{words}.", terms, "cap" if capped else None, raw=raw)
     because = f"since {' and '.join(passed)}" if passed else "the demand is not met"
     reason = f"{RUNGS[rung - 1]} engages, {because}: {unmet:.0%} of the demand is not met."
     after = {"rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
-    return after, Decision({"rung": rung}, reason, terms, raw=float(rung))
+    return after, Decision(_action(rung, unmet), reason, terms, raw=float(rung))
+
+
+def _action(rung: int, unmet: float) -> dict[str, Json]:
+    """The rung; and from the throttling one on, the share of the time that producers are to wait."""
+    return {"rung": rung, "closed_share": round(unmet, 6)} if rung >= THROTTLE else {"rung": rung}
 
 
 def _still(rung: int, unmet: float) -> str:

@@ -8,11 +8,51 @@ With arrivals λ [events/s] (events that are shed count, at no service), utilisa
 T grows with u, so the greatest u with T(u) ≤ bound is found by bisection. For c² = 1 it is the M/M/1 answer
 λ / (λ + 1/bound) (Röger, equations 1 and 2; ERRATA E20). Shedding itself makes service more variable,
 c² > 1, and the M/M/1 budget breaks its own bound (E25): c² is to be measured, shed events included.
+
+An operator that works in batches, each of a fixed cost h [s] beside its work, has batches of C = h / (1 - u):
+what comes in one is the next one's work. Nearly all of its events wait one for their own to begin, and one
+for it to end:
+
+    T(u) = 2 h / (1 - u)
+
+What passes outside the operator (waiting for late events, stages before it) is added to either.
 """
 
 import math
+from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long events take: variability of their service, or the fixed cost of a batch; and what else."""
+
+    service_cv2: float = 1.0
+    batch_seconds: float | None = None
+    elsewhere_seconds: float = 0.0
+
+    def time_seconds(self, utilisation: float, arrivals_per_second: float) -> float:
+        """T(u) and what passes elsewhere; infinite from u = 1 on."""
+        if self.batch_seconds is None:
+            inside = time_in_operator_seconds(utilisation, arrivals_per_second, self.service_cv2)
+        else:
+            inside = 2 * self.batch_seconds / (1 - utilisation) if utilisation < 1 else math.inf
+        return self.elsewhere_seconds + inside
+
+    def least_seconds(self, service_seconds: float) -> float:
+        """T of an operator that does nothing but one event's work."""
+        inside = service_seconds if self.batch_seconds is None else 2 * self.batch_seconds
+        return self.elsewhere_seconds + inside
+
+    def utilisation_budget(self, bound_seconds: float, arrivals_per_second: float) -> float:
+        """The greatest utilisation whose T is at most the bound; 0 where none is."""
+        left = bound_seconds - self.elsewhere_seconds
+        if left <= 0:
+            return 0.0
+        if self.batch_seconds is None:
+            return utilisation_budget(left, arrivals_per_second, self.service_cv2)
+        return min(HIGHEST, max(0.0, 1 - 2 * self.batch_seconds / left))
 
 
 def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 
 from controllers.application import Floats
 from controllers.decision import Decision, Json
-from controllers.latency_bound import time_in_operator_seconds
 from controllers.law import Values
 from controllers.parameter import Parameter
 from controllers.shedding_problem import Overload, Table
@@ -35,7 +34,14 @@ from controllers.shedding_sight import (
     check_names,
     check_rates,
 )
-from controllers.shedding_trigger import ENDLESS, initial_state, read_state, state_after, trigger
+from controllers.shedding_trigger import (
+    ENDLESS,
+    initial_state,
+    read_state,
+    state_after,
+    trigger,
+    work_shed,
+)
 
 # How much more budget the price of the bound is asked for.
 PRICE_STEP = 0.01
@@ -83,7 +89,7 @@ class Shedding:
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` when patterns, rates and sinks contradict each other."""
-        patterns = application(observation, where)
+        patterns = application(parameters, observation, where)
         check_names(patterns, observation, where)
         check_rates(patterns, observation, where)
 
@@ -97,17 +103,21 @@ class Shedding:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """A new table where one is called for, else nothing."""
-        sight = Sight(application(observation, "observation"), parameters, observation)
+        sight = Sight(application(parameters, observation, "observation"), parameters, observation)
+        if not observation["permitted"]:
+            return initial_state(), _lifted(sight, state)
         why = trigger(sight, state)
         if why is None:
-            return state, Decision(None, "The table stands: nothing it was computed for has changed enough.")
+            reason = "The table stands: nothing it was computed for has changed enough."
+            return state, Decision(None, reason, work_shed(sight, state["shed"]))
         try:
             found, made = relieve(sight)
         except InfeasibleError as error:
-            return state, Decision(None, f"{error} The last table stays.", limited_by="infeasible")
+            terms = work_shed(sight, state["shed"])
+            return state, Decision(None, f"{error} The last table stays.", terms, limited_by="infeasible")
         except SolverError as error:
             reason = f"The solver found no table ({error}). The last one stays."
-            return state, Decision(None, reason, limited_by="solver")
+            return state, Decision(None, reason, work_shed(sight, state["shed"]), limited_by="solver")
         decision = _decision(sight, found, made, why)
         shed = decision.action["shed"] if decision.action else {}
         return state_after(sight, shed), decision
@@ -130,7 +140,7 @@ def relieve(sight: Sight) -> tuple[list[Bottleneck], dict[str, float]]:
             sight.arrivals,
             operator,
             sight.budget(offered),
-            sight.observation["sinks"],
+            sight.sinks,
             sight.parameters["perspective"],
             sight.protected,
             admitted,
@@ -164,12 +174,25 @@ def _refuse_infeasible(sight: Sight, operator: str) -> None:
         return
     bound = sight.parameters["latency_bound_seconds"]
     takes = [pattern.seconds for pattern in sight.application.at(operator) if pattern.seconds > 0]
-    if takes and bound < min(takes):
+    least = sight.waiting.least_seconds(min(takes, default=0.0))
+    if takes and bound < least:
         raise InfeasibleError(
-            f"The bound of {bound:g} s at {operator} is {min(takes) - bound:.3g} s below the "
-            f"{min(takes):g} s that one event takes; no shedding keeps it. "
-            f"Set latency_bound_seconds above {min(takes):g}."
+            f"The bound of {bound:g} s at {operator} is {least - bound:.3g} s below the "
+            f"{least:g} s that one event takes; no shedding keeps it. "
+            f"Set latency_bound_seconds above {least:g}."
         )
+
+
+def _lifted(sight: Sight, state: Json) -> Decision:
+    """Nothing is to be shed; what is, ends."""
+    if not any(share for types in state["shed"].values() for share in types.values()):
+        reason = "Shedding has to wait for what costs less; nothing is shed."
+        return Decision(None, reason, work_shed(sight, {}))
+    made = sight.application.emissions(sight.outside, {})
+    emitted = {symbol: float(made[sight.application.index[symbol]]) for symbol in sight.application.emitters}
+    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(sight, emitted)}, "utilisation": 0.0}
+    reason = "Shedding is no longer permitted: all events are let through again."
+    return Decision(action, reason, work_shed(sight, {}))
 
 
 def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, float], why: str) -> Decision:
@@ -181,12 +204,13 @@ def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, floa
     }
     over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
     reason = " ".join([f"New table, since {why}:" if why != "first table" else "", _words(found)]).strip()
-    return Decision(action, reason, _terms(sight, found), "never_shed" if over else None)
+    terms = {**_terms(sight, found), **work_shed(sight, shed)}
+    return Decision(action, reason, terms, "never_shed" if over else None)
 
 
 def worth(sight: Sight, made: Mapping[str, float]) -> float:
     """Weighted events/s that the sinks take."""
-    return float(sum(weight * made[sink] for sink, weight in sight.observation["sinks"].items()))
+    return float(sum(weight * made[sink] for sink, weight in sight.sinks.items()))
 
 
 def _words(found: Sequence[Bottleneck]) -> str:
@@ -207,16 +231,16 @@ def _work(bottleneck: Bottleneck) -> float:
 
 def _terms(sight: Sight, found: Sequence[Bottleneck]) -> dict[str, Json]:
     """Per bottleneck: what it is offered, what it may use, what it uses, and the time to be expected."""
+    prices = {each.operator: _price(each) for each in found}
     return {
         each.operator: {
             "offered_per_second": round(each.offered_per_second, 6),
             "work_offered": round(_work(each), 6),
             "budget": round(each.budget, 6),
             "utilisation": round(each.utilisation, 6),
-            "worth_per_utilisation": round(_price(each), 6),
-            "time_seconds": _finite(
-                time_in_operator_seconds(each.utilisation, each.offered_per_second, sight.service_cv2)
-            ),
+            "worth_per_utilisation": round(prices[each.operator], 6),
+            "time_seconds": _finite(sight.waiting.time_seconds(each.utilisation, each.offered_per_second)),
+            "worth_per_second": round(prices[each.operator] * _budget_per_second(sight, each), 6),
         }
         for each in found
     }
@@ -232,6 +256,15 @@ def _price(bottleneck: Bottleneck) -> float:
         return 0.0
     more = solve(replace(overload, budget=overload.budget + step))
     return (_sunk(overload, more) - _sunk(overload, bottleneck.tables)) / step
+
+
+def _budget_per_second(sight: Sight, bottleneck: Bottleneck) -> float:
+    """How much budget a bound longer by one second would give, as far as its first part tells."""
+    if sight.parameters["utilisation_budget"] is not None:
+        return 0.0
+    bound = float(sight.parameters["latency_bound_seconds"])
+    longer = sight.waiting.utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
+    return (longer - bottleneck.budget) / (bound * PRICE_STEP)
 
 
 def _sunk(overload: Overload, tables: Sequence[Table]) -> float:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from controllers.application import Application, Floats, Pattern, arrange
-from controllers.design.needs import needs_of
-from controllers.latency_bound import utilisation_budget
+from controllers.design.needs import Needs, needs_of
+from controllers.latency_bound import Waiting
 from controllers.law import Values
 from controllers.parameter import Parameter
 from queues.errors import BadInput
@@ -50,6 +50,23 @@ PARAMETERS = (
         items=(Parameter("protected", "flag", "True protects the type.", True, kind="flag"),),
     ),
     Parameter(
+        "needs",
+        "choice",
+        "expression: what a match needs; the rest is surplus, dropped first. measured: what comes for each "
+        "match, where an event serves its own key only and nothing is surplus.",
+        "expression",
+        kind="choice",
+        choices=("expression", "measured"),
+    ),
+    Parameter(
+        "sink_weights",
+        "weight",
+        "Type → what one event is worth at its sinks, in place of what is observed.",
+        {},
+        kind="map",
+        items=(Parameter("weight", "worth", "Of one event.", 1.0, 0, 1e12),),
+    ),
+    Parameter(
         "spare",
         "choice",
         "drop: what no match needs is dropped although it would fit (least load). admit: it comes as fits.",
@@ -77,6 +94,14 @@ PATTERN = (
     Parameter("outputs", "events per match", "How many events a match makes.", 1.0, 0, 1e9),
     Parameter("correction", "share", "Measured output over that of the selectivity.", 1.0, 0, 1e3),
     Parameter("limit", "events/s", "The most it can emit; not given, it has no limit.", None, 0, 1e15),
+    Parameter(
+        "takes",
+        "events per match",
+        "Type → how many come for each match, as measured; empty where that is not known.",
+        {},
+        kind="map",
+        items=(Parameter("events", "events", "Of the type.", None, 1e-9, 1e15),),
+    ),
 )
 OBSERVATION = (
     Parameter(
@@ -102,6 +127,19 @@ OBSERVATION = (
         items=(Parameter("weight", "worth", "Of one event.", maximum=1e12),),
     ),
     Parameter("service_cv2", "variance over mean²", "As measured at the bottleneck.", None, 0, 1e6),
+    Parameter(
+        "batch_seconds",
+        "s",
+        "Fixed cost of a batch, of operators that work in batches; not given, event by event.",
+        None,
+        0,
+        86_400,
+    ),
+    Parameter("latency_seconds", "s", "What nearly all events take now; for the record.", None, 0, 1e12),
+    Parameter("elsewhere_seconds", "s", "Of the bound, what passes outside the operators.", 0.0, 0, 86_400),
+    Parameter(
+        "permitted", "flag", "False: others have to act first, and nothing is shed.", True, kind="flag"
+    ),
 )
 
 
@@ -130,6 +168,18 @@ class Sight:
         measured = self.observation["service_cv2"]
         return float(self.parameters["service_cv2"] if measured is None else measured)
 
+    @property
+    def waiting(self) -> Waiting:
+        """How long events take in an operator."""
+        found = self.observation
+        return Waiting(self.service_cv2, found["batch_seconds"], found["elsewhere_seconds"])
+
+    @property
+    def sinks(self) -> Mapping[str, float]:
+        """Type → worth of one event at its sinks."""
+        weights = self.parameters["sink_weights"]
+        return {name: float(weights.get(name, worth)) for name, worth in self.observation["sinks"].items()}
+
     @cached_property
     def outside(self) -> dict[str, Floats]:
         """The arrivals as the application's vectors."""
@@ -146,21 +196,23 @@ class Sight:
         given = self.parameters["utilisation_budget"]
         if given is not None:
             return float(given)
-        return utilisation_budget(
-            self.parameters["latency_bound_seconds"], offered_per_second, self.service_cv2
-        )
+        return self.waiting.utilisation_budget(self.parameters["latency_bound_seconds"], offered_per_second)
 
 
-def application(observation: Values, where: str) -> Application:
+def application(parameters: Values, observation: Values, where: str) -> Application:
     """The observed patterns, arranged. Raises `BadInput` naming the field."""
+    measured = parameters["needs"] == "measured"
     rows = []
     for at, row in enumerate(observation["patterns"]):
         needs = needs_of(row["expression"], f"{where}.patterns[{at}].expression")
+        if measured and row["takes"]:
+            # What it takes per match says already how many matches come of it.
+            needs, row = Needs(row["takes"]), {**row, "correction": 1.0}
         if not needs.symbols:
             raise BadInput(
                 f"{where}.patterns[{at}].expression", "needs no event at all; name one it must have"
             )
-        given = {key: value for key, value in row.items() if key != "expression"}
+        given = {key: value for key, value in row.items() if key not in ("expression", "takes")}
         rows.append(Pattern(needs=needs, **given))
     return arrange(rows, f"{where}.patterns")
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from controllers.application import Floats
 from controllers.decision import Json
-from controllers.latency_bound import time_in_operator_seconds
 from controllers.law import Values
 from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
 from controllers.shedding_sight import OBSERVATION, PARAMETERS, Sight
@@ -82,7 +81,7 @@ def trigger(sight: Sight, state: Json) -> str | None:
 
 def _asked(observation: Values) -> Any:
     patterns = [[row[key] for key in SAME_PATTERN] for row in observation["patterns"]]
-    return patterns, observation["sinks"], observation["bottleneck"]
+    return patterns, observation["sinks"], observation["bottleneck"], observation["permitted"]
 
 
 def _rates(observation: Values) -> dict[str, float]:
@@ -92,7 +91,13 @@ def _rates(observation: Values) -> dict[str, float]:
         for operator, types in observation["arrivals"].items()
         for symbol, rate in types.items()
     }
-    return rates | {row["name"]: float(row["correction"]) for row in observation["patterns"]}
+    rates |= {row["name"]: float(row["correction"]) for row in observation["patterns"]}
+    taken = {
+        f"{row['name']} takes {symbol}": float(events)
+        for row in observation["patterns"]
+        for symbol, events in row["takes"].items()
+    }
+    return rates | taken
 
 
 def _times(observation: Values) -> dict[str, float]:
@@ -130,8 +135,18 @@ def _predicted(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> Iterato
         if given is not None:
             yield operator, work, float(given)
         else:
-            time = time_in_operator_seconds(work, offered, sight.service_cv2)
+            time = sight.waiting.time_seconds(work, offered)
             yield operator, time, sight.parameters["latency_bound_seconds"]
+
+
+def work_shed(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+    """{work_offered: seconds of work per second, of all operators; work_shed: the share a table saves}."""
+    seconds = {pattern.name: pattern.seconds for pattern in sight.application.patterns}
+    offered, processed = (
+        sum(seconds[name] * rate for name, rate in _under(sight, table)[1].items()) for table in ({}, shed)
+    )
+    share = 1 - processed / offered if offered > 0 else 0.0
+    return {"work_offered": round(offered, 6), "work_shed": round(max(0.0, share), 6)}
 
 
 def _under(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> tuple[Floats, dict[str, float]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from controllers.ladder import allows
 from queues.errors import WeirError
 from workers import ledger, proposals
 from workers.models import LedgerEntry, Loop
@@ -58,6 +59,25 @@ def keep_threads(loop: Loop, plant: Plant) -> None:
     plant.keep_pool(loop.target["host"])
 
 
+def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Put the entry's table in place of the one in force; a share of 0 needs no row."""
+    shares = {
+        pattern: {name: share for name, share in types.items() if share > 0}
+        for pattern, types in entry.action["shed"].items()
+    }
+    table = {pattern: types for pattern, types in shares.items() if types}
+    plant.steer_pipeline(loop.target["application"], {"shed": table})
+
+
+def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Have producers wait for the entry's share of an interval, from the rung that says so on; a hand that
+    sets the rung has them wait all the time. What other rungs may do is read from the loop's last entry.
+    """
+    rung = int(entry.action["rung"])
+    closed = entry.action.get("closed_share", 1.0) if allows(rung, "throttle") else 0.0
+    plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
+
+
 ACTUATORS: Mapping[str, Actuator] = {
     "worker_rate": start_workers,
     "rebalancing": move_points,
@@ -65,6 +85,8 @@ ACTUATORS: Mapping[str, Actuator] = {
     "flow": admit,
     "balance": share,
     "concurrency": set_threads,
+    "shedding": shed,
+    "ladder": engage,
 }
 # Of laws whose actuator lapses: called at each tick that sets nothing.
 KEEPERS: Mapping[str, Callable[[Loop, Plant], None]] = {"concurrency": keep_threads}
@@ -72,7 +94,7 @@ KEEPERS: Mapping[str, Callable[[Loop, Plant], None]] = {"concurrency": keep_thre
 
 def size(action: Mapping[str, Any] | None) -> float:
     """How much an action does, as one number: points moved, nodes used less nodes released, workers started,
-    the value or the sum of the values set; 0 for none.
+    the rung, the greatest share shed, the value or the sum of the values set; 0 for none.
     """
     if not action:
         return 0.0
@@ -80,6 +102,10 @@ def size(action: Mapping[str, Any] | None) -> float:
         return float(sum(move["points"] for move in action["moves"]))
     if "use" in action:
         return float(len(action["use"]) - len(action["release"]))
+    if "rung" in action:
+        return float(action["rung"])
+    if "shed" in action:
+        return max((share for types in action["shed"].values() for share in types.values()), default=0.0)
     return sum(_amount(value) for value in action.values())
 
 

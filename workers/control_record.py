@@ -18,12 +18,20 @@ from workers.runs import OPEN
 from workers.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
-SETPOINTS = ("setpoint", "upper_limit", "bound_seconds", "utilisation_budget", "busy")
-MEASURED = ("measured", "queue_length")
+SETPOINTS = (
+    "setpoint",
+    "upper_limit",
+    "bound_seconds",
+    "latency_bound_seconds",
+    "utilisation_budget",
+    "busy",
+)
+MEASURED = ("measured", "queue_length", "latency_seconds")
 MEASURED_TERMS = (
     "worst_before",
     "nodes_used",
     "throughput_per_second",
+    "unmet",
 )  # where what is measured is computed from the whole plant
 # Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
 TERMS = {
@@ -41,9 +49,11 @@ TERMS = {
         "removed",
     ),
     "concurrency": ("phase", "steps", "throughput_per_second", "samples", "epoch"),
+    "ladder": ("rung", "unmet", "closed_share"),
+    "shedding": ("work_shed", "work_offered"),
 }
-# Of laws that set a value which stays: where it stands is observed, whether it was just set or not.
-STANDING = {"concurrency": "threads"}
+# Of laws that set a value which stays: where it stands is observed, or said by each decision.
+STANDING = {"concurrency": "threads", "ladder": "rung", "shedding": "work_shed"}
 DIGITS = 3
 DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
@@ -167,7 +177,8 @@ def _actuator(law: str, entry: LedgerEntry | None) -> float | None:
     if entry is None:
         return None
     if law in STANDING:
-        return (entry.observation or {}).get(STANDING[law])
+        said = (entry.observation, entry.terms.get("manual"), entry.terms)
+        return next((each[STANDING[law]] for each in said if each and STANDING[law] in each), None)
     return size(entry.action) if entry.applied else 0
 
 

@@ -1,4 +1,6 @@
-"""The loops of the pipeline: admission by the room of the result queue, shares by response times."""
+"""The loops of the pipeline: admission by the room of the result queue, shares by response times, and what is
+shed when nothing else helps.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ from workers import target_loops
 from workers.models import Loop
 from workers.pipeline.controls import Controls
 from workers.pipeline.declared import Declarations
-from workers.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS
+from workers.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS, SHEDDING_TICK_SECONDS
 
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
 # for about 100 bytes an event. These poles are stable, too, where an event takes twice as much, or its effect
@@ -36,6 +38,12 @@ LAWS: dict[str, dict[str, Any]] = {
     "balance": {
         "interval_seconds": float(BALANCE_TICK_SECONDS),
         "parameters": {"interval_seconds": float(BALANCE_TICK_SECONDS)},
+    },
+    # It may act by itself, since it does only where the ladder of every queue it reads has come to its last
+    # rung. Patterns of an application have keys: an event serves its own, and none is too many.
+    "shedding": {
+        "interval_seconds": float(SHEDDING_TICK_SECONDS),
+        "parameters": {"latency_bound_seconds": 15.0, "needs": "measured"},
     },
 }
 

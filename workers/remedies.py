@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from controllers.ladder import RUNGS
 from workers.health import BEHIND_SECONDS, SEVERITY
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
 HANDED_OVER = ("hold", "manual")
+NOT_ACTING = ("advise", "hold")
 # They set their actuator at each tick, whatever happens: that they did is no news.
-REGULATORS = ("flow", "balance")
+REGULATORS = ("flow", "balance", "ladder")
 WORTH_A_WORD_SECONDS = 2.0  # of backlog: below, its trend is noise
 STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
 Document = Mapping[str, Any]
@@ -19,7 +21,7 @@ def with_remedies(snapshot: Document) -> dict[str, str]:
     """The snapshot's health, its sentence continued by what is being done."""
     health = snapshot["health"]
     troubled = SEVERITY.index(health["state"]) > 0
-    parts = [*_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
+    parts = [*_ladders(snapshot), *_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
     if not parts and _loops_could_act(snapshot):
         parts = [f"no loop has acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if troubled:
@@ -28,6 +30,17 @@ def with_remedies(snapshot: Document) -> dict[str, str]:
         return dict(health)
     told = "; ".join(parts[:MOST_PARTS])
     return {**health, "sentence": f"{health['sentence']} {told[0].upper()}{told[1:]}."}
+
+
+def _ladders(snapshot: Document) -> Iterator[str]:
+    """The highest rung engaged for each queue that has come to one; those that cost delay or events first."""
+    engaged = [
+        (loop["actuator"], loop["target"]["queue"])
+        for name, loop in snapshot["loops"].items()
+        if name.startswith("ladder/") and loop["mode"] not in NOT_ACTING and loop["actuator"]
+    ]
+    for rung, queue in sorted(engaged, key=lambda each: (-each[0], each[1])):
+        yield f"for {queue} the ladder has engaged {RUNGS[int(rung) - 1]}"
 
 
 def _loops_could_act(snapshot: Document) -> bool:
@@ -81,6 +94,9 @@ def deed_of(action: Mapping[str, Any]) -> str:
     """An action in the past tense."""
     if "moves" in action:
         return f"moved {sum(move['points'] for move in action['moves'])} points"
+    if "shed" in action:
+        most = max((share for types in action["shed"].values() for share in types.values()), default=0.0)
+        return f"sheds up to {most:.0%} of a type" if most else "lets everything through again"
     if "start" in action:
         return f"started {action['start']} worker{'' if action['start'] == 1 else 's'}"
     if "use" in action:

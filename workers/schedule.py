@@ -13,6 +13,8 @@ SCALING_TICK_SECONDS = 60
 FLOW_TICK_SECONDS = 2
 BALANCE_TICK_SECONDS = 5
 CONCURRENCY_TICK_SECONDS = 5
+SHEDDING_TICK_SECONDS = 2
+LADDER_TICK_SECONDS = 5
 ROWS = {
     "weir: tick worker_rate": ("workers.tasks.tick", {"law": "worker_rate"}, TICK_SECONDS),
     "weir: tick rebalancing": ("workers.tasks.tick", {"law": "rebalancing"}, PLANT_TICK_SECONDS),
@@ -20,6 +22,8 @@ ROWS = {
     "weir: tick flow": ("workers.tasks.tick", {"law": "flow"}, FLOW_TICK_SECONDS),
     "weir: tick balance": ("workers.tasks.tick", {"law": "balance"}, BALANCE_TICK_SECONDS),
     "weir: tick concurrency": ("workers.tasks.tick", {"law": "concurrency"}, CONCURRENCY_TICK_SECONDS),
+    "weir: tick shedding": ("workers.tasks.tick", {"law": "shedding"}, SHEDDING_TICK_SECONDS),
+    "weir: tick ladder": ("workers.tasks.tick", {"law": "ladder"}, LADDER_TICK_SECONDS),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
     "weir: manage batch tasks": ("workers.tasks.manage_tasks", {}, 2),
     "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, UPKEEP_SECONDS),

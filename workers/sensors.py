@@ -6,7 +6,7 @@ from typing import Any
 from controllers.guard import Measured
 from controllers.rebalancing import PARAMETERS as REBALANCING_PARAMETERS
 from queues.node_state import smooth
-from workers import pipeline_sensors, pool_sensors
+from workers import ladder_sensor, pipeline_sensors, pool_sensors, shedding_sensor
 from workers.sensed import Counters, Sensed, since
 
 CUMULATIVE = ("removed_events", "workers_started")
@@ -173,6 +173,8 @@ SENSORS = {
     "flow": pipeline_sensors.flow,
     "balance": pipeline_sensors.balance,
     "concurrency": pool_sensors.concurrency,
+    "shedding": shedding_sensor.shedding,
+    "ladder": ladder_sensor.ladder,
 }
 READINGS = {
     "worker_rate": readings,
@@ -181,6 +183,8 @@ READINGS = {
     "flow": pipeline_sensors.flow_readings,
     "balance": pipeline_sensors.balance_readings,
     "concurrency": pool_sensors.readings,
+    "shedding": shedding_sensor.readings,
+    "ladder": ladder_sensor.readings,
 }
 
 

@@ -19,6 +19,7 @@ from workers import (
     draining,
     execution,
     hosts,
+    ladder_loops,
     loops,
     overrides,
     pipeline_loops,
@@ -103,6 +104,7 @@ def upkeep() -> None:
     projection.reconcile(control, overrides.node_thresholds(now))
     topology = Topology.from_json(control.get(KEY))
     loops.ensure_loops(topology)
+    ladder_loops.ensure_ladder_loops(topology)
     pipeline_versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
     pool_loops.ensure_pool_loops(control)

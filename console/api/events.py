@@ -17,6 +17,7 @@ from queues.block import from_columns
 from queues.client import Client, Published
 from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.lines import EventLines
+from workers import throttling
 
 router = Router(tags=["events"])
 # The last two are what a plain `curl --data-binary` and a client that says nothing send.
@@ -29,7 +30,6 @@ JSON_LINES = (
     "application/x-www-form-urlencoded",
 )
 ARROW = ("application/vnd.apache.arrow.stream",)
-THROTTLE_KEY = "weir:throttle:{queue}"  # set by who admits less: its time to live is how long to wait
 THROTTLE_SECONDS = 5
 BODY = {
     "requestBody": {
@@ -76,7 +76,7 @@ def _reader(content_type: str | None) -> Callable[[Client, str, BinaryIO, bool],
 
 
 def _throttled(queue: str) -> None:
-    left_ms = control().pttl(THROTTLE_KEY.format(queue=queue))
+    left_ms = control().pttl(throttling.KEY.format(queue=queue))
     if left_ms == -2:  # no such key
         return
     seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS

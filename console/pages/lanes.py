@@ -26,7 +26,7 @@ LANES = {
     "parallelism_queueing": Lanes("Latency of the slowest path, s", "Tasks", "set"),
     "parallelism_forecast": Lanes("Events missed", "Tasks", "set", has_reference=False),
     "parallelism_joint": Lanes("Latency of the slowest path, s", "Tasks", "set"),
-    "shedding": Lanes("Work offered, % of the operator", "Work shed, %", "shed", scale=100.0),
+    "shedding": Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
     "ladder": Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
 }
 OTHER = Lanes("Measured", "Actuator", "set")

@@ -19,11 +19,11 @@ from controllers.expression import Absent, Choice, Hidden, Item, Repeat, Symbol
 class Needs:
     """One match takes `counts[type]` events of each type, and of every group one of its alternatives."""
 
-    counts: Mapping[str, int]
+    counts: Mapping[str, float]
     groups: tuple[tuple["Needs", ...], ...] = ()
 
     @property
-    def size(self) -> int:
+    def size(self) -> float:
         """Events of its own that one match takes, the groups' not counted."""
         return sum(self.counts.values())
 

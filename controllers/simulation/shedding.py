@@ -145,7 +145,16 @@ class Controlled:
             name = row["name"]
             correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))
             timed = self.seconds(name) if name in SECONDS else 0.0
-            rows.append({**row, "seconds": timed, "outputs": 1.0, "correction": correction, "limit": None})
+            rows.append(
+                {
+                    **row,
+                    "seconds": timed,
+                    "outputs": 1.0,
+                    "correction": correction,
+                    "limit": None,
+                    "takes": {},
+                }
+            )
         return {
             "bottleneck": "O2",
             "arrivals": {
@@ -156,6 +165,9 @@ class Controlled:
             "patterns": rows,
             "sinks": {"S1": 1.0, "S2": 1.0},
             "service_cv2": self.service_cv2(),
+            "batch_seconds": None,
+            "elsewhere_seconds": 0.0,
+            "permitted": True,
         }
 
     def _measured(self) -> Measured:

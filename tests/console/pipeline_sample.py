@@ -85,6 +85,8 @@ def _pattern(operator: str, types: dict[str, float], out_per_second: float) -> d
     return {
         "operator": operator,
         "emits": {"hosts": "load-rises", "sites": "outage"}[operator],
+        "expression": {"hosts": "SEQ(busy; load)", "sites": "SEQ(load-rises; load-rises)"}[operator],
+        "sheddable": True,
         "matches": 41,
         "quiet": 2,
         "seconds": 0.001,

@@ -128,7 +128,7 @@ def test_several_bottlenecks_are_relieved_upstream_first():
 
 
 def arrange_rows(observed):
-    return application(observed, "observation")
+    return application({"needs": "expression"}, observed, "observation")
 
 
 def overloads(count: int):

@@ -53,12 +53,12 @@ def plant(control):
 
 def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, plant):
     names = set(Loop.objects.values_list("name", flat=True))
-    assert names == {"flow/performance", "balance/performance"}
+    assert names == {"flow/performance", "balance/performance", "shedding/performance"}
     Declarations(control).forget("performance")
     assert ensure_pipeline_loops(control) == []
     assert all("retired_at" in loop.target for loop in Loop.objects.all())
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    assert len(ensure_pipeline_loops(control)) == 2
+    assert len(ensure_pipeline_loops(control)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
 
 

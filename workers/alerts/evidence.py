@@ -14,7 +14,7 @@ from django.db.models import Max, Q
 
 from controllers import catalog, guard
 from queues.errors import BadInput
-from workers import overrides
+from workers import overrides, throttling
 from workers.alerts.models import Message
 from workers.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Plan, Run
@@ -22,7 +22,6 @@ from workers.plants.published import SNAPSHOT_KEY
 from workers.readings import PRODUCERS_KEY
 from workers.scope import active_loops
 
-THROTTLE_KEY = "weir:throttle:{queue}"
 # How old a snapshot may be and still say how the plant is.
 FRESH_SECONDS = 5.0
 LONGEST_WINDOW_SECONDS = 7_200.0
@@ -185,7 +184,7 @@ class Gatherer:
             return []
         with self._control.pipeline(transaction=False) as pipe:
             for queue in queues:
-                pipe.exists(THROTTLE_KEY.format(queue=queue))
+                pipe.exists(throttling.KEY.format(queue=queue))
             found = pipe.execute()
         return [queue for queue, there in zip(queues, found, strict=True) if there]
 

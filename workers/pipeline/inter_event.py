@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 from workers.pipeline.checkpoint import Checkpoint
 from workers.pipeline.combining import Combined
 from workers.pipeline.declaration import Application
+from workers.pipeline.finished_batch import InterEventBatch
 from workers.pipeline.graph import KEY_GROUPS, Operator, shares_of_groups
 from workers.pipeline.operators import OperatorCount, Unit, Work
 from workers.pipeline.outbox import Outbox
 from workers.pipeline.source import EVENTS_PER_TASK
 from workers.pipeline.state import StateStore
-from workers.pipeline.status import InterEventBatch, StatusBoard
+from workers.pipeline.status import StatusBoard
 
 
 class InterEventWork:

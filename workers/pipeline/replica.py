@@ -15,12 +15,13 @@ from workers.pipeline.containers import CARRIED
 from workers.pipeline.declaration import Application
 from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.faults import FaultStore
+from workers.pipeline.finished_batch import ReplicaBatch
 from workers.pipeline.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.result_writer import CUT_ROWS, WRITTEN, ResultWriter
 from workers.pipeline.rule_sql import apply_rules, rule_counts
 from workers.pipeline.shed_counts import together
 from workers.pipeline.shedder import Shedder
-from workers.pipeline.status import ReplicaBatch, StatusBoard
+from workers.pipeline.status import StatusBoard
 
 
 class ReplicaWork:

@@ -22,6 +22,7 @@ from typing import Any
 
 import redis
 
+from controllers.expression import render
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application
 from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
@@ -30,6 +31,7 @@ from workers.pipeline.operators import PatternCount
 from workers.pipeline.result_queue import ResultQueue
 from workers.pipeline.shed_counts import ShedCounts
 from workers.pipeline.shed_record import ShedRecord
+from workers.pipeline.shedder import is_sheddable
 from workers.pipeline.task_measures import WorkSample, measures
 
 WINDOW_SECONDS = 10.0
@@ -335,6 +337,8 @@ class StatusBoard:
         return {
             "operator": operator,
             "emits": pattern.emits,
+            "expression": render(pattern.expression.root),
+            "sheddable": is_sheddable(pattern),
             "matches": self._totals.matches.get(name, 0),
             "quiet": self._totals.quiet.get(name, 0),
             "seconds": sum(count.seconds for count in counts) / events if events else None,

@@ -42,6 +42,7 @@ class MemoryPlant:
         self.ran: list[str] = []
         self.ahead: list[str] = []  # ids that go before other queues'
         self.steered: dict[str, dict[str, Any]] = {}  # application → its controls
+        self.throttled: dict[str, float] = {}  # queue → seconds
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {each: [] for each in containers}
         self._containers = {each: _container() for each in containers}
@@ -117,6 +118,12 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         self.operators.update(self.topology().check_tasks(tasks))
+
+    def throttle_queue(self, queue: str, seconds: float) -> None:
+        """Keeps how long a queue's producers wait."""
+        if self.error is not None:
+            raise self.error
+        self.throttled[queue] = seconds
 
     def put(self, queue: str, node: str, events: int) -> None:
         """Events arrive at a container."""

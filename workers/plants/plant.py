@@ -88,3 +88,7 @@ class Plant(Elastic, Protocol):
         not known or takes something else; nothing is changed then.
         """
         ...
+
+    def throttle_queue(self, queue: str, seconds: float) -> None:
+        """Have a queue's producers wait for so long, as far as they can be told; 0 lets them go on."""
+        ...

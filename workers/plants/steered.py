@@ -11,7 +11,7 @@ import redis
 from controllers.measured_topology import Topology
 from queues.topology import KEY
 from queues.topology import Topology as Places
-from workers import pool_orders
+from workers import pool_orders, throttling
 from workers.dispatch import send_workers
 from workers.pipeline.steering import steer, steer_named
 from workers.plants.plant import Snapshot
@@ -46,6 +46,10 @@ class SteeredPlant(ABC):
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
         """See `workers.pipeline.steering`."""
         steer(self._control, application, changes)
+
+    def throttle_queue(self, queue: str, seconds: float) -> None:
+        """See `workers.throttling`."""
+        throttling.throttle(self._control, queue, seconds)
 
     def topology(self) -> Topology:
         """See `workers.plants.topology`."""

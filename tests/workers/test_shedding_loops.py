@@ -1,0 +1,201 @@
+"""The ladder and the shedding loop on the plant: who goes first, what is dropped, and back again."""
+
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from queues.topology import QueueSpec, Topology
+from tests.console.conftest import sample_snapshot
+from tests.console.pipeline_sample import DECLARATION
+from workers import throttling
+from workers.control_record import control_record
+from workers.ladder_loops import ensure_ladder_loops
+from workers.loops import tick_law
+from workers.models import LedgerEntry, Loop
+from workers.offered_work import OfferedWork
+from workers.pattern_yield import PatternYield
+from workers.pipeline.controls import Controls, key_of
+from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline_loops import ensure_pipeline_loops
+from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.remedies import with_remedies
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+
+
+class Plant:
+    """A published plant whose snapshot the test writes; its loops are those of the database."""
+
+    def __init__(self, control) -> None:
+        self.control, self.now = control, NOW
+        self.snapshot = sample_snapshot()
+        self.row = self.snapshot["pipeline"]["applications"]["performance"]
+        self.queue = self.snapshot["queues"]["telemetry"]
+        self.snapshot |= {"loops": {}, "plans": [], "deeds": []}
+        self.load(1.0)
+
+    def load(self, times: float) -> None:
+        """What comes, as a multiple of what the operators can do; they work as much as they can."""
+        self.queue |= {"in_per_second": 30.0 * times, "wait_seconds": 0.0}
+        self.row |= {"in_per_second": 30.0 * min(1.0, times), "waiting_events": 0}
+        self.row["result_queue"]["used_bytes"] = 0
+        part = min(1.0, times)
+        hosts, sites = self.row["patterns"]["load-rises"], self.row["patterns"]["outage"]
+        hosts |= {
+            "seconds": 0.045,
+            "types": {"cpu": 12.0 * part, "load": 8.0 * part},
+            "out_per_second": 4.0 * part,
+        }
+        sites |= {"seconds": 0.001, "types": {"load-rises": 4.0 * part}, "out_per_second": 2.0 * part}
+        for operator in self.row["operators"].values():
+            operator |= {"tasks": 1, "overhead_seconds": 0.0, "utilisation": 0.0}
+
+    def tick(self, law: str, seconds: float = 10.0) -> LedgerEntry:
+        self.now += timedelta(seconds=seconds)
+        self.snapshot["at"] = self.now.timestamp()
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(self.snapshot))
+        published = PublishedPlant(self.control, self.now.timestamp)
+        entries = tick_law(law, published, self.now, self.control)
+        self.snapshot["loops"] = control_record(self.now).loops
+        self.row["controls"]["shed"] = self.shed()
+        return next(entry for entry in entries if entry.loop.target.get("queue", "telemetry") == "telemetry")
+
+    def shed(self) -> dict:
+        return dict(Controls.read(self.control.get(key_of("performance")), Controls()).shed)
+
+
+@pytest.fixture
+def plant(control):
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    ensure_pipeline_loops(control)
+    queues = {name: QueueSpec(name, "pipeline", {"n1": 1000}) for name in ("telemetry", "orders")}
+    ensure_ladder_loops(Topology(1, {}, queues))
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
+    return Plant(control)
+
+
+def test_each_queue_has_a_ladder_that_advises_at_first(plant):
+    Loop.objects.all().delete()
+    queues = {"alert": QueueSpec("alert", "jobs", {"n1": 1000})}
+    (made,) = ensure_ladder_loops(Topology(1, {}, queues))
+    assert (made.name, made.mode, made.target) == ("ladder/alert", "advise", {"queue": "alert"})
+    ensure_ladder_loops(Topology(2, {}, {}))
+    assert "retired_at" in Loop.objects.get(name="ladder/alert").target
+    assert ensure_ladder_loops(Topology(3, {}, queues))[0].target == {"queue": "alert"}
+
+
+def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_falls(plant):
+    plant.load(2.0)
+    waiting = plant.tick("shedding")
+    assert waiting.action is None and "has to wait" in waiting.reason
+    assert plant.tick("ladder").action["rung"] == 5
+    entry = plant.tick("shedding")
+    assert entry.action["shed"]["load-rises"] == plant.shed()["load-rises"]
+    # 1.8 s of work a second are offered; the bound leaves a little less than 1.
+    assert 0.4 < plant.shed()["load-rises"]["cpu"] < 0.6
+    assert entry.terms["work_shed"] == plant.snapshot["loops"]["shedding/performance"]["actuator"]
+    assert plant.tick("shedding").action is None, "the same observation gives no new table"
+    plant.load(0.5)
+    assert plant.tick("ladder").action["rung"] == 4
+    assert plant.tick("shedding").action["shed"] == {}
+    assert plant.shed() == {}
+    assert [plant.tick("ladder").action["rung"] for _ in range(2)] == [3, 0]
+
+
+def test_a_queue_that_never_sheds_loses_nothing_and_its_ladder_says_so(plant):
+    Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
+    plant.load(3.0)
+    for _ in range(4):
+        entry = plant.tick("ladder")
+        assert plant.tick("shedding").action is None
+    assert entry.limited_by == "cap" and "no further" in entry.reason
+    assert plant.shed() == {}
+
+
+def test_an_application_sheds_only_where_all_of_its_queues_let_it(plant):
+    plant.row["queues"] = ["telemetry", "orders"]
+    plant.snapshot["queues"]["orders"] = {**plant.queue, "in_per_second": 0.0}
+    Loop.objects.filter(name="ladder/orders").update(parameters={"cap": "nodes"})
+    plant.load(2.0)
+    plant.tick("ladder")
+    assert plant.tick("shedding").action is None
+
+
+def test_a_ladder_that_only_advises_engages_nothing(plant):
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.ADVISE)
+    plant.load(2.0)
+    assert plant.tick("ladder").action["rung"] == 5
+    assert plant.tick("shedding").action is None
+    assert "ladder" not in with_remedies(plant.snapshot)["sentence"]
+
+
+def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
+    plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
+    plant.load(2.0)
+    assert plant.tick("ladder").action["rung"] == 4
+    left_ms = control.pttl(throttling.KEY.format(queue="telemetry"))
+    assert 2_000 < left_ms < 2_800  # half of 5 s
+    assert "the ladder has engaged throttle" in with_remedies(plant.snapshot)["sentence"]
+    # Half of the time nothing is let in: what comes is half of what is offered.
+    plant.load(1.0)
+    assert plant.tick("ladder").observation["demand_per_second"] == pytest.approx(60.0, rel=0.2)
+    plant.load(0.2)
+    for _ in range(3):
+        plant.tick("ladder")
+    assert not control.exists(throttling.KEY.format(queue="telemetry"))
+
+
+def test_stale_measurements_hold_the_table(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    plant.tick("shedding")
+    before = plant.shed()
+    plant.snapshot["pipeline"]["age_seconds"] = 30.0
+    plant.load(0.1)
+    entry = plant.tick("shedding")
+    assert entry.limited_by == "stale measurement" and plant.shed() == before != {}
+
+
+def test_a_bound_that_nothing_can_keep_says_by_how_much_and_keeps_the_table(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    plant.tick("shedding")
+    before = plant.shed()
+    plant.row["replicas"]["iap1"]["response_seconds"] = 40.0
+    plant.row["patterns"]["load-rises"]["seconds"] = 0.06
+    entry = plant.tick("shedding")
+    assert entry.limited_by == "infeasible" and "s below" in entry.reason
+    assert plant.shed() == before != {}
+
+
+def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operator_counts(plant):
+    plant.load(3.0)
+    work = OfferedWork(plant.row, plant.snapshot)
+    assert work.rates("hosts") == pytest.approx({"cpu": 36.0, "load": 24.0})
+    assert work.arrivals()["sites"] == {}, "what another operator emits is no arrival"
+    assert work.utilisation() == pytest.approx(3 * 0.9, rel=0.02)
+    plant.row["patterns"]["load-rises"]["types"] = {"cpu": 6.0, "load": 8.0}
+    plant.row["patterns"]["load-rises"]["shed_per_second"] = {"cpu": 6.0}
+    shedding = OfferedWork(plant.row, plant.snapshot)
+    assert shedding.rates("hosts") == work.rates("hosts"), "what is shed was offered too"
+
+
+def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
+    plant.row["waiting_events"] = 300
+    assert OfferedWork(plant.row, plant.snapshot).scale == pytest.approx(2.0)
+
+
+def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
+    found = PatternYield("p", None)
+    row = {"types": {"A": 100.0, "B": 20.0}, "out_per_second": 10.0, "shed_per_second": {}}
+    for _ in range(60):
+        found.add(row, 10.0)
+    assert found.takes() == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
+    assert found.correction("SEQ(A; B)") == pytest.approx(0.5)
+    assert found.correction("SEQ(high; B)") == 1.0
+    again = PatternYield("p", found.counters())
+    spared = {"types": {"A": 2.0, "B": 0.4}, "out_per_second": 0.2}
+    again.add({**row, "out_per_second": 0.1, "shed_per_second": {"A": 90.0}, "spared": spared}, 10.0)
+    assert again.takes() == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)

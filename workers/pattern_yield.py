@@ -1,0 +1,62 @@
+"""How many events of each type come for each match of a pattern, measured as time goes on.
+
+Two running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on
+with its spared keys only: what is missing to the others would make each match look dearer than it is. Those
+are few, so they move slowly what was learnt from all.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.design.needs import needs_of
+from controllers.design.selectivity import output_rate
+from queues.errors import BadInput
+from workers.sensed import Counters
+
+HALF_LIFE_SECONDS = 60.0
+# A pattern that has emitted nothing yet is taken to be about to.
+PRIOR_MATCHES = 0.5
+MOST_SECONDS = 10.0  # of one step: rates say no more than of their window
+
+
+class PatternYield:
+    """The sums of one pattern, kept among a sensor's counters."""
+
+    def __init__(self, name: str, before: Counters | None) -> None:
+        self._name = name
+        prefix = f"yield/{name}/"
+        kept = {key[len(prefix) :]: value for key, value in (before or {}).items() if key.startswith(prefix)}
+        self._made = kept.pop("", 0.0)
+        self._events = kept
+
+    def add(self, row: Mapping[str, Any], seconds: float) -> None:
+        """What the pattern was given and made for some more seconds. row: its part of the status."""
+        seconds = min(seconds, MOST_SECONDS)
+        fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
+        seen = row["spared"] if any(row["shed_per_second"].values()) else row
+        self._made = self._made * fade + seen["out_per_second"] * seconds
+        for name in {*self._events, *seen["types"]}:
+            self._events[name] = self._events.get(name, 0.0) * fade + seen["types"].get(name, 0.0) * seconds
+
+    def takes(self) -> dict[str, float]:
+        """Type → events per match; nothing while no event was seen."""
+        made = self._made + PRIOR_MATCHES
+        return {name: events / made for name, events in sorted(self._events.items()) if events > 0}
+
+    def correction(self, expression: str) -> float:
+        """Emitted over what the expression's selectivity says of these events (ERRATA E24); 1 while that is
+        not known, as where its symbols are conditions rather than types.
+        """
+        try:
+            needs = needs_of(expression)
+        except BadInput:
+            return 1.0
+        if not self._made or not set(needs.symbols) <= self._events.keys():
+            return 1.0
+        said = output_rate(needs, self._events)
+        return min(1e3, self._made / said) if said > 0 else 1.0
+
+    def counters(self) -> dict[str, float]:
+        prefix = f"yield/{self._name}/"
+        kept = {prefix + name: round(events, 3) for name, events in self._events.items() if events >= 1e-3}
+        return {prefix: round(self._made, 3), **kept}

@@ -1,0 +1,16 @@
+"""A queue that admits less for a while: key `weir:throttle:{queue}` on the control server, present as long as
+its publishers over HTTP are told to wait (429; what is left of its time to live is when to try again).
+"""
+
+import redis
+
+KEY = "weir:throttle:{queue}"
+LEAST_MS = 1
+
+
+def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
+    """Admit nothing for so long, in place of what was said before; 0 admits at once."""
+    if seconds > 0:
+        control.set(KEY.format(queue=queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
+    else:
+        control.delete(KEY.format(queue=queue))
