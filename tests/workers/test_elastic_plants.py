@@ -18,6 +18,7 @@ from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from workers.pipeline.controls import key_of
 from workers.plants.holding import PlantHeld, hold
+from workers.plants.line import Line
 from workers.plants.local import LocalPlant
 from workers.plants.memory import MemoryPlant
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -102,7 +103,8 @@ class RemoteRig(LocalRig):
 
     def __init__(self, control, secret):
         super().__init__(control)
-        self.plant = RemotePlant("east", URL, secret, transport=httpx.MockTransport(through_django))
+        line = Line("east", URL, secret, transport=httpx.MockTransport(through_django))
+        self.plant = RemotePlant(line)
 
     def settle(self):
         super().settle()
@@ -217,7 +219,8 @@ def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(ri
 
 
 def remote(answer, timeout_seconds=0.2):
-    return RemotePlant("east", URL, "a token", timeout_seconds, transport=httpx.MockTransport(answer))
+    line = Line("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
+    return RemotePlant(line)
 
 
 def answering(status=200, **more):

@@ -1,0 +1,67 @@
+"""What the parallelism laws see of a topology: rates and times of what they may set, nothing else."""
+
+import pytest
+
+from controllers import catalog
+from controllers.measured_topology import Link, Operator, Topology
+from controllers.topology_sight import joint, queueing, source_per_second, steered_paths
+
+
+def task(inputs, service_seconds, **more):
+    measured = {"inputs": inputs, "executions": inputs, "service_seconds": service_seconds}
+    return measured | {"latency_seconds": 0.2} | more
+
+
+@pytest.fixture
+def topology():
+    operators = [
+        Operator("source", "source", 1, fixed="a source"),
+        Operator("rules", "operator", 2, fixed="declared"),
+        Operator("hosts", "operator", 3, tasks=(task(300, 0.010), task(100, 0.030), task(0, None))),
+        Operator("sites", "operator", 1, tasks=(task(50, 0.001),)),
+        Operator("alert", "operator", 1, fixed="sent for"),
+        Operator("desk", "operator", 1, fixed="sent for"),
+    ]
+    links = [
+        Link("source", "rules", 0.5),
+        Link("rules", "hosts", 2.0),
+        Link("hosts", "sites", 0.0),
+        Link("sites", "alert", 0.1),
+        Link("sites", "desk", 0.1),
+    ]
+    return Topology("main", 100.0, 10.0, {each.name: each for each in operators}, tuple(links))
+
+
+def test_only_ways_between_what_can_be_set_are_seen_and_each_once(topology):
+    assert len(topology.paths) == 2
+    assert steered_paths(topology) == [["hosts", "sites"]]
+
+
+def test_rates_are_of_all_tasks_and_service_times_of_an_event(topology):
+    row = joint(topology)["operators"]["hosts"]
+    assert row["rate_per_second"] == 40.0
+    assert row["service_seconds"] == pytest.approx(0.015)  # 300 of 10 ms, 100 of 30 ms
+    assert row["backlog_events"] == 80.0  # 40 a second wait for 2 s
+    assert source_per_second(topology) == 40.0
+
+
+@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
+    made = catalog.law(law)
+    parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
+    observed = catalog.read_observation(made, see(topology))
+    made.check_observation(parameters, observed, "observation")
+    _, decision = made.decide(parameters, made.initial_state(parameters), observed)
+    assert decision.limited_by != "unmeasured"
+    assert decision.action is None or set(decision.action["tasks"]) == {"hosts", "sites"}
+
+
+@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see):
+    idle = {**topology.operators, "sites": Operator("sites", "operator", 1)}
+    unmeasured = Topology("main", 100.0, 10.0, idle, topology.links)
+    made = catalog.law(law)
+    parameters = catalog.read_parameters(made, {})
+    observed = catalog.read_observation(made, see(unmeasured))
+    _, decision = made.decide(parameters, made.initial_state(parameters), observed)
+    assert decision.action is None and "sites" in decision.reason
