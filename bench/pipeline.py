@@ -145,7 +145,9 @@ class Recorder:
     replicas: list[ReplicaBatch] = field(default_factory=list)
     batches: list[InterEventBatch] = field(default_factory=list)
 
-    def dispatched(self, cursor: Cursor, events: int) -> None:
+    def dispatched(
+        self, cursor: Cursor, events: int, hindrance: str | None, skipped: tuple[str, ...]
+    ) -> None:
         """Not measured."""
 
     def replica(self, name: str, batch: ReplicaBatch) -> None:

@@ -3,6 +3,7 @@ Authorised, and audited in the transaction that changes. All raise PermissionDen
 field; then nothing was changed.
 """
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from console import audit
 from console.access import Actor, demand
 from queues.errors import BadInput
 from queues.models import Queue
+from workers.expiry import Expiry
 from workers.models import PipelineVersion
 from workers.overrides import read_reason
 from workers.pipeline import declaration
@@ -81,27 +83,68 @@ def set_tasks(
     """How many tasks an operator has, from the next batch or the one after it on."""
     demand(actor, "pipeline.steer")
     why = read_reason(reason)
-    found = Declarations(control).at_work().get(application)
-    if found is None:
-        raise BadInput("application", f"{application} is not at work.")
-    running = application_of_text(found["text"], TABLES, application)
+    running = _declared(application, control)
     if operator not in {each.name for each in running.graph.operators}:
         raise BadInput("operator", f"{operator} is no operator of {application}.")
     _steer(actor, application, "tasks", operator, tasks, why, control)
 
 
-def set_criterion(
-    actor: Actor, application: str, name: str, value: float, reason: str, control: redis.Redis
-) -> None:
-    """The value of a criterion that rules name, from the next dispatch on."""
+def hold_criterion(
+    actor: Actor,
+    application: str,
+    name: str,
+    value: float,
+    expiry: Expiry,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+) -> dict[str, Any]:
+    """A value in place of the one that a criterion has or follows, from the next dispatch on, until it
+    expires. It ends by the clock: nothing has to live for that.
+    """
     demand(actor, "pipeline.steer")
+    if expiry.endless:
+        demand(actor, "override.endless")
     why = read_reason(reason)
-    _steer(actor, application, "criteria", name, value, why, control)
+    until = expiry.at(now)
+    _check_criterion(application, name, control)
+    held = {
+        "value": value,
+        "until_seconds": None if until is None else until.timestamp(),
+        "owner": actor.name,
+        "reason": why,
+    }
+    _steer(actor, application, "held_criteria", name, held, why, control)
+    return held
+
+
+def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
+    """The criterion has, or follows, its own value again. Raises BadInput where nobody holds it."""
+    demand(actor, "pipeline.steer")
+    if name not in _steered(application, "held_criteria", control):
+        raise BadInput("criterion", f"{name} of {application} is held by nobody.")
+    _steer(actor, application, "held_criteria", name, None, "", control)
+
+
+def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
+    known = _declared(application, control).controls.criteria
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput("criterion", f"{name} is no criterion of {application}; there are {names}.")
+
+
+def _declared(application: str, control: redis.Redis) -> Application:
+    """What is at work. Raises BadInput where the application is not."""
+    found = Declarations(control).at_work().get(application)
+    if found is None:
+        raise BadInput("application", f"{application} is not at work.")
+    return application_of_text(found["text"], TABLES, application)
 
 
 def _steer(
     actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
 ) -> None:
+    """Under this name of a control that is by name; None takes it away."""
     from_before = _steered(application, control_name, control)
     with transaction.atomic():
         target = f"{application}/{name}"
@@ -115,8 +158,4 @@ def _steered(application: str, control_name: str, control: redis.Redis) -> dict[
     found = steer(control, application, {}).get(control_name)
     if found is not None:
         return dict(found)
-    at_work = Declarations(control).at_work().get(application)
-    if at_work is None:
-        raise BadInput("application", f"{application} is not at work.")
-    declared = application_of_text(at_work["text"], TABLES, application).controls.to_document()
-    return dict(declared[control_name])
+    return dict(_declared(application, control).controls.to_document()[control_name])

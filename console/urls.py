@@ -49,6 +49,12 @@ urlpatterns = [
     path("pipeline/<str:name>/", pipeline.application, name="pipeline-application"),
     path("pipeline/<str:name>/operators/<str:operator>/", pipeline.operator, name="pipeline-operator"),
     path("pipeline/<str:name>/operators/<str:operator>/tasks", pipeline.tasks, name="pipeline-tasks"),
+    path("pipeline/<str:name>/criteria/hold", pipeline.hold_criterion, name="criterion-hold"),
+    path(
+        "pipeline/<str:name>/criteria/<str:criterion>/release",
+        pipeline.release_criterion,
+        name="criterion-release",
+    ),
     path("pipeline/<str:name>/declaration/", pipeline.declaration, name="pipeline-declaration"),
     path("pipeline/<str:name>/declare", pipeline.declare, name="pipeline-declare"),
     path("loops/", loops.loops, name="loops"),

@@ -47,6 +47,14 @@ PARAMETERS = (
     Parameter(
         "minimum_share", "share of all", "No replica gets less: it has to be measured.", 0.02, 0.0, 0.5
     ),
+    Parameter(
+        "resolution_seconds",
+        "s",
+        "A smaller difference is chance: a batch that begins a little later. Nothing is expected of it.",
+        0.5,
+        0.0,
+        3_600.0,
+    ),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
     Parameter("a_of", "1", "Replicas whose a is another.", {}, kind="map", items=(A,)),
     Parameter("b_of", "s per share of all", "Replicas whose b is another.", {}, kind="map", items=(B,)),
@@ -141,7 +149,7 @@ class Balance:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = None
-    guard_defaults: Values = {}
+    guard_defaults: Values = {"stale_seconds": 10.0}
 
     def check(self, parameters: Values) -> None:
         """Nothing to raise: whatever the model, the regulator is stable on it."""
@@ -264,7 +272,7 @@ def _decision(
     )
     action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
     expected = None
-    if spread > WORTH_EXPECTING * mean:
+    if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
         seconds = EXPECTED_INTERVALS * parameters["interval_seconds"]
         expected = Expected("response_spread_seconds", "down", spread, seconds)
     return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)

@@ -80,6 +80,7 @@ PAST, COVARIANCES = 3, 9
 USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
 WORTH_EXPECTING = 0.05
+STARVED_BELOW = 0.9  # of what was allowed
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,15 @@ class Flow:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "admit"
-    guard_defaults: Values = {"maximum": 1e9, "slew_up": 1e9, "slew_down": 1e9}
+    # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
+    # swing below a batch tells nothing. Two intervals old is still worth acting on.
+    guard_defaults: Values = {
+        "maximum": 1e9,
+        "slew_up": 1e9,
+        "slew_down": 1e9,
+        "oscillation_swing": 200_000.0,
+        "stale_seconds": 5.0,
+    }
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when the limits contradict, the model is half there, or the gains are unstable
@@ -132,11 +141,12 @@ class Flow:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """What is admitted in the next interval."""
-        memory = _noted(_memory(state), parameters, observation)
+        before = _memory(state)
+        memory = _noted(before, parameters, observation)
         gains, estimate = _tuned(parameters, memory)
         raw = _law(parameters, gains, memory)
         admit = min(max(raw, parameters["minimum"]), parameters["maximum"])
-        decision = _decision(parameters, gains, memory, raw, admit, estimate)
+        decision = _decision(parameters, gains, memory, raw, admit, estimate, _is_starved(before, memory))
         after = replace(
             memory,
             admitted=(admit, *memory.admitted)[:PAST],
@@ -180,6 +190,11 @@ def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
     if observation["applied"] is not None:
         admitted = (float(observation["applied"]), *admitted[1:])
     return replace(memory, measured=measured, admitted=admitted)
+
+
+def _is_starved(before: _Memory, memory: _Memory) -> bool:
+    """Whether less came than was allowed: then admitting more changes nothing."""
+    return bool(before.admitted) and memory.admitted[0] < STARVED_BELOW * before.admitted[0]
 
 
 def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
@@ -228,7 +243,13 @@ def _law(parameters: Values, gains: Gains, memory: _Memory) -> float:
 
 
 def _decision(
-    parameters: Values, gains: Gains, memory: _Memory, raw: float, admit: float, estimate: Estimate | None
+    parameters: Values,
+    gains: Gains,
+    memory: _Memory,
+    raw: float,
+    admit: float,
+    estimate: Estimate | None,
+    starved: bool,
 ) -> Decision:
     limited_by = None if admit == raw else "minimum" if admit > raw else "maximum"
     error = parameters["setpoint"] - memory.measured[0]
@@ -244,7 +265,10 @@ def _decision(
         **({} if estimate is None else {"a": estimate.a, "b": parameters["b"] * estimate.ratio}),
     }
     reason = _reason(parameters, memory, admit, limited_by)
-    return Decision({"admit": admit}, reason, terms, limited_by, admit, _expected(parameters, gains, error))
+    expected = _expected(parameters, gains, error)
+    if starved and error < 0:
+        reason, expected = f"{reason} Fewer came than were allowed: nothing is to be expected.", None
+    return Decision({"admit": admit}, reason, terms, limited_by, admit, expected)
 
 
 def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None) -> str:

@@ -2,7 +2,8 @@
 
 A guard decorates a law, and like a law it is pure: time comes in, its state is JSON. In this order:
 
-1. stale hold: on a measurement that is older than `stale_seconds` or known to be unfit the law is not asked;
+1. stale hold: on a measurement that is older than `stale_seconds` or known to be unfit the law is not asked,
+   nor where there is nothing to decide (idle);
 2. oscillation: when among the last `oscillation_window` values the law turned round `oscillation_turns`
    times, by `oscillation_swing` or more each time, the mean of those values is used instead;
 3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
@@ -69,6 +70,7 @@ OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
 # What `limited_by` says when the guard did it.
 LIMITS = (
     "stale measurement",
+    "nothing to decide",
     "oscillation",
     "guard slew",
     "guard direction",
@@ -81,10 +83,13 @@ STATE_KEYS = ("value", "acted_at_seconds", "recent")
 
 @dataclass(frozen=True)
 class Measured:
-    """How good the observation is: its age (None: unknown), and why it can't be used, if so."""
+    """How good the observation is: its age (None: unknown), and why it can't be used, if so. idle: why it is
+    sound and yet says nothing (there is too little load to tell anything); nobody need look after that.
+    """
 
     age_seconds: float | None
     unfit: str | None = None
+    idle: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,8 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
         why = "the age of the measurement is not known"
     elif age > limit:
         why = f"the measurement is {age:.1f} s old, over the limit of {limit:g} s"
+    elif measured.idle is not None:
+        return Decision(None, f"Nothing is done: {measured.idle}.", terms, "nothing to decide")
     else:
         return None
     return Decision(None, f"Nothing is done: {why}.", terms, "stale measurement")

@@ -1,8 +1,8 @@
 """A document in, decisions out: what `manage.py decide` does, and the replay of a ledger entry.
 
 {"law", "parameters", "state", "observations": [{...}]}, or as a ledger entry is exported: one "observation";
-the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit"}; and, when a person had
-taken over, "manual": {actuator: value}.
+the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit", "idle"}; and, when a
+person had taken over, "manual": {actuator: value}.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from controllers.parameter import Parameter, read_object, read_values, refuse_un
 from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
-GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit")
+GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle")
 SECONDS = Parameter("now_seconds", "s since 1970", "When the decision was taken.", 0.0, -1e12, 1e12)
 AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
@@ -104,9 +104,9 @@ def _through_guard(
     """One decision through the guard as it stood. Raises `BadInput` naming `guard.key`."""
     given = read_object(document, "guard")
     refuse_unknown(given, GUARD_KEYS, "guard")
-    unfit = given.get("unfit")
-    if unfit is not None and not isinstance(unfit, str):
-        raise BadInput("guard.unfit", "takes null, or a sentence why the measurement can't be used")
+    for key in ("unfit", "idle"):
+        if given.get(key) is not None and not isinstance(given[key], str):
+            raise BadInput(f"guard.{key}", "takes null, or a sentence why the measurement can't be used")
     times = {key: given[key] for key in ("now_seconds", "age_seconds") if given.get(key) is not None}
     read = read_values((SECONDS, AGE), times, "guard")
     return guard.decide(
@@ -117,6 +117,10 @@ def _through_guard(
         settings=guard.read_settings(law, given.get("settings"), "guard.settings"),
         guard_state=guard.read_state(given.get("state")),
         now_seconds=read["now_seconds"],
-        measured=Measured(read["age_seconds"] if given.get("age_seconds") is not None else None, unfit),
+        measured=Measured(
+            read["age_seconds"] if given.get("age_seconds") is not None else None,
+            given.get("unfit"),
+            given.get("idle"),
+        ),
         manual=manual,
     )

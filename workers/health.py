@@ -78,6 +78,8 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
         yield "TOOBUSY", f"The pipeline has not reported for {pipeline['age_seconds']:.0f} s."
     elif pipeline["state"] == "failed":
         yield "TOOBUSY", f"The pipeline failed: {pipeline['error']}."
+    elif pipeline["state"] == "stalled":
+        yield "TOOBUSY", f"The pipeline is stalled: {pipeline['hindrance']}."
     elif pipeline["state"] == "starting":
         yield "BUSY", "The pipeline is starting; its queues wait for it."
 

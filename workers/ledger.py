@@ -6,8 +6,8 @@ and applies it again under the same worker ids, which start at most once (`worke
 action is neither lost nor applied twice.
 
 What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and, in
-manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`
-and `unfit`.
+manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`,
+`unfit` and `idle`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ Verdict = LedgerEntry.Verdict
 APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
 # At least this share of what was expected counts as effective; as much the other way is harmful.
 EFFECTIVE_SHARE = 0.5
-MEASURED_KEYS = ("age_seconds", "unfit")
+MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 
 
 def write(

@@ -7,6 +7,7 @@ from typing import Any
 import redis
 
 from controllers.design import placement
+from queues.block import BLOCK_EVENTS
 from workers import target_loops
 from workers.models import Loop
 from workers.pipeline.controls import Controls
@@ -20,13 +21,13 @@ MODEL = placement.Model(1.0, -100.0, 0)
 POLES = (0.6, 0.5)
 GAINS = placement.place(MODEL, POLES)
 LAWS: dict[str, dict[str, Any]] = {
-    # Half of the result queue is kept free. Never fewer than 10,000 events/s are admitted, so that a plant
-    # that was idle takes a burst at once.
+    # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
+    # and what waits for it would never leave the queue.
     "flow": {
         "interval_seconds": float(FLOW_TICK_SECONDS),
         "parameters": {
             "setpoint": Controls().result_bytes / 2,
-            "minimum": 10_000.0 * FLOW_TICK_SECONDS,
+            "minimum": float(BLOCK_EVENTS),
             "kp": GAINS.kp,
             "ki": GAINS.ki,
             "a": MODEL.a,

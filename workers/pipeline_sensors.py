@@ -8,7 +8,7 @@ from workers.sensed import Counters, Sensed, since
 
 # Below it response times are Spark's own, and say nothing of the replicas.
 LEAST_UTILISATION = 0.05
-PIPELINE_STALE_SECONDS = 3.0
+PIPELINE_STALE_SECONDS = 5.0
 
 
 def application(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -35,8 +35,8 @@ def flow(
 def balance(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{response_times_seconds, shares} of the replicas that have one. A replica nobody has heard of, or too
-    little load to tell them apart, is unfit: the guard holds.
+    """{response_times_seconds, shares} of the replicas that have one. With a replica nobody has heard of, or
+    too little load to tell them apart, there is nothing to decide.
     """
     rows = replicas(target, snapshot)
     times = {name: row["response_seconds"] or 0.0 for name, row in rows.items()}
@@ -55,14 +55,15 @@ def replicas(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
 def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
     if of.unfit:
         return of
+    if of.idle:
+        return of
     silent = [name for name, row in rows.items() if row["response_seconds"] is None]
     if silent:
-        return Measured(of.age_seconds, f"replica {silent[0]} has not worked a batch yet")
+        return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a batch yet")
     busiest = max((row["utilisation"] for row in rows.values()), default=0.0)
     if busiest < LEAST_UTILISATION:
-        return Measured(
-            of.age_seconds, f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
-        )
+        why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
+        return Measured(of.age_seconds, idle=why)
     return of
 
 
@@ -92,8 +93,9 @@ def measured(target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds
     row = application(target, snapshot)
     if row is None:
         return Measured(age, f"application {target.get('application')} is not running")
-    if row["state"] != "running":
-        return Measured(age, f"application {target['application']} is {row['state']}")
     if said > PIPELINE_STALE_SECONDS:
         return Measured(age, f"the pipeline has said nothing for {said:.0f} s")
-    return Measured(age)
+    told = f"application {target['application']} is {row['state']}"
+    if row["state"] == "starting":
+        return Measured(age, idle=told)
+    return Measured(age, None if row["state"] == "running" else told)

@@ -31,6 +31,7 @@ PIPELINE_KEYS = (
     "patterns",
     "rules",
     "error",
+    "hindrance",
 )
 Document = dict[str, Any]
 # Of each counter, the part that only went from node to node.

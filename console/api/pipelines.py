@@ -3,16 +3,19 @@
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils import timezone
 from ninja import Router
 
 from console import pipeline_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.control_server import control
+from workers.expiry import Expiry
 from workers.models import PipelineVersion
 from workers.pipeline.declared import Declarations
 
 router = Router(tags=["pipeline"])
+USUAL_MINUTES = 30.0
 
 
 class Declaration(Given):
@@ -30,10 +33,11 @@ class Tasks(Given):
 
 
 class Criterion(Given):
-    """A value that rules name."""
+    """A value in place of the one that a criterion has or follows, for so many minutes."""
 
     value: float
     reason: str
+    minutes: float = USUAL_MINUTES
 
 
 @router.get("/applications", summary="Applications at work in the pipeline, with their versions")
@@ -61,11 +65,22 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
     return {"application": name, "operator": operator, "tasks": body.tasks}
 
 
-@router.post("/applications/{name}/criteria/{criterion}", summary="The value of a criterion that rules name")
-def set_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
+@router.post("/applications/{name}/criteria/{criterion}", summary="Hold a criterion that rules name")
+def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
     actor = actor_for(request, "pipeline.steer")
-    pipeline_steering.set_criterion(actor, name, criterion, body.value, body.reason, control())
-    return {"application": name, "criterion": criterion, "value": body.value}
+    held = pipeline_steering.hold_criterion(
+        actor, name, criterion, body.value, Expiry(body.minutes), body.reason, timezone.now(), control()
+    )
+    return {"application": name, "criterion": criterion, **held}
+
+
+@router.post(
+    "/applications/{name}/criteria/{criterion}/release", summary="Let a criterion have its own value again"
+)
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    pipeline_steering.release_criterion(actor, name, criterion, control())
+    return {"application": name, "criterion": criterion}
 
 
 def _version(row: PipelineVersion) -> dict[str, Any]:

@@ -1,21 +1,26 @@
 """The pipeline: its graph as it works, an operator beside it, and the declarations of its applications."""
 
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import redis
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import pipeline_steering
 from console.access import actor_of, requires
 from console.control_server import control
 from console.pages.action import Done, action, text_of
-from console.pages.expiry import number_of
+from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
 from queues.errors import BadInput
 from workers.models import PipelineVersion
+from workers.pipeline.controls import Controls, key_of
 from workers.pipeline.declaration import Application, application_of_text
 from workers.pipeline.declared import OF_FILE, Declarations
 from workers.pipeline.state import StateStore
@@ -56,7 +61,7 @@ def pipeline_page(
 ) -> HttpResponse:
     """Context: application (its name), row (its part of the snapshot), applications (all names), flow (its
     flow loop, or None), recent (newest complex events), operator (the one in the drawer: see `_opened`),
-    version.
+    criteria (see `_criteria`), version.
     """
     status = (snapshot_of(request) or {}).get("pipeline") or {}
     rows = status.get("applications") or {}
@@ -78,6 +83,7 @@ def pipeline_page(
         balance=loops.get(f"balance/{name}"),
         recent=_recent(name) if row else [],
         operator=_opened(name, operator, row) if operator and row else None,
+        criteria=_criteria(name, row) if row else [],
         version=_at_work().get(name),
         errors=errors or {},
         submitted=submitted or {},
@@ -90,6 +96,25 @@ def _recent(name: str) -> list[dict[str, Any]]:
         return StateStore(control(), name).recent()
     except redis.RedisError:
         return []
+
+
+def _criteria(name: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values that rules name: of each what it follows, if anything, and who holds it until when."""
+    try:
+        held = Controls.read(control().get(key_of(name)), Controls()).held_at(time.time())
+    except (redis.RedisError, BadInput):
+        held = {}
+    names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
+    return [
+        {"name": each, "follows": row["monitored"].get(each), "held": _held(held.get(each))} for each in names
+    ]
+
+
+def _held(held: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    until = held["until_seconds"]
+    return {**held, "until": None if until is None else datetime.fromtimestamp(until, UTC)}
 
 
 def _at_work() -> dict[str, dict[str, Any]]:
@@ -139,6 +164,35 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
         f"{operator} has {int(wanted)} tasks within two batches.",
         reverse("pipeline-operator", args=[name, operator]),
     )
+
+
+def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:
+    """The page again, where a criterion can't be held or released."""
+    return pipeline_page(request, name, **shown)
+
+
+@action("pipeline.steer", criterion_page)
+def hold_criterion(request: HttpRequest, name: str) -> Done:
+    """A person's value in place of the one a criterion follows, until it expires."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    criterion = text_of(request, "criterion", "choose one")
+    value = number_of(text_of(request, "value", "give a number"), "value")
+    expiry = expiry_of(request.POST)
+    pipeline_steering.hold_criterion(
+        actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
+    )
+    return Done(f"{criterion} is held at {value:g} within two batches.", _criteria_url(name))
+
+
+@action("pipeline.steer", criterion_page)
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
+    """A criterion has its own value again."""
+    pipeline_steering.release_criterion(actor_of(request), name, criterion, control())
+    return Done(f"{criterion} has its own value again.", _criteria_url(name))
+
+
+def _criteria_url(name: str) -> str:
+    return reverse("pipeline-application", args=[name])
 
 
 @require_safe

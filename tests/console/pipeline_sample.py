@@ -25,6 +25,7 @@ def sample_application() -> dict[str, Any]:
     return {
         "state": "running",
         "error": None,
+        "hindrance": None,
         "queues": ["telemetry"],
         "sinks": {"outage": ["alert"]},
         "batch": 12,
@@ -49,7 +50,7 @@ def sample_application() -> dict[str, Any]:
         "outbox_events": 0,
         "complex_events": 41,
         "skipped_nodes": [],
-        "controls": {"tasks": {}, "parallelism": 2, "admit_events_per_second": None},
+        "controls": {"criteria": {}, "tasks": {}, "parallelism": 2, "admit_events_per_second": None},
         "admitted_events": 5_000,
         "in_flight_events": 0,
         "result_queue": {

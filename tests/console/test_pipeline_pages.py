@@ -1,6 +1,7 @@
 """The pipeline's pages: an operator beside the map, declarations with their versions, steering."""
 
 import json
+import time
 
 import pytest
 from django.urls import reverse
@@ -9,7 +10,7 @@ from console.models import AuditEntry
 from queues.models import Queue
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
-from workers.pipeline.controls import key_of
+from workers.pipeline.controls import Controls, key_of
 from workers.pipeline.declared import Declarations, Declared
 from workers.pipeline_versions import reconcile
 
@@ -115,3 +116,55 @@ def test_an_active_version_that_the_control_server_has_forgotten_is_told_again(c
     assert reconcile(control) == ["performance"]
     assert reconcile(control) == []
     assert Declarations(control).wanted()["performance"].version == 1
+
+
+CRITERIA = DECLARATION.replace("key: source", "key: source\ncriteria: {slow: 2.5, loud: 1}")
+
+
+@pytest.fixture
+def with_criteria(at_work, control):
+    Declarations(control).tell(Declared("performance", 0, CRITERIA))
+
+
+def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_audited(
+    client_of, with_criteria, control
+):
+    client = client_of("operator")
+    given = {"criterion": "slow", "value": "7.5", "minutes": "10", "reason": "a noisy day"}
+    client.post(reverse("criterion-hold", args=["performance"]), given)
+    controls = Controls.read(control.get(key_of("performance")), Controls(criteria={"slow": 2.5}))
+    now = time.time()
+    assert controls.at(now).criteria == {"slow": 7.5}
+    assert controls.at(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
+    entry = AuditEntry.objects.get(action="pipeline.steer")
+    assert (entry.target, entry.reason, entry.after["value"]) == ("performance/slow", "a noisy day", 7.5)
+    client.post(reverse("criterion-release", args=["performance", "slow"]))
+    controls = Controls.read(control.get(key_of("performance")), Controls(criteria={"slow": 2.5}))
+    assert controls.at(now).criteria == {"slow": 2.5}
+    assert AuditEntry.objects.filter(action="pipeline.steer").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"criterion": "other"}, "criterion"),
+        ({"value": "x"}, "value"),
+        ({"value": "inf"}, "value"),
+        ({"minutes": "-1"}, "minutes"),
+        ({"reason": " "}, "reason"),
+    ],
+)
+def test_a_criterion_is_not_held_by_what_makes_no_sense(change, field, client_of, with_criteria, control):
+    given = {"criterion": "slow", "value": "7.5", "minutes": "10", "reason": "a noisy day", **change}
+    address = reverse("criterion-hold", args=["performance"])
+    answer = client_of("operator").post(address, given, headers={"Accept": "application/json"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert control.get(key_of("performance")) is None
+    assert not AuditEntry.objects.exists()
+
+
+def test_only_an_administrator_holds_a_criterion_without_an_end(client_of, with_criteria):
+    given = {"criterion": "slow", "value": "1", "minutes": "endless", "reason": "for good"}
+    address = reverse("criterion-hold", args=["performance"])
+    assert client_of("operator").post(address, given).status_code == 403
+    assert client_of("administrator").post(address, given).status_code == 302

@@ -74,6 +74,14 @@ def test_a_limit_is_named_and_kept():
     assert "the maximum" in decision["reason"]
 
 
+def test_where_fewer_come_than_are_allowed_nothing_is_expected_of_admitting_more():
+    parameters = {"setpoint": 400, "kp": 0, "ki": -1}
+    _, starved = decide(parameters, [{"measured": 500.0}, {"measured": 500.0, "applied": 10.0}])["decisions"]
+    assert starved["expected"] is None and "Fewer came" in starved["reason"]
+    _, full = decide(parameters, [{"measured": 300.0}, {"measured": 300.0, "applied": 0.0}])["decisions"]
+    assert full["expected"]["direction"] == "up", "a full queue empties all the same"
+
+
 def test_what_is_expected_is_the_way_back_to_the_reference_within_the_settling_time():
     gains = placement.place(Model(0.985, -134.0), [0.3, 0.3])
     parameters = MODEL | {"kp": gains.kp, "ki": gains.ki, "setpoint": 400, "interval_seconds": 2}

@@ -80,6 +80,14 @@ def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, 
     assert (result.state, result.guard_state, result.asked) == (0, guard.initial_state(), False)
 
 
+def test_where_there_is_nothing_to_decide_the_law_is_not_asked_and_nobody_calls_it_blind():
+    (result,) = pass_through(3, measured=Measured(0.1, idle="no replica works"))
+    assert (result.decision.action, result.decision.limited_by) == (None, "nothing to decide")
+    assert result.decision.reason == "Nothing is done: no replica works."
+    (stale,) = pass_through(3, measured=Measured(9.0, idle="no replica works"))
+    assert stale.decision.limited_by == "stale measurement", "an old measurement tells not even that"
+
+
 def test_a_measurement_exactly_as_old_as_allowed_is_used():
     assert applied(pass_through(3, measured=Measured(3.0))) == [3]
 

@@ -10,7 +10,7 @@ from queues.client import Client
 from queues.segment import Segment
 from queues.topology import KEY, QueueSpec
 from tests.waiting import until
-from tests.workers.test_pipeline_exactness import START_SECONDS, Running
+from tests.workers.pipeline_process import START_SECONDS, Running
 from workers.pipeline.declared import Declarations, Declared
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -39,6 +39,13 @@ def test_a_result_that_is_left_for_the_next_batch_holds_the_watermark():
     assert (first.taken, first.watermark_us) == ("1-0", 9)
 
 
+def test_a_batch_takes_a_small_share_of_the_result_queue_and_one_result_at_least():
+    results = [result(place, 0, place, None) for place in range(1, 6)]  # of 100 bytes each
+    for result_bytes, taken in ((16 * 250, 2), (16 * 10, 1), (2**20, 5)):
+        end = combine(Combined(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000)
+        assert len(end.fresh) == taken
+
+
 RESULTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 30)), max_size=8)
 
 

@@ -163,3 +163,98 @@ def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server,
     publish(500)
     assert again.step() == 500
     again.close()
+
+
+def test_what_was_dispatched_without_a_rate_is_no_debt_to_the_rate_that_follows(
+    dispatcher, publish, control, times
+):
+    publish(100_000)
+    assert dispatcher.step() == 100_000
+    work(control)
+    steer(control, admit_events_per_second=5_000)
+    publish(20_000)
+    dispatcher.step()
+    times.now += 1.0
+    assert 5_000 <= dispatcher.step() < 5_000 + 512
+
+
+def test_a_small_allowance_reaches_every_container_in_turn(dispatcher, publish, control, times, nodes):
+    steer(control, admit_events_per_second=512)
+    publish(60 * 512)
+    for _ in range(7):
+        times.now += 1.0
+        dispatcher.step()
+        work(control)
+    ids = dispatcher.cursor.ids
+    assert {container.split("/")[1] for container in ids} == set(nodes)
+
+
+@pytest.mark.parametrize(
+    ("controls", "told"),
+    [
+        ({"admit_events_per_second": 0}, "0 events/s are admitted at most"),
+        ({"admit_events_per_batch": 0}, "admit_events_per_batch is 0"),
+    ],
+)
+def test_the_limit_that_holds_everything_back_is_told(controls, told, dispatcher, publish, control):
+    steer(control, **controls)
+    publish(1_000)
+    assert dispatcher.step() == 0
+    assert dispatcher.hindrance == told
+    steer(control)
+    assert dispatcher.step() == 1_000
+    assert dispatcher.hindrance is None
+
+
+def test_a_full_result_queue_and_pieces_without_results_are_told(dispatcher, publish, control):
+    steer(control, admit_events_per_batch=4_096)
+    publish(30_000)
+    for _ in range(3):
+        dispatcher.step()
+    assert dispatcher.hindrance == "8,192 events are handed out and have no result yet"
+    steer(control, result_bytes=2**20)
+    work(control, size_bytes=2**20)
+    dispatcher.step()
+    assert dispatcher.hindrance.startswith("2 of 1 MiB of the result queue are used")
+
+
+def test_a_node_that_can_not_be_read_is_told_and_the_others_go_on(dispatcher, publish, nodes):
+    publish(3_000)
+    nodes["n2"].kill()
+    assert 0 < dispatcher.step() < 3_000
+    assert dispatcher.skipped == ("n2",)
+    assert dispatcher.hindrance == "n2 can't be read"
+
+
+def test_what_was_published_meanwhile_is_not_abandoned(control):
+    results = ResultQueue(control, "app")
+    results.put("iap1", 3, {"b": b"rows"})
+    results.abandon("iap1", 3)
+    assert not control.exists("weir:pipeline:result:app:iap1:3")
+    results.put("iap1", 3, {"b": b"rows"})
+    results.publish(Result("iap1", 3, None, ()), 1)
+    results.abandon("iap1", 3)
+    assert control.exists("weir:pipeline:result:app:iap1:3")
+
+
+def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through_each_second(
+    dispatcher, publish, control, times
+):
+    steer(control, result_bytes=2**20)
+    publish(40_000)
+    dispatcher.step()
+    work(control, size_bytes=2**20)
+    before = dispatcher.cursor.watermark_us
+    times.now += 1.0
+    assert dispatcher.step() == 512
+    assert "of the result queue are used" in dispatcher.hindrance
+    assert dispatcher.step() == 0, "one is on its way"
+    work(control, size_bytes=2**20)
+    assert dispatcher.step() == 0, "not before a second is over"
+    times.now += 1.0
+    assert dispatcher.step() == 512
+    assert dispatcher.cursor.watermark_us >= before
+    steer(control, result_bytes=2**20, admit_events_per_second=0)
+    work(control)
+    times.now += 1.0
+    assert dispatcher.step() == 0, "nothing is what was asked for"

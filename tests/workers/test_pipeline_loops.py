@@ -1,6 +1,7 @@
 """The flow and balance loops on the plant: what they see, what they do to an application, when they hold."""
 
 import json
+import random
 import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
+from controllers import catalog, guard
 from queues.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
@@ -107,8 +109,43 @@ def test_shares_are_held_while_nothing_can_be_told(plant, change, why):
     assert plant.control.get(key_of("performance")) is None
 
 
+def test_a_quiet_plant_gives_no_cause_for_any_alert(plant):
+    noise = random.Random(3)
+    plant.row["admitted_events"] = 1_000_000
+    for row in plant.row["replicas"].values():
+        row["utilisation"] = 0.02
+    entries = []
+    for _ in range(60):
+        plant.row["admitted_events"] += noise.randrange(60, 100)
+        plant.row["result_queue"]["free_bytes"] = 134_000_000 - noise.randrange(20_000)
+        for row in plant.row["replicas"].values():
+            row["response_seconds"] = noise.uniform(0.2, 0.9)
+        entries += [plant.tick("flow"), plant.tick("balance")]
+    flow = [entry.guarded for entry in entries if entry.loop.law == "flow"]
+    assert guard.turns(flow, guard.read_settings(catalog.law("flow"), {})["oscillation_swing"]) == 0
+    assert {entry.limited_by for entry in entries} == {None, "nothing to decide"}
+    judged = LedgerEntry.objects.values_list("verdict", flat=True)
+    # Of the first tick alone is not known whether more would have come.
+    assert sum(verdict != "no action" for verdict in judged) <= 1
+
+
+def test_response_times_that_differ_by_chance_promise_nothing(plant):
+    for name, seconds in (("iap1", 0.3), ("iap2", 0.7)):
+        plant.row["replicas"][name]["response_seconds"] = seconds
+    assert plant.tick("balance").expected is None
+    plant.row["replicas"]["iap2"]["response_seconds"] = 2.7
+    assert plant.tick("balance").expected["metric"] == "response_spread_seconds"
+
+
+def test_a_pipeline_that_starts_is_waited_for_and_one_that_is_stalled_is_not_steered(plant):
+    plant.row["state"] = "starting"
+    assert plant.tick("flow").limited_by == "nothing to decide"
+    plant.row["state"] = "stalled"
+    assert plant.tick("flow").limited_by == "stale measurement"
+
+
 def test_admission_is_held_while_the_pipeline_is_silent(plant):
-    plant.snapshot["pipeline"]["age_seconds"] = 5.0
+    plant.snapshot["pipeline"]["age_seconds"] = 6.0
     entry = plant.tick("flow")
     assert entry.action is None
     assert plant.control.get(key_of("performance")) is None

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.console.pipeline_sample import DECLARATION, sample_application
+from workers.pipeline.assignment import Assignment, Part
 from workers.pipeline.combining import Combined
 from workers.pipeline.controls import Controls
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import application_of_text
+from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.operators import OperatorCount, PatternCount
-from workers.pipeline.result_queue import Blob, Result
+from workers.pipeline.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.status import InterEventBatch, ReplicaBatch, StatusBoard
 from workers.pipeline.statuses import KEY, Statuses
 
@@ -29,8 +31,31 @@ def keys_of(document: object) -> object:
     return keys_of(document[0]) if isinstance(document, list) and document else None
 
 
-def board(control, monotonic=lambda: 100.0) -> StatusBoard:
-    return StatusBoard(control, APPLICATION, {}, lambda: None, clock=lambda: 50.0, monotonic=monotonic)
+def board(control, monotonic=lambda: 100.0, clock=lambda: 50.0) -> StatusBoard:
+    return StatusBoard(control, APPLICATION, {}, lambda: None, clock=clock, monotonic=monotonic)
+
+
+class Times:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def given(control, times: Times, tick: int = 1) -> None:
+    """The dispatcher gives iap1 a piece of 10 events."""
+    piece = Assignment(tick, (Part("telemetry/n1", "0-0", "1-0", 10),), None, Controls(), times())
+    Dispatches(control, "performance").commit(Cursor(tick=tick - 1), Cursor(tick=tick), {"iap1": piece})
+
+
+def beat(events: int) -> dict[bytes, bytes]:
+    """A node's heartbeat that tells of waiting events."""
+    counters = {"inserted_events": events, "removed_events": 0}
+    return {b"n1": json.dumps({"containers": {"telemetry": counters}}).encode()}
+
+
+def looked(shown: StatusBoard, hindrance: str | None = None, events: int = 0) -> None:
+    shown.dispatched(Cursor(controls=APPLICATION.controls), events, hindrance, ())
 
 
 def worked(batch: int, at: float = 100.0) -> InterEventBatch:
@@ -61,7 +86,7 @@ def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(
 def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     now = iter([0.0, *[100.0] * 10])
     shown = board(control, lambda: next(now))
-    shown.dispatched(Cursor(controls=APPLICATION.controls), 50)
+    shown.dispatched(Cursor(controls=APPLICATION.controls), 50, None, ())
     shown.replica("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
     shown.inter_event(worked(7))
     document = shown.document({})
@@ -154,3 +179,62 @@ def test_the_worst_application_is_the_state_of_the_pipeline(control):
     shown.turn("failed", "a node is away")
     said = json.loads(control.get(KEY))
     assert (said["state"], said["error"]) == ("failed", "a node is away")
+
+
+def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
+    times = Times()
+    shown = board(control, times, times)
+    shown.turn("running")
+    assert shown.document({})["state"] == "running", "nothing waits"
+    given(control, times)
+    looked(shown)
+    assert shown.document(beat(10))["state"] == "starting", "its first batch compiles"
+    shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
+    assert shown.document(beat(10))["state"] == "running"
+    times.now += 20.0
+    looked(shown)
+    said = shown.document(beat(10))
+    assert (said["state"], said["hindrance"]) == (
+        "stalled",
+        "replica iap1 has not finished its batch for 20 s",
+    )
+    assert shown.stuck_seconds == 20.0
+    ResultQueue(control, "performance").publish(Result("iap1", 1, None, ()), 10)
+    said = shown.document({})
+    assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
+
+
+def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(control):
+    times = Times()
+    shown = board(control, times, times)
+    shown.turn("running")
+    shown.document(beat(0))
+    for _ in range(4):
+        times.now += 5.0
+        looked(shown, "0 events/s are admitted at most")
+        said = shown.document(beat(7))
+    assert said["state"] == "stalled"
+    assert said["hindrance"] == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
+
+
+def test_a_combiner_that_takes_no_results_is_told(control):
+    times = Times()
+    shown = board(control, times, times)
+    shown.turn("running")
+    shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
+    times.now += 1.0
+    shown.inter_event(worked(1, times()))
+    assert shown.document({})["state"] == "running"
+    shown.replica("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
+    times.now += 16.0
+    looked(shown)
+    assert shown.document({})["hindrance"] == "the combiner has not finished its batch for 16 s"
+
+
+def test_what_ended_the_run_before_is_told_until_something_is_worked_again(control):
+    shown = board(control)
+    shown.turn("failed", "a node is away")
+    shown.turn("running")
+    assert shown.document({})["error"] == "a node is away"
+    shown.replica("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
+    assert shown.document({})["error"] is None

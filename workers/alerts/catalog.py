@@ -42,6 +42,9 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "pipeline-down": _rule(
         "pipeline_down", "The pipeline is down", 15, 10, keep_seconds=10, severity="critical"
     ),
+    "pipeline-stalled": _rule(
+        "pipeline_stalled", "The pipeline is stalled", 1, 1, for_seconds=15, severity="critical"
+    ),
     "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),

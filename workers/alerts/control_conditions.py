@@ -11,7 +11,15 @@ from workers.alerts.evidence import Ended, Evidence, LoopFacts, Tick
 
 STALE = "stale measurement"
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
-NOT_AT_THE_LIMIT = {STALE, "waiting events", "guard cool-down", "guard slew", "oscillation", "node_state"}
+NOT_AT_THE_LIMIT = {
+    STALE,
+    "nothing to decide",
+    "waiting events",
+    "guard cool-down",
+    "guard slew",
+    "oscillation",
+    "node_state",
+}
 JUDGED = ("effective", "ineffective", "harmful")
 
 
@@ -24,7 +32,7 @@ def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence:
     # What steers the whole plant depends on every node.
     everywhere = list((evidence.snapshot or {}).get("nodes", ()))
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
-    kind = "jobs" if loop.law == "worker_rate" else None
+    kind = "jobs" if loop.law == "worker_rate" else "pipeline" if "application" in loop.target else None
     return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": kind})
 
 

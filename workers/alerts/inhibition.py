@@ -22,7 +22,8 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "loops_stopped": ((LOOPS, "any"), (QUEUES | {"workers_missing"}, "jobs")),
     "node_lost": ((QUEUES | OF_A_NODE | LOOPS, "node"), (frozenset({"workers_saturated"}), "any")),
     "workers_missing": ((QUEUES | LOOPS, "jobs"), (frozenset({"workers_saturated"}), "any")),
-    "pipeline_down": ((QUEUES, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
+    "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
+    "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
 }
 RANK = {name: at for at, name in enumerate(EXPLAINS)}

@@ -112,6 +112,14 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     yield Reading({"pipeline": "main"}, age, said)
 
 
+def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    applications = ((evidence.snapshot or {}).get("pipeline") or {}).get("applications") or {}
+    for name, row in applications.items():
+        stalled = row["state"] == "stalled"
+        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} gets on."
+        yield Reading({"pipeline": name}, float(stalled), said)
+
+
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     lag = ((evidence.snapshot or {}).get("pipeline") or {}).get("watermark_lag_seconds")
     if lag is not None:
@@ -224,6 +232,14 @@ CONDITIONS = (
         "pipeline",
         _pipeline_down,
         series=("pipeline.age_seconds",),
+    ),
+    Condition(
+        "pipeline_stalled",
+        "Whether an application's events wait while nothing of it moves.",
+        "",
+        "pipeline",
+        _pipeline_stalled,
+        series=("pipeline.waiting_events",),
     ),
     Condition(
         "pipeline_lag",

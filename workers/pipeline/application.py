@@ -8,6 +8,7 @@
 | WEIR_PIPELINE_TRIGGER_SECONDS | 0.5 | a batch begins this long after the one before, or when that one ends |
 | WEIR_PIPELINE_APPLICATION | the shipped one | the declaration (YAML) |
 | WEIR_PIPELINE_PATIENCE_SECONDS | 30 | how long a planned batch waits for a node that went away |
+| WEIR_PIPELINE_STUCK_SECONDS | 120 | a process that could work and finishes nothing for so long ends itself |
 
 SIGTERM: nothing more is admitted, the running batch ends, the process ends with 0. Bad input ends it with 2.
 """
@@ -23,13 +24,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import redis
+from py4j.protocol import Py4JError
 
 from queues.errors import BadInput, WeirError
+from workers.pipeline.batch_work import sentence
 from workers.pipeline.declaration import read_application
 from workers.pipeline.declared import Declarations, Declared, of_file
 from workers.pipeline.hosted import Hosted, Place
 from workers.pipeline.session import start_session
 from workers.pipeline.statuses import Statuses
+from workers.pipeline.watchdog import STUCK_SECONDS, Watchdog, end_process
 
 SHIPPED = Path(__file__).parent / "applications" / "performance.yaml"
 
@@ -46,6 +50,7 @@ class Settings:
     trigger_seconds: float
     declaration: Path
     patience_seconds: float
+    stuck_seconds: float
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Settings":
@@ -57,6 +62,7 @@ class Settings:
             _seconds(environment, "WEIR_PIPELINE_TRIGGER_SECONDS", 0.5),
             Path(environment.get("WEIR_PIPELINE_APPLICATION", SHIPPED)),
             _seconds(environment, "WEIR_PIPELINE_PATIENCE_SECONDS", 30.0),
+            _seconds(environment, "WEIR_PIPELINE_STUCK_SECONDS", STUCK_SECONDS),
         )
 
 
@@ -78,6 +84,7 @@ class PipelineProcess:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
         self._statuses = Statuses(control)
+        self._watchdog = Watchdog(settings.stuck_seconds)
         self._declarations = Declarations(control, file)
         self._hosted: dict[str, Hosted] = {}
         self._refused: dict[str, Declared] = {}
@@ -91,7 +98,7 @@ class PipelineProcess:
         settings = self._settings
         self._statuses.turn("starting")
         try:
-            with Beat(self._statuses):
+            with Beat(self._statuses, self._watchdog):
                 spark = start_session("pipeline", settings.master, settings.data / "pipeline")
                 place = Place(
                     spark,
@@ -109,6 +116,10 @@ class PipelineProcess:
         except WeirError as error:
             self._statuses.turn("failed", str(error))
             raise
+        except Py4JError as error:
+            told = f"Spark's own process does not answer any more ({sentence(error)})"
+            self._statuses.turn("failed", told)
+            raise WeirError(f"{told}; start it again.") from error
 
     def _host(self, place: Place, reset: bool) -> None:
         try:
@@ -121,6 +132,7 @@ class PipelineProcess:
 
     def _follow(self, place: Place, reset: bool) -> None:
         """What is wanted runs, what is not wanted any more is stopped."""
+        self._watchdog.feed()
         try:
             wanted = self._declarations.wanted()
         except (redis.ConnectionError, redis.TimeoutError):
@@ -152,10 +164,10 @@ class PipelineProcess:
 
 
 class Beat:
-    """Writes the status each second, whatever the main thread waits for."""
+    """Writes the status each second, whatever the main thread waits for, and ends a process that hangs."""
 
-    def __init__(self, statuses: Statuses) -> None:
-        self._statuses = statuses
+    def __init__(self, statuses: Statuses, watchdog: Watchdog) -> None:
+        self._statuses, self._watchdog = statuses, watchdog
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="status", daemon=True)
 
@@ -170,6 +182,10 @@ class Beat:
     def _beat(self) -> None:
         while not self._ended.wait(1.0):
             self._statuses.write()
+            if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
+                log.error("%s", why)
+                self._statuses.turn("failed", why)
+                end_process()
 
 
 def _declared(path: Path, control: redis.Redis) -> Declared:

@@ -15,6 +15,8 @@ from workers.pipeline.cursor import VERSION, check_version
 from workers.pipeline.result_queue import Result
 
 START = "0-0"
+# The queue's free space jumps by a batch when that is done: it can't be kept any closer to its reference.
+MOST_SHARE = 1 / 16
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,11 @@ def combine(
 ) -> Combined:
     """The next batch after `start`; `start` itself when there is nothing to do.
 
-    arrived: the results behind `start.taken`, looked up after the barrier. At most about `most_rows` are
-    taken (one result at least); what is not taken holds the watermark like a dispatch that is not worked.
+    arrived: the results behind `start.taken`, looked up after the barrier. At most about `most_rows`, and a
+    MOST_SHARE of the result queue, are taken (one result at least); what is not taken holds the watermark
+    like a dispatch that is not worked.
     """
-    fresh, left = _taken(list(arrived), most_rows)
+    fresh, left = _taken(list(arrived), most_rows, MOST_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
     watermark_us = _least(watermarks)
     if start.watermark_us is not None:
@@ -137,11 +140,12 @@ def combine(
     )
 
 
-def _taken(arrived: list[Result], most_rows: int) -> tuple[list[Result], list[Result]]:
-    rows = 0
+def _taken(arrived: list[Result], most_rows: int, most_bytes: float) -> tuple[list[Result], list[Result]]:
+    rows = size_bytes = 0
     for place, result in enumerate(arrived):
         rows += sum(blob.rows for blob in result.blobs)
-        if place and rows > most_rows:
+        size_bytes += result.size_bytes
+        if place and (rows > most_rows or size_bytes > most_bytes):
             return arrived[:place], arrived[place:]
     return arrived, []
 

@@ -28,8 +28,10 @@ class Controls:
     operator that `tasks` does not name. result_bytes: what the result queue may hold. lateness_seconds: how
     far behind the newest event an event may still come. ahead_seconds: how far ahead of this host's clock an
     event may be. hold_seconds: how long an unreachable node holds the watermark back. criteria: name → value,
-    for rules that name them. shed: pattern → type → share of the events that the pattern does without.
-    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
+    for rules that name them. held_criteria: name → {value, until_seconds (1970; null: no end), owner,
+    reason}: what a person has put in the place of that value. shed: pattern → type → share of the events that
+    the pattern does without. spared_keys_share: the share of the keys of which nothing is shed. revision:
+    counts changes.
     """
 
     admit_events_per_second: float | None = None
@@ -43,6 +45,7 @@ class Controls:
     ahead_seconds: float = 60.0
     hold_seconds: float = 15.0
     criteria: Mapping[str, float] = field(default_factory=dict)
+    held_criteria: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     spared_keys_share: float = 0.02
     revision: int = 0
@@ -60,6 +63,19 @@ class Controls:
         if self.admit_until_seconds is not None and now_seconds >= self.admit_until_seconds:
             return None
         return self.admit_events_per_second
+
+    def held_at(self, now_seconds: float) -> dict[str, Mapping[str, Any]]:
+        """The criteria that a person holds now."""
+        return {
+            name: held
+            for name, held in self.held_criteria.items()
+            if held["until_seconds"] is None or now_seconds < held["until_seconds"]
+        }
+
+    def at(self, now_seconds: float) -> "Controls":
+        """As a dispatch of now freezes them: what a person holds is in the criteria."""
+        held = {name: each["value"] for name, each in self.held_at(now_seconds).items()}
+        return replace(self, criteria={**self.criteria, **held}) if held else self
 
     @property
     def shedder(self) -> Shedder:
@@ -139,7 +155,20 @@ def _or_null(check: Check) -> Check:
     return f"{takes}, or null", lambda value: value is None or accepts(value)
 
 
+def _record(**checks: Check) -> Check:
+    def accepts(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and set(value) == set(checks)
+            and all(check[1](value[name]) for name, check in checks.items())
+        )
+
+    return f"an object of {', '.join(checks)}", accepts
+
+
 _SECONDS = _number(0, 86_400, "seconds")
+_CRITERION = _number(-1e300, 1e300)
+_TEXT: Check = ("a text", lambda value: isinstance(value, str))
 _CHECKS: dict[str, Check] = {
     "admit_events_per_second": _or_null(_number(0, 1e9)),
     "admit_until_seconds": _or_null(_number(0, 1e12)),
@@ -151,7 +180,10 @@ _CHECKS: dict[str, Check] = {
     "lateness_seconds": _SECONDS,
     "ahead_seconds": _SECONDS,
     "hold_seconds": _SECONDS,
-    "criteria": _mapping(_number(-1e300, 1e300)),
+    "criteria": _mapping(_CRITERION),
+    "held_criteria": _mapping(
+        _record(value=_CRITERION, until_seconds=_or_null(_number(0, 1e12)), owner=_TEXT, reason=_TEXT)
+    ),
     "shed": _mapping(_mapping(_number(0, 1))),
     "spared_keys_share": _number(0, 1),
     "revision": _whole(0, 2**62),

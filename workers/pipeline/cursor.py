@@ -84,13 +84,16 @@ def check_version(document: Any, what: str) -> None:
     raise BadInput(f"{what}.version", f"is {version!r}; this program reads {VERSION}. {advice} {NEW_START}")
 
 
-def admit(surveys: Mapping[str, Survey], limit_events: int) -> dict[str, tuple[Entry, ...]]:
+def admit(surveys: Mapping[str, Survey], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
     """Which entries are dispatched: one from each container in turn until the limit is reached (the last may
-    pass it: blocks stay whole).
+    pass it: blocks stay whole). turn: counts the calls, and each begins with another container, so that a
+    limit of a few blocks leaves none behind for ever.
     """
     taken = dict.fromkeys(surveys, 0)
     total = 0
-    waiting = [name for name in sorted(surveys) if surveys[name].entries]
+    names = sorted(surveys)
+    first = turn % max(1, len(names))
+    waiting = [name for name in (*names[first:], *names[:first]) if surveys[name].entries]
     while waiting and total < limit_events:
         for name in list(waiting):
             if total >= limit_events:

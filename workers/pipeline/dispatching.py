@@ -58,27 +58,51 @@ class Dispatcher:
         self._down_since: dict[str, float] = {}
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
         self._dispatched_at = -GATHERING_SECONDS
-        self._allowance = 0.0
+        self._allowance: float | None = None
         self._trimmed: dict[str, str] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
         self.admitted_events = 0
+        self.hindrance: str | None = None
+        self.skipped: tuple[str, ...] = ()
 
     def step(self) -> int:
-        """One dispatch, when there is something new; how many events. Raises Overtaken, RedisError."""
+        """One dispatch, when there is something new; how many events. `hindrance` then says what would keep
+        anything from being dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
+        """
         stored, topology_text = self._control.mget(self._controls_key, TOPOLOGY)
         controls = self._controls(stored)
         topology = Topology.from_json(topology_text)
-        limit = self._limit(controls)
+        limit, self.hindrance = self._limit(controls)
         now = self._monotonic()
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
-        if limit <= 0 or controls.admit_events_per_batch == 0:
+        if limit <= 0 and self._may_trickle(controls, now):
+            limit = 1
+        if limit <= 0:
             return 0
         surveys, down = self._survey(topology, limit)
+        self.skipped = tuple(sorted(down))
+        if down:
+            self.hindrance = f"{', '.join(self.skipped)} can't be read"
+        elif limit > 1:
+            self.hindrance = None
         if self._is_gathering(surveys, now):
             return 0
         return self._dispatch(topology, surveys, down, controls, limit)
+
+    def _may_trickle(self, controls: Controls, now: float) -> bool:
+        """Whether a block is let through though the result queue is full: what is in it may wait for event
+        time to go on, and that only does with what is dispatched.
+        """
+        full = self._results.room()
+        return (
+            controls.admit_events_per_batch > 0
+            and controls.admitted_per_second(self._clock()) != 0
+            and full.in_flight_events == 0
+            and full.free_bytes(controls.result_bytes) < full.bytes_per_event
+            and now - self._dispatched_at >= GATHERING_SECONDS
+        )
 
     def _is_gathering(self, surveys: dict[str, Survey], now: float) -> bool:
         """Whether too few events are there to be worth a batch yet."""
@@ -92,7 +116,7 @@ class Dispatcher:
     ) -> int:
         start, now = self.cursor, self._monotonic()
         holding = self._holding(topology, down, controls, now)
-        admitted = admit(surveys, limit)
+        admitted = admit(surveys, limit, start.tick)
         now_us = round(self._clock() * 1_000_000)
         end = advance(start, surveys, admitted, controls, now_us, down, holding)
         if end is start:
@@ -107,36 +131,51 @@ class Dispatcher:
         self._dispatches.commit(start, end, assignments)
         self.cursor = end
         events = sum(each.events for each in assignments.values())
-        self._allowance -= events
+        if self._allowance is not None:
+            self._allowance -= events
         self.admitted_events += events
         return events
 
     def _controls(self, stored: bytes | None) -> Controls:
         try:
-            return Controls.read(stored, self._defaults)
+            return Controls.read(stored, self._defaults).at(self._clock())
         except BadInput as error:
             # Wrong controls change nothing: it goes on with those of the dispatch before.
             log.warning("%s is not taken: %s", self._controls_key, error)
             return self.cursor.controls
 
-    def _limit(self, controls: Controls) -> int:
-        """Events that may be admitted now."""
+    def _limit(self, controls: Controls) -> tuple[int, str]:
+        """(events that may be admitted now, what limits them)."""
         room = self._results.room()
-        limits = [
-            float(controls.admit_events_per_batch),
-            room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0),
-            float(BATCHES_AHEAD * controls.admit_events_per_batch - room.in_flight_events),
+        flying = room.in_flight_events
+        used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
+        free_events = room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0)
+        ahead = BATCHES_AHEAD * controls.admit_events_per_batch
+        limits: list[tuple[float, str]] = [
+            (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
+            (
+                free_events,
+                f"{used} of the result queue are used, {flying:,} events on their way",
+            ),
+            (float(ahead - flying), f"{flying:,} events are handed out and have no result yet"),
         ]
+        if (allowed := self._allowed(controls)) is not None:
+            rate = controls.admit_events_per_second
+            limits.append((allowed, f"{rate:g} events/s are admitted at most"))
+        least, why = min(limits, key=lambda limit: limit[0])
+        return int(least), why
+
+    def _allowed(self, controls: Controls) -> float | None:
+        """Events that the rate in force leaves; what was admitted while there was none is no debt."""
         now = self._monotonic()
         rate = controls.admitted_per_second(self._clock())
-        if rate is not None:
-            most = rate * BURST_SECONDS
-            self._allowance = min(most, self._allowance + rate * (now - self._looked_at))
-            limits.append(self._allowance)
+        if rate is None:
+            self._allowance = None
         else:
-            self._allowance = 0.0
+            earned = rate * (now - self._looked_at)
+            self._allowance = min(rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
         self._looked_at = now
-        return int(min(limits))
+        return self._allowance
 
     def _survey(self, topology: Topology, limit: int) -> tuple[dict[str, Survey], set[str]]:
         """Per container what is new. Every node is asked, also one without points: it may hold what came

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
+from workers.pipeline.batch_work import sentence
 from workers.pipeline.checkpoint import lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.declaration import Application, application_of_text
 from workers.pipeline.declared import Declarations, Declared
@@ -135,11 +136,3 @@ class Hosted:
         self._status.turn("stopping")
         self.end()
         self._lock.close()
-
-
-def sentence(error: Exception) -> str:
-    """The line of an error that says most: Spark wraps the cause in pages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("queues.errors.", "workers."))]
-    line = told[-1].split(": ", 1)[-1] if told else next(iter(lines), type(error).__name__)
-    return line[:500]

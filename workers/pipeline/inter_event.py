@@ -8,6 +8,7 @@ import redis
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from workers.pipeline.batch_work import BatchWork
 from workers.pipeline.checkpoint import Checkpoint
 from workers.pipeline.combining import Combined
 from workers.pipeline.declaration import Application
@@ -20,8 +21,8 @@ from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 
 
-class InterEventWork:
-    """Callable as Spark wants it: `(nothing, batch)`; see `ReplicaWork`."""
+class InterEventWork(BatchWork):
+    """Of an application's combiner and operators; its events are `nothing`."""
 
     def __init__(
         self,
@@ -35,17 +36,10 @@ class InterEventWork:
         self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
         self._store = StateStore(control, application.name)
         self._outbox, self._status = outbox, status
-        self.failure: Exception | None = None
 
-    def __call__(self, nothing: DataFrame, batch: int) -> None:
-        try:
-            self._work(nothing.sparkSession.sparkContext, batch)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def _work(self, spark: SparkContext, batch: int) -> None:
+    def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
+        spark = events.sparkSession.sparkContext
         combined = Combined.from_document(self._checkpoint.offset(batch))
         counts: dict[str, OperatorCount] = {}
         worked: list[OperatorCount] = []

@@ -10,6 +10,7 @@ import redis
 from pyspark.sql import DataFrame
 
 from workers.pipeline.assignment import Assignment
+from workers.pipeline.batch_work import BatchWork
 from workers.pipeline.checkpoint import Checkpoint
 from workers.pipeline.containers import CARRIED
 from workers.pipeline.declaration import Application
@@ -24,10 +25,8 @@ from workers.pipeline.shedder import Shedder
 from workers.pipeline.status import StatusBoard
 
 
-class ReplicaWork:
-    """Callable as Spark wants it: `(events, batch)`. `failure` keeps what went wrong as it was: Spark only
-    passes on its text.
-    """
+class ReplicaWork(BatchWork):
+    """Of one replica of an application."""
 
     def __init__(
         self,
@@ -43,16 +42,8 @@ class ReplicaWork:
         self._dispatches = Dispatches(control, application.name)
         self._results = ResultQueue(control, application.name)
         self._faults = FaultStore(control, application.name)
-        self.failure: Exception | None = None
 
-    def __call__(self, events: DataFrame, batch: int) -> None:
-        try:
-            self._work(events, batch)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    def _work(self, events: DataFrame, batch: int) -> None:
+    def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
         tick = self._checkpoint.offset(batch)["tick"]
         given = self._given(tick)

@@ -41,6 +41,12 @@ redis.call('DEL', KEYS[3])
 redis.call('HINCRBY', KEYS[1], 'used_bytes', -tonumber(ARGV[1]))
 return 1
 """
+# KEYS room, blobs; ARGV replica, tick.
+_ABANDON = """
+local published = redis.call('HGET', KEYS[1], 'published:' .. ARGV[1])
+if tonumber(published or '0') >= tonumber(ARGV[2]) then return 0 end
+return redis.call('DEL', KEYS[2])
+"""
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
 
 
@@ -118,6 +124,7 @@ class ResultQueue:
         self._room = f"weir:pipeline:room:{application}"
         self._publish = control.register_script(_PUBLISH)
         self._release = control.register_script(_RELEASE)
+        self._abandon = control.register_script(_ABANDON)
 
     def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
         """Blobs of a batch that is not published yet; nobody sees them."""
@@ -125,8 +132,10 @@ class ResultQueue:
             self._control.hset(f"{self._prefix}:{replica}:{tick}", mapping=blobs)
 
     def abandon(self, replica: str, tick: int) -> None:
-        """What an attempt at this batch that died has left."""
-        self._control.delete(f"{self._prefix}:{replica}:{tick}")
+        """What an attempt at this batch that died has left. One that was thought dead may have published it
+        meanwhile: then it stays.
+        """
+        self._abandon(keys=[self._room, f"{self._prefix}:{replica}:{tick}"], args=[replica, tick])
 
     def publish(self, result: Result, events: int) -> bool:
         """False when it was published before. events: worked by the batch, before its rules."""

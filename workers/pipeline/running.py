@@ -6,12 +6,14 @@ import threading
 import time
 
 import redis
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from queues.client import Client
 from queues.errors import BadInput, WeirError
+from workers.pipeline.batch_work import BatchWork, sentence
 from workers.pipeline.checkpoint import COMBINER, Checkpoint
 from workers.pipeline.containers import Nodes
 from workers.pipeline.declaration import Application
@@ -68,11 +70,18 @@ class Running:
         self._replicas = (*application.replicas, *sorted(self._retiring()))
         self._ending = threading.Event()
         self._failure: Exception | None = None
-        self._works: list[ReplicaWork | InterEventWork] = []
+        self._works: list[BatchWork] = []
         self._queries: list[StreamingQuery] = []
         self._thread = threading.Thread(
             target=self._dispatch, args=(dispatch_seconds,), name="dispatcher", daemon=True
         )
+        try:
+            self._start(tiers)
+        except BaseException:
+            self.end()  # a query that is left behind keeps its name, and no start after it succeeds
+            raise
+
+    def _start(self, tiers: tuple[str, ...]) -> None:
         if INTRA in tiers:
             self._start_replicas()
             self._thread.start()
@@ -104,7 +113,7 @@ class Running:
         )
         self._query(ResultSource.name(), COMBINER, combiner)
 
-    def _query(self, source: str, name: str, work: ReplicaWork | InterEventWork) -> None:
+    def _query(self, source: str, name: str, work: BatchWork) -> None:
         options = {
             "control": self._control_url,
             "application": self._application.name,
@@ -126,7 +135,8 @@ class Running:
         while not self._ending.wait(pause_seconds):
             try:
                 events = self._dispatcher.step()
-                self._status.dispatched(self._dispatcher.cursor, events)
+                dispatcher = self._dispatcher
+                self._status.dispatched(dispatcher.cursor, events, dispatcher.hindrance, dispatcher.skipped)
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 log.warning("nothing is dispatched: %s", error)
                 self._ending.wait(1.0)
@@ -170,5 +180,7 @@ def _end_query(query: StreamingQuery, deadline: float) -> None:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             pause.wait(0.05)
         query.stop()
-    except PySparkException as error:
-        log.warning("a query was stopped in the middle of a batch, which is worked again: %s", error)
+    except (PySparkException, Py4JError) as error:
+        log.warning(
+            "a query was stopped in the middle of a batch, which is worked again: %s", sentence(error)
+        )

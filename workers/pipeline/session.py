@@ -16,6 +16,8 @@ _JAVA_OPTIONS = (
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
     "-XX:-UsePerfData",
+    # Without memory some thread of it dies, and the others wait for that one for ever.
+    "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
 )
 _CHECKPOINT_FILES = (

@@ -9,6 +9,10 @@ is the share of the window that it worked (of each of its tasks); `work` is what
 is their ratio. Of an operator `overhead_seconds` is its time for one event beside that of its patterns; of
 the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
 time from an event's own to the end of the batch that has worked it.
+
+`state` is starting (until something is worked since a start), running, stalled (events wait and nothing
+moves: `hindrance` says why), stopping or failed; `error` is what ended the run before, until something is
+worked again.
 """
 
 import json
@@ -25,10 +29,12 @@ import redis
 from controllers.expression import render
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application
+from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
 from workers.pipeline.graph import Graph, Operator
 from workers.pipeline.operators import PatternCount
-from workers.pipeline.result_queue import ResultQueue
+from workers.pipeline.progress_record import ProgressRecord
+from workers.pipeline.result_queue import ResultQueue, Room
 from workers.pipeline.shed_counts import ShedCounts
 from workers.pipeline.shed_record import ShedRecord
 from workers.pipeline.shedder import is_sheddable
@@ -91,25 +97,40 @@ class StatusBoard:
         self._ages: deque[tuple[float, float, int]] = deque()
         self._told = told
         self._results = ResultQueue(control, application.name)
+        self._dispatches = Dispatches(control, application.name)
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
         self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
+        self._progress = ProgressRecord(self._started)
         self._lock = threading.Lock()
         self._cursor: Cursor | None = None
         self._monitored: dict[str, dict[str, Any]] = {}
-        self._state, self._error = "starting", None
+        self._state, self._error = "starting", before.get("error")
         self.outbox_events = 0
 
     def turn(self, state: str, error: str | None = None) -> None:
-        """To starting, running, stopping or failed; written at once."""
+        """To starting, running, stopping or failed; written at once. Running keeps the error before until
+        something is worked.
+        """
         with self._lock:
-            self._state, self._error = state, error
+            if state == "running":
+                self._progress.begin(self._monotonic())
+            self._state, self._error = state, self._error if state == "running" else error
         self._told()
 
-    def dispatched(self, cursor: Cursor, events: int) -> None:
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long somebody has finished nothing though all was there, as of the last document."""
+        return self._progress.stuck_seconds
+
+    def dispatched(
+        self, cursor: Cursor, events: int, hindrance: str | None, skipped: tuple[str, ...]
+    ) -> None:
+        """The dispatcher has looked. hindrance, skipped: see there."""
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
+            self._progress.looked(self._monotonic(), events, hindrance, skipped)
 
     def monitored(self, shown: dict[str, dict[str, Any]]) -> None:
         """What the monitor sees: criterion → its quantile, of how many events."""
@@ -121,12 +142,15 @@ class StatusBoard:
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
             self._shed.at_replica(batch.at, batch.shed)
+            self._progress.at_replica(name, batch)
+            self._error = None
 
     def inter_event(self, batch: InterEventBatch) -> None:
         """An inter-event batch is worked."""
         with self._lock:
             self._batches.append(batch)
             self._totals.add(batch)
+            self._progress.at_combiner(batch)
             sheds = batch.combined.controls.shedder.sheds
             self._shed.at_operators(batch.at, batch.operators.values(), sheds)
             if (late := batch.late_seconds(self._clock())) is not None:
@@ -135,14 +159,18 @@ class StatusBoard:
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
         room = self._results.room()
+        given = self._given(room)
+        waiting = waiting_events(heartbeats, self._application.queues)
         with self._lock:
             now = self._monotonic()
             self._forget(now)
+            state, hindrance = self._judged(now, given, waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
             capacity = controls.result_bytes
             return {
-                "state": self._state,
+                "state": state,
+                "hindrance": hindrance,
                 "error": self._error,
                 "queues": list(self._application.queues),
                 "sinks": {each: list(queues) for each, queues in sorted(self._application.sinks.items())},
@@ -152,13 +180,13 @@ class StatusBoard:
                 "batch_overhead_seconds": self._batch_overhead(now),
                 "latency_p95_seconds": self._latency_p95(),
                 "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
-                "waiting_events": waiting_events(heartbeats, self._application.queues),
+                "waiting_events": waiting,
                 "patterns": self._patterns(now),
                 **self._shedding(now),
                 "late_events": self._totals.late_events,
                 "outbox_events": self.outbox_events,
                 "complex_events": sum(self._totals.matches.values()),
-                "skipped_nodes": list(cursor.skipped) if cursor else [],
+                "skipped_nodes": list(self._progress.skipped),
                 "controls": controls.to_document(),
                 "admitted_events": self._totals.admitted_events,
                 "in_flight_events": room.in_flight_events,
@@ -180,6 +208,24 @@ class StatusBoard:
                 "monitored": self._monitored,
                 "edges": [vars(edge) for edge in self._graph.edges],
             }
+
+    def _given(self, room: Room) -> dict[str, float]:
+        """Replica → when it was given the oldest piece that has no result yet (1970)."""
+        oldest = {
+            name: self._dispatches.after(name, room.published.get(name, 0), 1)
+            for name in self._application.replicas
+        }
+        return {name: pieces[0].at_seconds for name, pieces in oldest.items() if pieces}
+
+    def _judged(self, now: float, given: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
+        """(the state as it is, why nothing moves)."""
+        if self._state != "running":
+            self._progress.rest()
+            return self._state, None
+        behind = self._clock() - now
+        return self._progress.judge(
+            now, {name: at_seconds - behind for name, at_seconds in given.items()}, waiting
+        )
 
     @property
     def _graph(self) -> Graph:

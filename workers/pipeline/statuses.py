@@ -17,7 +17,7 @@ from workers.pipeline.declaration import Application
 from workers.pipeline.status import StatusBoard
 
 KEY = "weir:pipeline"
-WORST_FIRST = ("failed", "starting", "stopping", "running")
+WORST_FIRST = ("failed", "stalled", "starting", "stopping", "running")
 SUMMED = (
     "in_per_second",
     "kept_per_second",
@@ -49,6 +49,12 @@ class Statuses:
         with self._lock:
             self._boards[name] = board
         return board
+
+    @property
+    def stuck_seconds(self) -> float:
+        """Of the application that is stuck for longest."""
+        with self._lock:
+            return max((board.stuck_seconds for board in self._boards.values()), default=0.0)
 
     def forget(self, name: str) -> None:
         with self._lock:
@@ -87,6 +93,7 @@ class Statuses:
         return {
             "state": min(states, key=WORST_FIRST.index),
             "error": next((error for error in errors if error), None),
+            "hindrance": next((each["hindrance"] for each in found.values() if each["hindrance"]), None),
             "at": self._clock(),
             **together,
             "patterns": {name: _counts(pattern) for name, pattern in patterns.items()},

@@ -30,12 +30,15 @@ def steer_named(
     values: Mapping[str, Any],
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Puts values in place of those of a control that is by name (tasks, criteria); the others stay as they
-    are steered, or `declared`, whoever else steers meanwhile.
+    """Puts values in place of those of a control that is by name (tasks, criteria), None takes one away; the
+    others stay as they are steered, or `declared`, whoever else steers meanwhile.
     """
-    return _changed(
-        control, application, lambda before: {**before, name: {**before.get(name, declared), **values}}
-    )
+
+    def change(before: dict[str, Any]) -> dict[str, Any]:
+        known = {**before.get(name, declared), **values}
+        return {**before, name: {each: value for each, value in known.items() if value is not None}}
+
+    return _changed(control, application, change)
 
 
 def _changed(

@@ -1,0 +1,61 @@
+"""Whether an application gets on: judged by what was finished last, never by who is there."""
+
+import pytest
+
+from workers.pipeline.finished_batch import ReplicaBatch
+from workers.pipeline.progress import Sight, Step, stall
+from workers.pipeline.progress_record import ProgressRecord
+
+
+def test_who_has_nothing_to_do_is_not_stalled():
+    assert stall(Sight()) is None
+    assert stall(Sight(hindrance="n1 can't be read")) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "batch_seconds", "stalled"),
+    [(14.0, 0.2, False), (16.0, 0.2, True), (40.0, 20.0, False), (61.0, 20.0, True)],
+)
+def test_a_worker_is_measured_by_its_own_last_batch(seconds, batch_seconds, stalled):
+    step = Step("replica iap1", seconds, batch_seconds)
+    assert step.is_stalled is stalled
+    assert (stall(Sight((step,))) is not None) is stalled
+
+
+def test_the_first_batch_has_time_for_compiling():
+    assert stall(Sight((Step("replica iap1", 50.0, None),))) is None
+    assert "first batch" in stall(Sight((Step("replica iap1", 70.0, None),)))
+
+
+def test_the_one_that_is_stalled_for_longest_is_named():
+    sight = Sight(
+        (Step("replica iap1", 20.0, 0.2), Step("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
+    )
+    assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
+    assert sight.stuck_seconds == 45.0
+
+
+def test_a_limit_or_a_node_that_is_away_is_told_and_is_not_stuck():
+    sight = Sight(undispatched_seconds=20.0, hindrance="0 events/s are admitted at most")
+    assert stall(sight) == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
+    assert sight.stuck_seconds == 0.0, "a new start would not help"
+
+
+def test_a_dispatcher_that_does_not_come_back_is_told_and_is_stuck():
+    sight = Sight(silent_seconds=31.0)
+    assert stall(sight) == "the dispatcher has not come back for 31 s"
+    assert sight.stuck_seconds == 31.0
+
+
+def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is_latest():
+    record = ProgressRecord(50.0)
+    record.at_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
+    record.looked(130.0, 0, None, ())
+    given = {"a": 60.0, "b": 10.0, "c": 120.0}
+    state, hindrance = record.judge(130.0, given, 1)
+    assert (state, hindrance[:9], hindrance[-4:]) == ("stalled", "replica b", "80 s")
+    assert record.stuck_seconds == 80.0
+    record.begin(130.0)
+    assert record.judge(131.0, given, 1) == ("starting", None)
+    record.rest()
+    assert record.stuck_seconds == 0.0

@@ -1,0 +1,40 @@
+"""The work on micro-batches, as Spark calls it (foreachBatch), and what is left of it when it fails."""
+
+from abc import ABC, abstractmethod
+
+from pyspark.sql import DataFrame
+
+from queues.errors import WeirError
+
+
+class BatchFailed(WeirError):  # noqa: N818
+    """What Spark is told of a batch that failed."""
+
+
+class BatchWork(ABC):
+    """Callable as Spark wants it: `(events, batch)`. `failure` keeps what went wrong as it was.
+
+    Spark itself gets a sentence only: when it is being stopped it searches an error's text with an expression
+    that overflows the thread's stack on the pages that a Java error comes with.
+    """
+
+    failure: Exception | None = None
+
+    def __call__(self, events: DataFrame, batch: int) -> None:
+        try:
+            self.work(events, batch)
+        except Exception as error:
+            self.failure = error
+            raise BatchFailed(sentence(error)) from None
+
+    @abstractmethod
+    def work(self, events: DataFrame, batch: int) -> None:
+        """One batch. May be called again for the same one."""
+
+
+def sentence(error: Exception) -> str:
+    """The line of an error that says most: Spark wraps the cause in pages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("queues.errors.", "workers."))]
+    line = told[-1].split(": ", 1)[-1] if told else next(iter(lines), type(error).__name__)
+    return line[:500]

@@ -1,0 +1,70 @@
+"""Whether an application at work gets on, and if not, what it waits for. Pure.
+
+A process that is there and beats proves nothing: a worker that is frozen, a query that waits for ever or a
+limit of 0 leave events waiting while everything seems to run. So what counts is what was finished last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+STALLED_SECONDS = 15.0
+FIRST_SECONDS = 60.0  # Spark compiles in the first batch
+SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before it
+
+
+@dataclass(frozen=True)
+class Step:
+    """One worker of the chain with something to do: for how long it has finished nothing, and how long its
+    last batch took (None: it has finished none since the start).
+    """
+
+    name: str
+    seconds: float
+    batch_seconds: float | None
+
+    @property
+    def is_stalled(self) -> bool:
+        if self.batch_seconds is None:
+            return self.seconds > FIRST_SECONDS
+        return self.seconds > max(STALLED_SECONDS, SLOW_BATCHES * self.batch_seconds)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is known at one instant. steps: who has something to do. silent_seconds: since the dispatcher
+    looked last. undispatched_seconds: for how long events wait and none was dispatched. hindrance: why the
+    dispatcher dispatches nothing, as far as it knows.
+    """
+
+    steps: tuple[Step, ...] = ()
+    silent_seconds: float = 0.0
+    undispatched_seconds: float = 0.0
+    hindrance: str | None = None
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long somebody who has all it needs has finished nothing."""
+        stalled = [step.seconds for step in self.steps if step.is_stalled]
+        return max([*stalled, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
+
+
+def stall(sight: Sight) -> str | None:
+    """What is waited for, in a sentence; None while it gets on."""
+    return next(_reasons(sight), None)
+
+
+def _reasons(sight: Sight) -> Iterator[str]:
+    for step in sorted(sight.steps, key=lambda step: -step.seconds):
+        if step.is_stalled:
+            batch = "first batch since its start" if step.batch_seconds is None else "batch"
+            yield f"{step.name} has not finished its {batch} for {step.seconds:.0f} s"
+    if sight.silent_seconds > STALLED_SECONDS:
+        yield f"the dispatcher has not come back for {sight.silent_seconds:.0f} s"
+    if sight.undispatched_seconds > STALLED_SECONDS:
+        why = sight.hindrance or "events wait"
+        yield f"nothing was dispatched for {sight.undispatched_seconds:.0f} s: {why}"
+
+
+def since(now: float, *moments: float) -> float:
+    """Seconds since the latest of these moments."""
+    return max(0.0, now - max(moments))
