@@ -138,8 +138,26 @@ def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
             {"name": each, **row["patterns"][each], "declared": patterns.get(each)}
             for each in shown["patterns"]
         ],
-        "reads": [edge for edge in row["edges"] if edge["target"] == operator],
-        "feeds": [edge for edge in row["edges"] if edge["source"] == operator],
+        **_edges(operator, row),
+    }
+
+
+def _edges(operator: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Where its events come from and go to, with their rates."""
+    emitted = {(each["operator"], each["emits"]): each["out_per_second"] for each in row["patterns"].values()}
+    edges = [{**edge, "per_second": emitted.get((edge["source"], edge["type"]))} for edge in row["edges"]]
+    reads = [edge for edge in edges if edge["target"] == operator]
+    inner = sum(edge["per_second"] or 0.0 for edge in reads)
+    own = {emits: rate for (source, emits), rate in emitted.items() if source == operator}
+    return {
+        "reads": reads,
+        "feeds": [edge for edge in edges if edge["source"] == operator],
+        "source_per_second": max(0.0, row["operators"][operator]["in_per_second"] - inner),
+        "sinks": [
+            {"queue": queue, "type": emits, "per_second": own[emits]}
+            for emits in sorted(own)
+            for queue in row["sinks"].get(emits, [])
+        ],
     }
 
 

@@ -25,7 +25,7 @@ function columns(levels) {
   const gap = Math.max(LEAST_GAP, (LEAST_WIDTH - whole) / (kinds.length - 1));
   let x = 0;
   const made = kinds.map((kind, place) => {
-    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 46, sinks: 46 }[kind] ?? 74 };
+    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, sinks: 46 }[kind] ?? 74 };
     x += WIDTHS[kind] + gap;
     return column;
   });
@@ -34,9 +34,10 @@ function columns(levels) {
 
 function busyBox(id, name, row, word, text, url) {
   const state = stateOf(row);
+  const shed = row.shed_share > 0 ? [["shed", shown(row.shed_share, "percent1", "%")]] : [];
   return {
     id, name, rate: row.in_per_second, state, url, share: row.utilisation ?? 0,
-    lines: [[word, text], [STATE_WORDS[state] ?? "Unknown", shown(row.utilisation, "percent", "%")]],
+    lines: [[word, text], ...shed, [STATE_WORDS[state] ?? "Unknown", shown(row.utilisation, "percent", "%")]],
   };
 }
 
@@ -46,16 +47,16 @@ export function model(snapshot, name, row, chosen) {
   const setpoint = snapshot.loops?.[`flow/${name}`]?.setpoint, room = row.result_queue;
   const replicas = Object.entries(row.replicas), operators = Object.entries(row.operators);
   const boxes = [
-    row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")]] })),
+    row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")], ["behind", shown(snapshot.queues?.[queue]?.wait_seconds, "seconds", "s")]] })),
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
       id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf({ utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second }),
-      lines: [["free, MiB", `${shown(room.free_bytes, "mebibytes")}${setpoint ? `, ref. ${shown(setpoint, "mebibytes")}` : ""}`], ["used", shown(room.used_bytes, "mebibytes", "MiB")]],
+      lines: [["free, MiB", `${shown(room.free_bytes, "mebibytes")}${setpoint ? `, ref. ${shown(setpoint, "mebibytes")}` : ""}`], ["on their way", shown(row.in_flight_events, "integer")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{
       id: "combiner", name: "Combiner", rate: row.kept_per_second,
-      lines: [["behind", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
+      lines: [["event time", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
     }],
     ...Array.from({ length: levels }, (_, level) => operators.filter(([, each]) => each.level === level).map(([id, each]) => ({
       ...busyBox(`operator ${id}`, id, each, `${each.patterns.length} pattern${each.patterns.length === 1 ? "" : "s"}`, `${shown(each.tasks, "integer")} task${each.tasks === 1 ? "" : "s"}`, `/pipeline/${name}/operators/${id}/`),
