@@ -306,6 +306,23 @@ def test_conditions_of_records_fire(looks):
     }
 
 
+def test_a_pipeline_that_is_stalled_is_said_with_its_reason_and_explains_its_loops(looks):
+    rule("stalled", condition="pipeline_stalled", title="Stalled", threshold=1, clear_threshold=1)
+    rule("blind", condition="loop_stale", title="Blind", threshold=30, clear_threshold=10)
+    blind = loop_facts(looks, [("stale measurement", "no action", None)] * 8)
+    looks.more = {"loops": [replace(blind, name="flow/app", law="flow", target={"application": "app"})]}
+    row = {"state": "stalled", "hindrance": "replica iap1 has not finished its batch for 20 s"}
+    looks.snapshot = plant(pipeline={"state": "stalled", "applications": {"app": row}})
+    looks.look()
+    stalled, loop = (Alert.objects.get(title=title) for title in ("Stalled", "Blind"))
+    assert stalled.sentence == "app is stalled: replica iap1 has not finished its batch for 20 s."
+    assert loop.under == stalled
+    row |= {"state": "running", "hindrance": None}
+    looks.pass_seconds(12)
+    stalled.refresh_from_db()
+    assert stalled.state == "resolved"
+
+
 def test_an_override_that_ends_soon_is_said(looks):
     rule(
         "override-ending",
