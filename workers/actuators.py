@@ -8,9 +8,12 @@ from controllers.ladder import allows
 from queues.errors import WeirError
 from workers import ledger, proposals
 from workers.models import LedgerEntry, Loop
-from workers.plants.plant import Plant
+from workers.plants.adapters import plant_named
+from workers.plants.plant import Elastic, Plant
+from workers.plants.registry import LOCAL
 
 LASTING_INTERVALS = 10.0
+KEPT_INTERVALS = 6.0
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 
 
@@ -78,6 +81,22 @@ def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
+def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give the operators the entry's tasks; at another plant, and keep its own controllers off them."""
+    elastic_of(loop, plant).set_parallelism(entry.action["tasks"])
+
+
+def keep_plant(loop: Loop, plant: Plant) -> None:
+    """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still."""
+    if "plant" in loop.target:
+        elastic_of(loop, plant).hold(KEPT_INTERVALS * loop.interval_seconds)
+
+
+def elastic_of(loop: Loop, plant: Plant) -> Elastic:
+    """Whose tasks the loop sets: ours, or those of a registered plant."""
+    return plant_named(loop.target.get("plant", LOCAL), plant)
+
+
 ACTUATORS: Mapping[str, Actuator] = {
     "worker_rate": start_workers,
     "rebalancing": move_points,
@@ -87,9 +106,15 @@ ACTUATORS: Mapping[str, Actuator] = {
     "concurrency": set_threads,
     "shedding": shed,
     "ladder": engage,
+    "parallelism_queueing": set_tasks,
+    "parallelism_joint": set_tasks,
 }
 # Of laws whose actuator lapses: called at each tick that sets nothing.
-KEEPERS: Mapping[str, Callable[[Loop, Plant], None]] = {"concurrency": keep_threads}
+KEEPERS: Mapping[str, Callable[[Loop, Plant], None]] = {
+    "concurrency": keep_threads,
+    "parallelism_queueing": keep_plant,
+    "parallelism_joint": keep_plant,
+}
 
 
 def size(action: Mapping[str, Any] | None) -> float:

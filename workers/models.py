@@ -6,7 +6,8 @@ from django.utils import timezone
 
 # Django finds an application's models through this module.
 import workers.alerts.models
-import workers.lab.models  # noqa: F401
+import workers.lab.models
+import workers.plants.models  # noqa: F401
 from workers.packed_json import PackedJSONField
 
 

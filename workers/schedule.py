@@ -15,6 +15,7 @@ BALANCE_TICK_SECONDS = 5
 CONCURRENCY_TICK_SECONDS = 5
 SHEDDING_TICK_SECONDS = 2
 LADDER_TICK_SECONDS = 5
+PARALLELISM_TICK_SECONDS = 5
 ROWS = {
     "weir: tick worker_rate": ("workers.tasks.tick", {"law": "worker_rate"}, TICK_SECONDS),
     "weir: tick rebalancing": ("workers.tasks.tick", {"law": "rebalancing"}, PLANT_TICK_SECONDS),
@@ -24,6 +25,16 @@ ROWS = {
     "weir: tick concurrency": ("workers.tasks.tick", {"law": "concurrency"}, CONCURRENCY_TICK_SECONDS),
     "weir: tick shedding": ("workers.tasks.tick", {"law": "shedding"}, SHEDDING_TICK_SECONDS),
     "weir: tick ladder": ("workers.tasks.tick", {"law": "ladder"}, LADDER_TICK_SECONDS),
+    "weir: tick parallelism_queueing": (
+        "workers.tasks.tick",
+        {"law": "parallelism_queueing"},
+        PARALLELISM_TICK_SECONDS,
+    ),
+    "weir: tick parallelism_joint": (
+        "workers.tasks.tick",
+        {"law": "parallelism_joint"},
+        PARALLELISM_TICK_SECONDS,
+    ),
     "weir: advance plans, restore lost points": ("workers.tasks.advance", {}, 1),
     "weir: manage batch tasks": ("workers.tasks.manage_tasks", {}, 2),
     "weir: upkeep of loops and overrides": ("workers.tasks.upkeep", {}, UPKEEP_SECONDS),

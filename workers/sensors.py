@@ -6,7 +6,7 @@ from typing import Any
 from controllers.guard import Measured
 from controllers.rebalancing import PARAMETERS as REBALANCING_PARAMETERS
 from queues.node_state import smooth
-from workers import ladder_sensor, pipeline_sensors, pool_sensors, shedding_sensor
+from workers import ladder_sensor, parallelism_sensors, pipeline_sensors, pool_sensors, shedding_sensor
 from workers.sensed import Counters, Sensed, since
 
 CUMULATIVE = ("removed_events", "workers_started")
@@ -175,6 +175,8 @@ SENSORS = {
     "concurrency": pool_sensors.concurrency,
     "shedding": shedding_sensor.shedding,
     "ladder": ladder_sensor.ladder,
+    "parallelism_queueing": parallelism_sensors.queueing,
+    "parallelism_joint": parallelism_sensors.joint,
 }
 READINGS = {
     "worker_rate": readings,
@@ -185,6 +187,8 @@ READINGS = {
     "concurrency": pool_sensors.readings,
     "shedding": shedding_sensor.readings,
     "ladder": ladder_sensor.readings,
+    "parallelism_queueing": parallelism_sensors.readings,
+    "parallelism_joint": parallelism_sensors.readings,
 }
 
 

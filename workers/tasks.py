@@ -22,6 +22,7 @@ from workers import (
     ladder_loops,
     loops,
     overrides,
+    parallelism_loops,
     pipeline_loops,
     pipeline_versions,
     plans,
@@ -107,6 +108,7 @@ def upkeep() -> None:
     ladder_loops.ensure_ladder_loops(topology)
     pipeline_versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
+    parallelism_loops.ensure_parallelism_loops(control)
     pool_loops.ensure_pool_loops(control)
     batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)

@@ -5,6 +5,7 @@ of the plant's window, and what is not known is null. Every operation but `getto
 decides by several values takes that one, which is of one moment.
 """
 
+import time
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -19,10 +20,11 @@ from console.control_server import control, latest_snapshot
 from controllers.guard import STALE_SECONDS
 from controllers.measured_topology import AGGREGATES, Operator, Topology
 from queues.errors import BadInput
-from workers.plants import holding
+from workers.plants import adapters, holding
 from workers.plants.holding import PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
-from workers.plants.registry import UnknownPlant, actuator, seen
+from workers.plants.published import PublishedPlant
+from workers.plants.registry import UnknownPlant, seen
 
 MS = 1_000.0
 OLD_SECONDS = 2 * STALE_SECONDS
@@ -109,8 +111,11 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any
 
 
 @router.get("/gettopology", summary="All of it at one moment: operators, tasks, links, measures (seconds)")
-def gettopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any]:
-    return _viewed(request, plant).to_document()
+def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> dict[str, Any]:
+    """`holder` is who steers it besides whoever asks."""
+    actor, topology = actor_for(request, "plant.view"), topology_now(plant)
+    own = topology.holder == plant_control.holder_name(actor, controller)
+    return {**topology.to_document(), **({"holder": None, "held_until": None} if own else {})}
 
 
 @router.get("/getoperatorparallelism", summary="How many tasks an operator has")
@@ -275,7 +280,8 @@ def tasks_of(wanted: str) -> dict[str, int]:
 def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
     actor: Actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
-    plant_control.set_parallelism(actor, actuator(control(), plant), topology, tasks, control(), **more)
+    elastic = adapters.plant_named(plant, PublishedPlant(control(), time.time))
+    plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
     return True
 
 

@@ -33,11 +33,14 @@ USE = frozenset(
     }
 )
 
+# Of another plant, all but its topology.
+PLANT = frozenset({"kind", "state", "age_seconds", "error", "steered_by"})
+
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container, loop and worker host (None: all of them), and the `queue` or
-    `node` whose containers and loops are kept whole.
+    """Fields kept of every node, container, loop, worker host and registered plant (None: all of them), and
+    the `queue` or `node` whose containers and loops are kept whole.
     """
 
     name: str
@@ -45,6 +48,7 @@ class View:
     containers: frozenset[str] | None = None
     loops: frozenset[str] | None = None
     hosts: frozenset[str] | None = HOST
+    plants: frozenset[str] | None = PLANT
     queue: str | None = None
     node: str | None = None
 
@@ -55,6 +59,8 @@ class View:
             result["nodes"] = _rows(document["nodes"], self.nodes)
         if self.hosts is not None and document.get("hosts"):
             result["hosts"] = _rows(document["hosts"], self.hosts)
+        if self.plants is not None and document.get("plants"):
+            result["plants"] = _rows(document["plants"], self.plants)
         if self.loops is not None and document.get("loops"):
             result["loops"] = _rows(document["loops"], self.loops, self._is_about)
         if self.containers is not None and document.get("queues"):
@@ -90,7 +96,7 @@ def _rows(
     return kept
 
 
-WHOLE = View("whole", hosts=None)
+WHOLE = View("whole", hosts=None, plants=None)
 VIEWS = {
     view.name: view
     for view in (
@@ -99,6 +105,7 @@ VIEWS = {
         View("flow", nodes=USE, containers=BANDS, loops=STANDING),
         View("nodes", containers=PLACE, loops=STANDING),
         View("loops", nodes=USE, containers=PLACE),
+        View("plants", nodes=USE, containers=PLACE, loops=STANDING, plants=None),
     )
 }
 

@@ -22,12 +22,12 @@ HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/tele
 def call(secrets, stored_snapshot):
     """An operation of the control API; `(status, document)`."""
 
-    def ask(operation, method="get", role="operator", plant="main", secret=None, **query):
+    def ask(which, method="get", /, role="operator", plant="main", secret=None, **query):
         token = {"HTTP_AUTHORIZATION": f"Bearer {secret or secrets[role]}"}
         send = getattr(Browser(), method)
         parameters = {"QUERY_STRING": "&".join(f"{name}={value}" for name, value in query.items())}
-        answer = send(f"/control/{plant}/v1/{operation}", **parameters, **token)
-        return answer.status_code, json.loads(answer.content)
+        answer = send(f"/control/{plant}/v1/{which}", **parameters, **token)
+        return answer.status_code, json.loads(answer.content) if answer.status_code != 405 else None
 
     return ask
 

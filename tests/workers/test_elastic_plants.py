@@ -288,6 +288,6 @@ def test_the_second_controller_of_a_plant_is_told_who_holds_it_and_until_when(
         rig.plant.set_parallelism({rig.operators[0]: 3})
     assert (held.value.holder, held.value.until) == ("token:weir-3", until)
     with pytest.raises(PlantHeld):
-        rig.plant.hold()
+        rig.plant.hold(30.0)
     rig.settle()
     assert rig.parallelism()[rig.operators[0]] == 2

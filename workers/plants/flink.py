@@ -84,6 +84,9 @@ class FlinkPlant:
             self._looks.popleft()
         return self._topology(job, self._slots())
 
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
         job = self._job()

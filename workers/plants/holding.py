@@ -13,10 +13,12 @@ import redis
 from queues.errors import WeirError
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
-# KEYS the plant's holder; ARGV who asks, what would be written, ms. Gives what is written already by another.
+# KEYS the plant's holder; ARGV who asks, what would be written, ms. Gives what stands there: of another, or
+# of the same for longer than asked; nothing when it was written.
 _HOLD = """
 local stored = redis.call('GET', KEYS[1])
 if stored and cjson.decode(stored).holder ~= ARGV[1] then return stored end
+if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[3]) then return stored end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return false
 """
@@ -40,14 +42,16 @@ def key_of(plant: str) -> str:
 
 
 def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
-    """Take the plant, or keep it longer; until when. Raises PlantHeld while another has it."""
+    """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
     until = now + seconds
     document = json.dumps({"holder": holder, "until": until})
     stored = control.eval(_HOLD, 1, key_of(plant), holder, document, round(seconds * 1000))
-    if stored:
-        other = json.loads(stored)
-        raise PlantHeld(plant, other["holder"], other["until"])
-    return until
+    if not stored:
+        return until
+    found = json.loads(stored)
+    if found["holder"] != holder:
+        raise PlantHeld(plant, found["holder"], found["until"])
+    return float(found["until"])
 
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:

@@ -14,7 +14,9 @@ from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.plants.holding import holder_of
 from workers.plants.plant import Snapshot
+from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
+from workers.plants.watch import PlantWatch
 from workers.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.readings import Readings, read
 from workers.remedies import with_remedies
@@ -42,10 +44,12 @@ class LocalPlant(SteeredPlant):
         control: redis.Redis,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        name: str = "main",
+        name: str = LOCAL,
+        others: PlantWatch | None = None,
     ) -> None:
+        """others: the registered plants, where this one's watcher looks at them, too."""
         super().__init__(control, clock)
-        self._monotonic, self._name = monotonic, name
+        self._monotonic, self._name, self._others = monotonic, name, others
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -68,9 +72,14 @@ class LocalPlant(SteeredPlant):
         composed["totals"]["backlog_change_events"] = self._backlog_change(
             composed["totals"]["backlog_events"], monotonic_seconds
         )
-        steered = {"steered_by": holder_of(self._control, self._name)}
-        whole = {**snapshot, **composed, **recorded, **steered}
+        outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
+        whole = {**snapshot, **composed, **recorded, **outside}
         return {**whole, "health": with_remedies(whole)}
+
+    def _plants(self) -> dict[str, Any]:
+        """The registered plants, with who holds each here."""
+        rows = self._others.rows() if self._others else {}
+        return {name: {**row, "steered_by": holder_of(self._control, name)} for name, row in rows.items()}
 
     def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

@@ -113,6 +113,9 @@ class MemoryPlant:
         links = tuple(Link(before.name, after.name) for before, after in pairwise(chain))
         return Topology("memory", self.clock(), 1.0, {each.name: each for each in chain}, links)
 
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """At once."""
         if self.error is not None:

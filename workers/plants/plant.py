@@ -28,6 +28,12 @@ class Elastic(Protocol):
         """
         ...
 
+    def hold(self, seconds: float) -> None:
+        """Keep the plant's own controllers, where it has any, off its tasks for so long. Raises PlantHeld
+        while another does.
+        """
+        ...
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Let operators have so many tasks, all of them or none. Setting the same again changes nothing.
 

@@ -1,15 +1,11 @@
 """Plants by name: the local one, and those that an administrator has added."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-import redis
-
 from controllers.measured_topology import Topology
 from queues.errors import BadInput
-from workers.plants.plant import Elastic
-from workers.plants.published import PublishedPlant
+from workers.plants.plant import PlantSilent
 from workers.plants.topology import topology_of
 
 LOCAL = "main"
@@ -20,14 +16,22 @@ class UnknownPlant(BadInput):
 
 
 def seen(snapshot: Mapping[str, Any], name: str) -> Topology:
-    """The plant's topology in a snapshot. Raises UnknownPlant."""
+    """The plant's topology in a snapshot. Raises UnknownPlant, and PlantSilent while it is not seen."""
     if name == snapshot["plant"]:
         return topology_of(snapshot)
-    raise UnknownPlant("plant", f"{name} is not known; there is {snapshot['plant']}.")
+    others = snapshot.get("plants") or {}
+    if name not in others:
+        known = ", ".join([snapshot["plant"], *others])
+        raise UnknownPlant("plant", f"{name} is not known; the plants are {known}.")
+    row = others[name]
+    if row["state"] != "seen":
+        raise PlantSilent(why_unseen(name, row))
+    return Topology.from_document(row["topology"])
 
 
-def actuator(control: redis.Redis, name: str) -> Elastic:
-    """The plant, to set its tasks. Raises UnknownPlant."""
-    if name == LOCAL:
-        return PublishedPlant(control, time.time)
-    raise UnknownPlant("plant", f"{name} is not known; there is {LOCAL}.")
+def why_unseen(name: str, row: Mapping[str, Any]) -> str:
+    """In a sentence."""
+    because = row["error"] or "it has not been asked yet"
+    if row["age_seconds"] is None:
+        return f"{name} has not been seen yet: {because}"
+    return f"{name} was last seen {row['age_seconds']:.0f} s ago: {because}"

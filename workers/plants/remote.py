@@ -29,15 +29,15 @@ class RemotePlant:
         except BadInput as error:
             raise PlantConfused(f"{self._line.name} answers what can't be understood ({error}).") from error
 
-    def set_parallelism(self, tasks: Mapping[str, int], seconds: float = SECONDS) -> None:
-        """And hold the plant so long; raises as `Elastic` says."""
+    def hold(self, seconds: float) -> None:
+        """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""
+        self._ask("POST", "hold", seconds=seconds)
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """And hold the plant for SECONDS at least; raises as `Elastic` says."""
         if tasks:
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
-            self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=seconds)
-
-    def hold(self, seconds: float = SECONDS) -> None:
-        """Keep the plant so long without setting anything. Raises PlantHeld while another has it."""
-        self._ask("POST", "hold", seconds=seconds)
+            self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
 
     def close(self) -> None:
         self._line.close()

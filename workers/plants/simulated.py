@@ -68,6 +68,9 @@ class SimulatedPlant:
         named = {each.name: each for each in operators}
         return Topology(self._name, float(chain.second), float(window), named, links)
 
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """At once; the chain stops for its pause when they are others."""
         now = {kind.name: count for kind, count in zip(KINDS, self._chain.tasks, strict=True)}

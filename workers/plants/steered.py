@@ -55,6 +55,9 @@ class SteeredPlant(ABC):
         """See `workers.plants.topology`."""
         return topology_of(self.observe())
 
+    def hold(self, seconds: float) -> None:  # noqa: B027
+        """Nothing: its own controllers are this console's loops, which ask who holds it."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The tasks of operators of the pipeline, from the next batch or the one after it on. Operators of an
         application change together; of several, one application after the other.

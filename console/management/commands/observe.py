@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from workers.connections import control_server
 from workers.observer import Observer
 from workers.plants.local import LocalPlant
+from workers.plants.watch import PlantWatch
 from workers.snapshot_archive import Recorder
 
 CONTROL_TIMEOUT_SECONDS = 2.0
@@ -23,4 +24,6 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
-        Observer(control, LocalPlant(control), recorder=Recorder(settings.WEIR_DATA)).run(stop)
+        Observer(
+            control, LocalPlant(control, others=PlantWatch()), recorder=Recorder(settings.WEIR_DATA)
+        ).run(stop)

@@ -1,0 +1,93 @@
+"""An adapter for each registered plant, by its kind; and what a registration takes."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+import httpx
+
+from queues.errors import BadInput
+from workers.plants.flink import FlinkPlant
+from workers.plants.line import Line
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import Elastic
+from workers.plants.registry import LOCAL, UnknownPlant
+from workers.plants.remote import RemotePlant
+
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}\Z")
+LONGEST_OPTION = 200
+Kind = RegisteredPlant.Kind
+# What each kind takes besides its address: name → what it is.
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    Kind.WEIR: {},
+    Kind.FLINK: {"job": "name or id of the job; empty where only one runs"},
+}
+
+
+class Adapter(Elastic, Protocol):
+    """An elastic plant on a line that is to be closed."""
+
+    def close(self) -> None: ...
+
+
+def adapter_of(
+    row: RegisteredPlant,
+    environment: Mapping[str, str] = os.environ,
+    transport: httpx.BaseTransport | None = None,
+) -> Adapter:
+    """Raises BadInput when its token is not in the environment."""
+    token = environment.get(row.secret_environment, "") if row.secret_environment else ""
+    if row.secret_environment and not token:
+        raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
+    line = Line(row.name, row.url, token, transport=transport)
+    if row.kind == Kind.FLINK:
+        return FlinkPlant(line, row.options.get("job", ""))
+    return RemotePlant(line)
+
+
+def check(row: RegisteredPlant) -> None:
+    """Raise BadInput for a registration that can't be."""
+    if not NAME.match(row.name):
+        raise BadInput("name", "takes small letters, digits and -, at most 40, a letter first.")
+    if row.name == LOCAL:
+        raise BadInput("name", f"{LOCAL} is this plant; choose another.")
+    if row.kind not in Kind.values:
+        raise BadInput("kind", f"takes {', '.join(Kind.values)}, not {row.kind[:40]!r}.")
+    check_url(row.url)
+    if row.secret_environment and not VARIABLE.match(row.secret_environment):
+        raise BadInput("secret_environment", "takes the name of an environment variable, as WEIR_EAST_TOKEN.")
+    for name, value in row.options.items():
+        if name not in OPTIONS[row.kind]:
+            known = ", ".join(OPTIONS[row.kind]) or "none"
+            raise BadInput(name, f"is not known; options of {row.kind}: {known}.")
+        if not isinstance(value, str) or len(value) > LONGEST_OPTION:
+            raise BadInput(name, f"takes a text of at most {LONGEST_OPTION} characters.")
+
+
+def check_url(url: str) -> None:
+    """Raise BadInput for what is no address, or one that carries a password: it is shown."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise BadInput("url", f"takes an address ({error}).") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise BadInput("url", "takes an http or https address, as https://weir.example/control/main/v1.")
+    if parsed.userinfo or parsed.query:
+        raise BadInput("url", "takes an address without password and query; name the token's variable.")
+
+
+def registered() -> list[RegisteredPlant]:
+    """All of them, by name."""
+    return list(RegisteredPlant.objects.order_by("name"))
+
+
+def plant_named(name: str, local: Elastic) -> Elastic:
+    """The plant, to set its tasks: `local`, or a registered one. Raises UnknownPlant."""
+    if name == LOCAL:
+        return local
+    row = RegisteredPlant.objects.filter(name=name).first()
+    if row is None:
+        raise UnknownPlant("plant", f"{name} is not registered.")
+    return adapter_of(row)

@@ -1,0 +1,27 @@
+"""Other people's plants that an administrator has added."""
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class RegisteredPlant(models.Model):
+    """How a plant is reached. A token is never kept: `secret_environment` names the variable that holds it.
+
+    options: what its kind needs besides (`workers.plants.adapters`).
+    """
+
+    class Kind(models.TextChoices):
+        WEIR = "weir", "Weir, by its control API"
+        FLINK = "flink", "Flink session cluster, by its REST API"
+
+    name = models.CharField(max_length=40, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    url = models.CharField(max_length=500)
+    options = models.JSONField(default=dict)
+    secret_environment = models.CharField(max_length=80, default="", blank=True)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
