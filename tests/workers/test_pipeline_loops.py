@@ -115,7 +115,7 @@ def test_a_quiet_plant_gives_no_cause_for_any_alert(plant):
     for row in plant.row["replicas"].values():
         row["utilisation"] = 0.02
     entries = []
-    for _ in range(60):
+    for _ in range(25):
         plant.row["admitted_events"] += noise.randrange(60, 100)
         plant.row["result_queue"]["free_bytes"] = 134_000_000 - noise.randrange(20_000)
         for row in plant.row["replicas"].values():

@@ -24,7 +24,10 @@ def test_a_worker_is_measured_by_its_own_last_batch(seconds, batch_seconds, stal
 
 def test_the_first_batch_has_time_for_compiling():
     assert stall(Sight((Step("replica iap1", 50.0, None),))) is None
-    assert "first batch" in stall(Sight((Step("replica iap1", 70.0, None),)))
+    slow = Sight((Step("replica iap1", 70.0, None),))
+    assert "first batch" in stall(slow)
+    assert slow.stuck_seconds == 0.0, "a new start would only begin it once more"
+    assert Sight((Step("replica iap1", 400.0, None),)).stuck_seconds == 160.0
 
 
 def test_the_one_that_is_stalled_for_longest_is_named():
@@ -54,7 +57,7 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
     state, hindrance = record.judge(130.0, given, 1)
     assert (state, hindrance[:9], hindrance[-4:]) == ("stalled", "replica b", "80 s")
-    assert record.stuck_seconds == 80.0
+    assert record.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
     assert record.judge(131.0, given, 1) == ("starting", None)
     record.rest()

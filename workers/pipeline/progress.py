@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 STALLED_SECONDS = 15.0
 FIRST_SECONDS = 60.0  # Spark compiles in the first batch
+SPARED_SECONDS = 240.0  # a new start would have to work the first batch, too
 SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before it
 
 
@@ -28,6 +29,13 @@ class Step:
             return self.seconds > FIRST_SECONDS
         return self.seconds > max(STALLED_SECONDS, SLOW_BATCHES * self.batch_seconds)
 
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long a new start has been worth it."""
+        if not self.is_stalled:
+            return 0.0
+        return self.seconds if self.batch_seconds is not None else max(0.0, self.seconds - SPARED_SECONDS)
+
 
 @dataclass(frozen=True)
 class Sight:
@@ -44,8 +52,8 @@ class Sight:
     @property
     def stuck_seconds(self) -> float:
         """For how long somebody who has all it needs has finished nothing."""
-        stalled = [step.seconds for step in self.steps if step.is_stalled]
-        return max([*stalled, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
+        steps = [step.stuck_seconds for step in self.steps]
+        return max([*steps, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
 
 
 def stall(sight: Sight) -> str | None:
