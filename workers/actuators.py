@@ -63,13 +63,16 @@ def keep_threads(loop: Loop, plant: Plant) -> None:
 
 
 def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Put the entry's table in place of the one in force; a share of 0 needs no row."""
+    """Put the entry's table in place of the one in force; a share of 0 needs no row. By key where the law
+    counts what comes per match: so many matches are left as it keeps of their events.
+    """
     shares = {
         pattern: {name: share for name, share in types.items() if share > 0}
         for pattern, types in entry.action["shed"].items()
     }
     table = {pattern: types for pattern, types in shares.items() if types}
-    plant.steer_pipeline(loop.target["application"], {"shed": table})
+    unit = "key" if entry.parameters["needs"] == "measured" else "event"
+    plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit})
 
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

@@ -18,7 +18,7 @@ from workers.pipeline.graph import Graph, Operator
 from workers.pipeline.matcher import masks_of, match_all
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.recall import recall_of
-from workers.pipeline.shedder import SPARED_GROUPS, Fates, Shedder, ranked
+from workers.pipeline.shedder import ROTATION_WINDOWS, SPARED_GROUPS, UNITS, Fates, Shedder, ranked
 
 KEYS = "abcdefghijkl"
 SHARES = st.sampled_from([0.0, 0.3, 0.5, 1.0])
@@ -48,7 +48,8 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     """A tier that has worked the events, cut into results at these places."""
     control.flushall()
     tier = Tier(control, GRAPH)
-    tier.controls = Controls(shed=shedder.shares, spared_keys_share=shedder.spared_share)
+    steered = {"shed": shedder.shares, "shed_by": shedder.by, "spared_keys_share": shedder.spared_share}
+    tier.controls = Controls().changed(steered)
     everything, places = batch_of(events), sorted({0, *cuts, len(events)})
     for start, end in pairwise(place for place in places if place <= len(events)):
         tier.publish(everything.slice(start, end - start), events[start][0] - 1)
@@ -62,14 +63,18 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    EVENTS, st.lists(SHARES, min_size=4, max_size=4), st.sampled_from([0.0, 0.3]), st.sets(st.integers(1, 59))
+    EVENTS,
+    st.lists(SHARES, min_size=4, max_size=4),
+    st.sampled_from([0.0, 0.3]),
+    st.sets(st.integers(1, 59)),
+    st.sampled_from(UNITS),
 )
 def test_an_event_meets_the_same_fate_however_it_comes_and_is_counted_once(
-    control, events, shares, spared, cuts
+    control, events, shares, spared, cuts, unit
 ):
     events = sorted(events, key=lambda event: event[0])
     ab, ba = dict(zip("AB", shares[:2], strict=True)), dict(zip("AB", shares[2:], strict=True))
-    shedder = Shedder({"ab": ab, "ba": ba}, spared)
+    shedder = Shedder({"ab": ab, "ba": ba}, spared, unit)
     tier = worked(control, events, shedder, list(cuts))
     rows = rows_of(events)
     for pattern in (AB, BA):
@@ -106,6 +111,25 @@ def test_spared_keys_lose_nothing_and_all_others_their_share():
     assert not dropped[fates.spared].any()
     assert 0.06 < fates.spared.mean() < 0.14
     assert abs(dropped[~fates.spared].mean() - 0.4) < 0.02
+
+
+def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_has_its_turn():
+    keys = [chr(0x4E00 + number) for number in range(1_000)]
+    turn = ROTATION_WINDOWS * AB.within_us
+    events = [
+        (turn * round_ + step, kind, 1.0, key)
+        for round_ in range(8)
+        for step, kind in enumerate("AB")
+        for key in keys
+    ]
+    rows = rows_of(events)
+    found = {}
+    for unit in UNITS:
+        kept = kept_of(AB, rows, Shedder({"ab": {"A": 0.6, "B": 0.6}}, 0.0, unit))
+        found[unit] = [key for key, _ in match_all(AB, kept).told()]
+    assert abs(len(found["key"]) / 8_000 - 0.4) < 0.02
+    assert abs(len(found["event"]) / 8_000 - 0.16) < 0.02
+    assert len(set(found["key"])) > 970, "in eight turns nearly every key is kept once"
 
 
 def test_ranks_are_even_over_ids_that_count_on_and_the_same_for_ever():

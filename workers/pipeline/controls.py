@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from queues.errors import BadInput
-from workers.pipeline.shedder import Shedder
+from workers.pipeline.shedder import UNITS, Shedder
 
 
 def key_of(application: str) -> str:
@@ -23,15 +23,16 @@ def key_of(application: str) -> str:
 class Controls:
     """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).
     admit_until_seconds: when that ends by itself (1970; null: never).
-    admit_events_per_batch: most events of one dispatch (0 admits none). shares: replica → share of the events
-    (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch, and of an
-    operator that `tasks` does not name. result_bytes: what the result queue may hold. lateness_seconds: how
-    far behind the newest event an event may still come. ahead_seconds: how far ahead of this host's clock an
-    event may be. hold_seconds: how long an unreachable node holds the watermark back. criteria: name → value,
-    for rules that name them. held_criteria: name → {value, until_seconds (1970; null: no end), owner,
-    reason}: what a person has put in the place of that value. shed: pattern → type → share of the events that
-    the pattern does without. spared_keys_share: the share of the keys of which nothing is shed. revision:
-    counts changes.
+    admit_events_per_batch: most events of one dispatch (0 admits none). combine_events_per_batch: about as
+    many rows the combiner takes at once; what is shed changes from batch to batch. shares: replica → share of
+    the events (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch,
+    and of an operator that `tasks` does not name. result_bytes: what the result queue may hold.
+    lateness_seconds: how far behind the newest event an event may still come. ahead_seconds: how far ahead of
+    this host's clock an event may be. hold_seconds: how long an unreachable node holds the watermark back.
+    criteria: name → value, for rules that name them. held_criteria: name → {value, until_seconds (1970; null:
+    no end), owner, reason}: what a person has put in the place of that value. shed: pattern → type → share of
+    the events that the pattern does without. shed_by: what meets its fate as one (`shedder`).
+    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
     """
 
     admit_events_per_second: float | None = None
@@ -47,6 +48,7 @@ class Controls:
     criteria: Mapping[str, float] = field(default_factory=dict)
     held_criteria: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shed_by: str = "event"
     spared_keys_share: float = 0.02
     revision: int = 0
 
@@ -79,7 +81,7 @@ class Controls:
 
     @property
     def shedder(self) -> Shedder:
-        return Shedder(self.shed, self.spared_keys_share)
+        return Shedder(self.shed, self.spared_keys_share, self.shed_by)
 
     def tasks_of(self, operator: str) -> int:
         return self.tasks.get(operator, self.parallelism)
@@ -185,6 +187,7 @@ _CHECKS: dict[str, Check] = {
         _record(value=_CRITERION, until_seconds=_or_null(_number(0, 1e12)), owner=_TEXT, reason=_TEXT)
     ),
     "shed": _mapping(_mapping(_number(0, 1))),
+    "shed_by": (" or ".join(UNITS), lambda value: value in UNITS),
     "spared_keys_share": _number(0, 1),
     "revision": _whole(0, 2**62),
 }

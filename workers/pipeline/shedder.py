@@ -1,9 +1,16 @@
 """Which events a pattern does without while its operator is given more than it can do.
 
 The table says, per pattern and type, the share that is dropped. An event's fate follows from its id alone
-(`ranks`), so it is the same in every replay, and an event that one pattern drops is dropped by every pattern
-that drops as much: what nobody wants any more need not travel. A small share of the keys is *spared*: all
-their events go to all patterns, which shows what the others lose (`recall`).
+(`ranked`), so it is the same in every replay, and an event that one pattern drops is dropped by every pattern
+that drops as much: what nobody wants any more need not travel.
+
+Dropped *by event*, of a pattern's matches the product of the shares that are kept is left: nothing much where
+each key has few events. *By key* the events of a key share their fate, and of a pattern whose types are kept
+alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the pattern, so
+that none is left out for good.
+
+A small share of the keys is *spared*: all their events go to all patterns, which shows what the others lose
+(`recall`).
 """
 
 from collections.abc import Mapping
@@ -16,6 +23,8 @@ import pyarrow as pa
 
 from workers.pipeline.pattern import Pattern
 
+UNITS = ("event", "key")
+ROTATION_WINDOWS = 20
 Shares = Mapping[str, Mapping[str, float]]
 # The spared keys are counted in groups, by which the recall's interval knows how far keys differ.
 SPARED_GROUPS = 10
@@ -24,10 +33,13 @@ _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 <
 
 @dataclass(frozen=True)
 class Shedder:
-    """shares: pattern → type → share dropped. spared_share: of the keys; nothing of theirs is dropped."""
+    """shares: pattern → type → share dropped. spared_share: of the keys; nothing of theirs is dropped. by:
+    what meets its fate as one, of UNITS.
+    """
 
     shares: Shares = field(default_factory=dict)
     spared_share: float = 0.0
+    by: str = "event"
 
     @cached_property
     def sheds(self) -> bool:
@@ -64,6 +76,7 @@ class Fates(KeyRanks):
         super().__init__(shedder, keys)
         self._rows = rows
         self._ranks = np.full(rows.num_rows, np.nan)
+        self._turns: dict[tuple[int, int], np.ndarray] = {}
 
     def dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
         """bool per row: whether the pattern does without it. masks: see `masks_of`.
@@ -77,7 +90,20 @@ class Fates(KeyRanks):
         of_types = np.array([shares.get(name, 0.0) for name in self._types.dictionary.to_pylist()])
         of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
         concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.spared
+        if self._shedder.by == "key":
+            return concerned & (self._key_ranks(pattern, concerned) < of_rows)
         return concerned & (self._ranked(concerned) < of_rows)
+
+    def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
+        """Per row the rank of its key in the turn that its time falls into."""
+        turn_us = ROTATION_WINDOWS * max(1, pattern.within_us)
+        turns = self._rows.column("time").to_numpy() // turn_us
+        ranks = np.ones(self._rows.num_rows)
+        for turn in np.unique(turns[concerned]).tolist():
+            if (turn_us, turn) not in self._turns:
+                self._turns[turn_us, turn] = self._of_keys(crc32(str(turn).encode()))
+            ranks = np.where(turns == turn, self._turns[turn_us, turn], ranks)
+        return ranks
 
     @cached_property
     def _types(self) -> pa.DictionaryArray:
