@@ -50,6 +50,7 @@ ACTIONS = {
     "pipeline.declare": "operator",
     "pipeline.steer": "operator",
     "plant.scale": "operator",
+    "ladder.cap": "operator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
     "dead_letters.fix": "operator",

@@ -57,6 +57,8 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """The snapshot's known numbers by series."""
     yield from _numbers("totals", snapshot["totals"], TOTALS)
     yield from _numbers("pipeline", snapshot["pipeline"], PIPELINE)
+    for name, application in (snapshot["pipeline"].get("applications") or {}).items():
+        yield from _shedding(f"pipeline.applications.{name}", application)
     for kind, names in PER_KIND.items():
         for each, document in snapshot[kind].items():
             yield from _numbers(f"{kind}.{each}", document, names)
@@ -66,6 +68,14 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, queue in snapshot["queues"].items():
         for node, container in queue["containers"].items():
             yield from _numbers(f"queues.{name}.containers.{node}", container, PER_CONTAINER)
+
+
+def _shedding(prefix: str, application: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Of an application that has ever shed something: by pattern."""
+    if application["shed_events"]:
+        yield from _numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
+        for name, pattern in application["patterns"].items():
+            yield from _numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
 
 
 def row(snapshot: Mapping[str, Any]) -> dict[str, str]:

@@ -13,10 +13,11 @@ from django.views.decorators.http import require_safe
 
 from console import steering
 from console.access import actor_of, requires
-from console.pages import prediction
+from console.pages import prediction, shedding_view
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
-from console.pages.frame import show
+from console.pages.frame import show, snapshot_of
+from console.pages.ladder_view import ladder_of
 from console.pages.lanes import lanes_of
 from console.pages.override_words import ending_of, instead_words, short
 from controllers import catalog, guard
@@ -43,7 +44,8 @@ def loops(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors."""
+    """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors;
+    of some laws shedding (`shed_view`) or ladder (`ladder_of`)."""
     return loop_page(request, loop_id)
 
 
@@ -52,6 +54,8 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
     now = timezone.now()
     held = overrides.on(found, now)
     law = catalog.law(found.law)
+    effective = overrides.effective_parameters(law, found.parameters, held, now)
+    errors = dict(errors or {})
     return show(
         request,
         "loop.html",
@@ -61,13 +65,26 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         lanes=lanes_of(found.law),
         parameters=parameter_rows(law, found.parameters, held, now),
         guard=guard_rows(law, found.guard, held, now),
-        prediction=prediction.shown(
-            found.law, overrides.effective_parameters(law, found.parameters, held, now)
-        ),
+        prediction=prediction.shown(found.law, effective),
+        shedding=_shedding(request, found, effective, errors),
+        ladder=ladder_of(found.target["queue"]) if found.law == "ladder" else None,
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
-        errors=errors or {},
+        errors=errors,
         submitted=submitted or {},
     )
+
+
+def _shedding(request: HttpRequest, loop: Loop, effective: dict[str, Any], errors: Any) -> Any:
+    """See `shed_view`; what is asked for and can't be is among the errors, and left out."""
+    if loop.law != shedding_view.LAW:
+        return None
+    applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
+    row = applications.get(loop.target.get("application"))
+    try:
+        return shedding_view.shed_view(loop, effective, row, request.GET)
+    except BadInput as error:
+        errors[error.field] = [error.message]
+        return shedding_view.shed_view(loop, effective, row, {})
 
 
 def described(now: datetime) -> list[dict[str, Any]]:

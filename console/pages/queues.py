@@ -9,6 +9,8 @@ from django.views.decorators.http import require_safe
 from console import dead_letters
 from console.access import requires
 from console.pages.frame import show, snapshot_of
+from console.pages.ladder_view import ladder_of
+from controllers.ladder import RUNGS
 from queues.models import Node, Queue
 
 LETTERS = 5
@@ -24,7 +26,7 @@ def queues(request: HttpRequest) -> HttpResponse:
 @requires("plant.view")
 def queue(request: HttpRequest, name: str) -> HttpResponse:
     """Context: name, queue (as configured), row (its part of the snapshot, or None), division, dead_letters,
-    errors.
+    ladder (`ladder_of`), errors.
     """
     return queue_page(request, name)
 
@@ -43,6 +45,8 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         division=division_of(found, snapshot_of(request)),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
+        ladder=ladder_of(name),
+        rungs=RUNGS,
         errors=errors or {},
         submitted=submitted or {},
     )

@@ -95,6 +95,7 @@ def _pattern(operator: str, types: dict[str, float], out_per_second: float) -> d
         "out_per_second": out_per_second,
         "shed_events": {},
         "shed_per_second": {},
+        "shed_share": 0.0,
         "spared": {"types": {}, "out_per_second": 0.0},
         "recall": None,
     }

@@ -38,6 +38,7 @@ class Controls:
     admit_events_per_second: float | None = None
     admit_until_seconds: float | None = None
     admit_events_per_batch: int = 200_000
+    combine_events_per_batch: int = 600_000
     shares: Mapping[str, float] = field(default_factory=dict)
     parallelism: int = 2
     tasks: Mapping[str, int] = field(default_factory=dict)
@@ -175,6 +176,7 @@ _CHECKS: dict[str, Check] = {
     "admit_events_per_second": _or_null(_number(0, 1e9)),
     "admit_until_seconds": _or_null(_number(0, 1e12)),
     "admit_events_per_batch": _whole(0, 100_000_000),
+    "combine_events_per_batch": _whole(1, 100_000_000),
     "shares": _mapping(_number(0, 1)),
     "parallelism": _whole(1, 1_024),
     "tasks": _mapping(_whole(1, 64)),

@@ -39,7 +39,6 @@ from workers.pipeline.monitored import Monitored
 from workers.pipeline.result_queue import ResultQueue
 
 EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: a small batch is read by one
-MOST_ROWS = 600_000  # that the combiner takes at once
 
 
 def layout_option(layout: Layout) -> str:
@@ -269,7 +268,8 @@ class ResultReader(_Reader):
             if (waiting := dispatches.after(name, published.get(name, 0), 1))
         }
         settled = barrier(cursor.watermark_us, outstanding)
-        end = combine(before, results.after(before.taken), settled, cursor.controls, MOST_ROWS)
+        most_rows = cursor.controls.combine_events_per_batch
+        end = combine(before, results.after(before.taken), settled, cursor.controls, most_rows)
         # Spark compares the texts: an unchanged offset must be the very same document.
         return start if end is before else end.to_document()
 

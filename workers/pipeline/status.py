@@ -378,8 +378,8 @@ class StatusBoard:
         given = PatternCount()
         for count in counts:
             given.add(count)
-        types = given.types
-        events = sum(types.values())
+        types, lately = given.types, self._shed.lately(name)
+        events, shed = sum(types.values()), sum(lately.values())
         return {
             "operator": operator,
             "emits": pattern.emits,
@@ -391,7 +391,8 @@ class StatusBoard:
             "types": self._by_type(types, now),
             "out_per_second": self._rate((count.matches for count in counts), now),
             "shed_events": self._shed.totals.get(name, {}),
-            "shed_per_second": self._by_type(self._shed.lately(name), now),
+            "shed_per_second": self._by_type(lately, now),
+            "shed_share": _share(shed, shed + events),
             "spared": self._spared(given, now),
             "recall": self._shed.recall(name),
         }

@@ -1,0 +1,40 @@
+"""Another bound, or other weights of the sinks, for a shedding loop: its page has shown what comes of it."""
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+
+from console import steering
+from console.access import actor_of
+from console.pages.action import Done, action
+from console.pages.expiry import expiry_of
+from console.pages.loops import loop_page
+from console.pages.shedding_view import LAW, changes_of, observed
+from controllers import catalog
+from workers import overrides
+from workers.models import Loop
+from workers.scope import Scope
+
+
+@action("override.set", loop_page)
+def weigh(request: HttpRequest, loop_id: int) -> Done:
+    """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
+    loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW), timezone.now()
+    effective = overrides.effective_parameters(
+        catalog.law(LAW), loop.parameters, overrides.on(loop, now), now
+    )
+    changes = changes_of(request.POST, effective, observed(loop))
+    made = steering.override(
+        actor_of(request),
+        Scope(loop),
+        changes,
+        reason=request.POST.get("reason", ""),
+        now=now,
+        expiry=expiry_of(request.POST),
+    )
+    return Done(
+        "A new table is made at the next decision.",
+        reverse("loop", args=[loop_id]),
+        {"overrides": [each.pk for each in made]},
+    )
