@@ -51,6 +51,7 @@ ACTIONS = {
     "pipeline.steer": "operator",
     "plant.scale": "operator",
     "ladder.cap": "operator",
+    "plant.register": "administrator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
     "dead_letters.fix": "operator",

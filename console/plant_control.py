@@ -12,6 +12,7 @@ from console import audit
 from console.access import Actor, demand
 from controllers.measured_topology import Topology
 from queues.errors import BadInput
+from workers.overrides import read_reason
 from workers.plants import holding
 from workers.plants.plant import Elastic
 
@@ -47,6 +48,27 @@ def set_parallelism(
         until = hold(actor, seen.plant, control, controller=controller, seconds=seconds)
         plant.set_parallelism(checked)
     return until
+
+
+def set_by_hand(
+    actor: Actor,
+    plant: Elastic,
+    seen: Topology,
+    tasks: Mapping[str, int],
+    control: redis.Redis,
+    *,
+    minutes: float,
+    reason: str,
+) -> float:
+    """The same by a person, for some minutes: so long the loops here hold, and the plant's own; then they
+    decide again.
+    """
+    why, seconds = read_reason(reason), 60.0 * minutes
+    demand(actor, "plant.scale")
+    seen.check_tasks(tasks, "tasks")
+    hold(actor, seen.plant, control, seconds=seconds)
+    plant.hold(seconds)
+    return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
 
 
 def hold(

@@ -11,6 +11,7 @@ from console.access import actor_of
 from console.control_server import latest_snapshot
 from console.live.view import view_named
 from console.pages import past
+from workers.plants.registry import LOCAL
 
 RAIL = (
     ("overview", "Overview", "watch"),
@@ -31,6 +32,7 @@ RAIL = (
     ("settings", "Settings", "keep"),
 )
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
+PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-remove")
 RAIL_ACTIONS = {"audit": "audit.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 
@@ -72,7 +74,9 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     ]
     return {
         "frame": {
-            "plant": (snapshot or {}).get("plant", "main"),
+            "plant": _shown_plant(request),
+            "plants": (known := plants(snapshot)),
+            "plants_troubled": any(each["stale"] for each in known),
             "strip": _strip(snapshot),
             "past": was,
             "rail": rail,
@@ -92,6 +96,33 @@ def _strip(snapshot: dict[str, Any] | None) -> dict[str, Any]:
     if snapshot is None:
         return {"state": None, "sentence": NO_SNAPSHOT, "at": None, "seq": None}
     return {**snapshot["health"], "at": snapshot["at"], "seq": snapshot["seq"]}
+
+
+def plants(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """This plant, which is this console, and the registered ones: name, url, state and its word."""
+    here = {
+        "name": LOCAL,
+        "url": reverse("overview"),
+        "state": "NORMAL",
+        "word": "this console",
+        "stale": False,
+    }
+    others = (snapshot or {}).get("plants") or {}
+    return [here, *(_plant(name, row) for name, row in others.items())]
+
+
+def _plant(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    url, seen = reverse("plant", args=[name]), row["state"] == "seen"
+    if seen and row["error"] is None:
+        return {"name": name, "url": url, "state": "NORMAL", "word": "seen", "stale": False}
+    word = "answers wrongly" if seen else "stale" if row["state"] == "stale" else "not seen yet"
+    return {"name": name, "url": url, "state": "BUSY" if seen else "OFFLINE", "word": word, "stale": not seen}
+
+
+def _shown_plant(request: HttpRequest) -> str:
+    """The plant whose page it is; every other page is of this one."""
+    match = request.resolver_match
+    return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else LOCAL
 
 
 def proposals(snapshot: dict[str, Any] | None) -> int:

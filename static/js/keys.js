@@ -2,6 +2,9 @@
 
 export function start() {
   const help = document.getElementById("keys");
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input, select, textarea, [contenteditable]") || document.querySelector("dialog[open]")) return;
@@ -18,6 +21,12 @@ function acknowledge() {
 }
 
 function close() {
+  const menu = document.querySelector("details.menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+    return;
+  }
   const link = document.querySelector("[data-close]");
   if (link) location.assign(link.href);
 }

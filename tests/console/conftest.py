@@ -180,6 +180,7 @@ def sample_snapshot() -> dict[str, Any]:
         "plans": [],
         "alerts": [],
         "steered_by": None,
+        "plants": {},
     }
 
 

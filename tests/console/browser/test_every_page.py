@@ -21,6 +21,8 @@ PAGES = (
     "/loops/2/",
     "/loops/2/what-if/",
     "/settings/plant/",
+    "/plants/",
+    "/plants/main/",
     "/settings/users/",
     "/alerts/review/",
     "/alerts/silences/",

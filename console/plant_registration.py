@@ -1,0 +1,60 @@
+"""Adding other people's plants and taking them away: authorised, and audited in the transaction that does it.
+All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""
+
+from collections.abc import Mapping
+
+from django.db import transaction
+
+from console import audit
+from console.access import Actor, demand
+from queues.errors import BadInput
+from workers.overrides import read_reason
+from workers.plants import adapters
+from workers.plants.models import RegisteredPlant
+
+
+@transaction.atomic
+def register(
+    actor: Actor,
+    name: str,
+    kind: str,
+    url: str,
+    *,
+    secret_environment: str,
+    options: Mapping[str, str],
+    reason: str,
+) -> RegisteredPlant:
+    """Add a plant, or change how one is reached; it is looked at within seconds."""
+    demand(actor, "plant.register")
+    why = read_reason(reason)
+    found = RegisteredPlant.objects.filter(name=name).first()
+    row = found or RegisteredPlant(name=name, owner=actor.user)
+    before = _document(row) if found else None
+    row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
+    row.options = {key: value for key, value in options.items() if value}
+    adapters.check(row)
+    row.save()
+    audit.record(actor, "plant.register", name, reason=why, before=before, after=_document(row))
+    return row
+
+
+@transaction.atomic
+def remove(actor: Actor, name: str, reason: str) -> None:
+    """Forget a plant; its loops are retired, their ledger stays."""
+    demand(actor, "plant.register")
+    why = read_reason(reason)
+    row = RegisteredPlant.objects.filter(name=name).first()
+    if row is None:
+        raise BadInput("name", f"{name} is not registered.")
+    audit.record(actor, "plant.remove", name, reason=why, before=_document(row))
+    row.delete()
+
+
+def _document(row: RegisteredPlant) -> dict[str, object]:
+    return {
+        "kind": row.kind,
+        "url": row.url,
+        "secret_environment": row.secret_environment,
+        "options": row.options,
+    }

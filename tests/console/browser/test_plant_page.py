@@ -1,0 +1,94 @@
+"""Another plant in a real browser: added, chosen in the frame by keyboard, stale, and steered by hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from controllers.measured_topology import Link, Operator, Topology
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+
+pytestmark = [*BROWSER, pytest.mark.slow]
+PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")
+
+
+def far():
+    """A plant of four operators as it says of itself."""
+
+    def task(utilisation, events, seconds):
+        counted = {"inputs": events, "executions": events, "outputs": events * 0.8}
+        return {**counted, "utilisation": utilisation, "service_seconds": seconds, "latency_seconds": 0.04}
+
+    busy, calm = task(0.91, 4_100.0, 0.0021), task(0.31, 1_900.0, 0.0008)
+    operators = {
+        "Source: came": Operator(
+            "Source: came", "source", 1, fixed="a source", tasks=({"outputs": 8_200.0},)
+        ),
+        "parse": Operator("parse", "operator", 2, 1, 8, tasks=(busy, task(0.87, 4_000.0, 0.0021))),
+        "enrich with the customers' last known place": Operator(
+            "enrich with the customers' last known place", "operator", 1, 1, 8, tasks=(calm,)
+        ),
+        "sink": Operator("sink", "operator", 1, 1, 8, tasks=(calm,)),
+    }
+    names = list(operators)
+    links = tuple(Link(names[at], names[at + 1], 0.25 * at) for at in range(3))
+    return Topology("east", 5.0, 10.0, operators, links).to_document()
+
+
+def row(**more):
+    seen = {"kind": "flink", "state": "seen", "age_seconds": 1.2, "error": None, "steered_by": None}
+    return {"east": {**seen, "topology": far(), **more}}
+
+
+def photographed(page, name, tmp_path):
+    for screen, viewport, scheme in (
+        ("light", DESKTOP, "light"),
+        ("dark", DESKTOP, "dark"),
+        ("phone", PHONE, "light"),
+    ):
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / f"{name}-{screen}.png", full_page=True)
+        assert violations(page) == [], (name, screen)
+        assert overhang(page) <= 0, (name, screen)
+    page.set_viewport_size(DESKTOP)
+
+
+def test_a_plant_is_added_chosen_with_the_keyboard_and_shown_as_it_is(open_page, observer, tmp_path):
+    page = open_page("/plants/")
+    live(page, observer)
+    photographed(page, "plants", tmp_path)
+    page.get_by_label("Name", exact=True).fill("east")
+    page.get_by_label("Kind").select_option("flink")
+    page.get_by_label("Address").fill("http://flink.example:8081")
+    page.get_by_label("Reason").fill("to see it here")
+    page.get_by_role("button", name="Add plant").click()
+    expect(page.get_by_role("heading", name="East", level=1)).to_be_visible()
+    expect(page.locator("#plant-state")).to_contain_text("Not seen yet")
+    observer.publish(lambda snapshot: snapshot.update(plants=row()))
+    expect(page.locator("#plant-state")).to_contain_text("Seen", timeout=15_000)
+    page.reload()
+    photographed(page, "plant-east", tmp_path)
+    silent = {"state": "stale", "age_seconds": 12.0, "error": "east did not answer within 2 s."}
+    observer.publish(lambda snapshot: snapshot.update(plants=row(**silent)))
+    page.reload()
+    photographed(page, "plant-stale", tmp_path)
+    expect(page.get_by_role("button", name="Set tasks")).to_be_disabled()
+    page.goto("/plants/main/")
+    photographed(page, "plant-main", tmp_path)
+    summary = page.locator(".strip .plant > summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / "switcher.png")
+    page.set_viewport_size(PHONE)
+    page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / "switcher-phone.png")
+    expect(page.get_by_role("link", name="All plants")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="All plants")).to_be_hidden()
+    expect(summary).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="East", level=1)).to_be_visible()

@@ -1,0 +1,169 @@
+"""Plants on pages: seen, stale or unseen, set by hand for a while, registered, removed; no token is shown."""
+
+import json
+
+import orjson
+import pytest
+from django.utils import timezone
+
+from console.control_server import SNAPSHOT_KEY
+from console.models import AuditEntry
+from controllers.measured_topology import Link, Operator, Topology
+from workers.pipeline.controls import key_of
+from workers.plants.holding import hold, holder_of
+from workers.plants.models import RegisteredPlant
+
+pytestmark = pytest.mark.django_db
+HOSTS = "performance/hosts"
+POSTED = {
+    "name": "east",
+    "kind": "weir",
+    "url": "http://east.example/control/main/v1",
+    "secret_environment": "WEIR_EAST_TOKEN",
+    "reason": "a test",
+}
+
+
+def fetch(browser, address, posted):
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+@pytest.fixture
+def east(stored_snapshot, control):
+    """A registered plant as the snapshot has it; `change` writes it otherwise."""
+    made = {key: value for key, value in POSTED.items() if key != "reason"}
+    RegisteredPlant.objects.create(**made)
+    operators = {
+        "in": Operator("in", "source", 1, fixed="a source"),
+        "work": Operator("work", "operator", 2, 1, 8, tasks=({"utilisation": 0.9, "inputs": 50.0},)),
+    }
+    topology = Topology("east", 5.0, 10.0, operators, (Link("in", "work", 0.2),)).to_document()
+
+    def change(**more):
+        row = {
+            "kind": "weir",
+            "state": "seen",
+            "age_seconds": 1.0,
+            "error": None,
+            "steered_by": None,
+            "topology": topology,
+        }
+        stored_snapshot["plants"] = {"east": {**row, **more}}
+        control.set(SNAPSHOT_KEY, orjson.dumps(stored_snapshot))
+
+    change()
+    return change
+
+
+def test_this_plant_is_shown_as_operators_tasks_and_paths(browsers, stored_snapshot):
+    page = browsers["viewer"].get("/plants/main/").content.decode()
+    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are sent for"):
+        assert text in page
+    assert "Set by hand" not in page  # a viewer can't
+
+
+def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
+    answer = browsers["viewer"].get("/plants/east/")
+    page = answer.content.decode()
+    assert "work_1" in page and "1 to 8" in page and ">Seen<" in page
+    assert answer.context["frame"]["plant"] == "east"
+    overview = browsers["viewer"].get("/").content.decode()
+    assert 'href="/plants/east/"' in overview and 'href="/plants/"' in overview
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"state": "stale", "age_seconds": 9.0, "error": "east did not answer within 2 s."},
+            ["Stale", "9 s ago"],
+        ),
+        (
+            {"error": "east answers 200 with what is no JSON, or only half of it."},
+            ["Answers wrongly", "half"],
+        ),
+        ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["Not seen yet"]),
+    ],
+)
+def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, changed, words):
+    east(**changed)
+    page = browsers["operator"].get("/plants/east/").content.decode()
+    for word in words:
+        assert word in page
+    if changed.get("topology", 1):
+        assert "disabled>Set tasks" in page
+
+
+def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
+    posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
+    assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]
+    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 4}
+    held = holder_of(control, "main")
+    assert held["holder"] == "operator" and held["until"] - timezone.now().timestamp() > 290
+    noted = AuditEntry.objects.get()
+    assert (noted.action, noted.reason, noted.after) == ("plant.scale", "a burst", {HOSTS: 4})
+    assert fetch(browsers["operator"], "/plants/main/release", {}).json()["ok"]
+    assert holder_of(control, "main") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"tasks": "65"}, f"tasks.{HOSTS}"),
+        ({"tasks": "1.5"}, "tasks"),
+        ({"operator": "nobody"}, "tasks.nobody"),
+        ({"minutes": "0"}, "seconds"),
+        ({"reason": ""}, "reason"),
+    ],
+)
+def test_what_cannot_be_set_by_hand_is_refused_and_nothing_is_held(
+    browsers, stored_snapshot, control, changed, field
+):
+    posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst", **changed}
+    answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
+    assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
+    assert holder_of(control, "main") is None and not AuditEntry.objects.exists()
+
+
+def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot, control):
+    hold(control, "main", "token:weir-2", timezone.now().timestamp(), 60.0)
+    posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
+    answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
+    assert "token:weir-2" in answer.json()["errors"]["plant"][0]
+    assert fetch(browsers["operator"], "/plants/main/release", {}).status_code == 422
+
+
+def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
+    browsers, stored_snapshot, monkeypatch
+):
+    monkeypatch.setenv("WEIR_EAST_TOKEN", "weir_very-secret")
+    administrator = browsers["administrator"]
+    assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
+    flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "job": "hashes"}
+    assert fetch(administrator, "/plants/register", flink).json()["ok"]
+    row = RegisteredPlant.objects.get()
+    assert (row.kind, row.options) == ("flink", {"job": "hashes"})
+    page = administrator.get("/plants/?edit=east").content.decode()
+    assert "WEIR_EAST_TOKEN" in page and "very-secret" not in page
+    assert fetch(administrator, "/plants/east/remove", {"reason": "gone"}).json()["ok"]
+    assert not RegisteredPlant.objects.exists()
+    actions = list(AuditEntry.objects.order_by("id").values_list("action", flat=True))
+    assert actions == ["plant.register", "plant.register", "plant.remove"]
+    assert "very-secret" not in str(list(AuditEntry.objects.values()))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({"name": "main"}, "name"), ({"url": "ftp://x"}, "url"), ({"reason": ""}, "reason")],
+)
+def test_a_registration_that_cannot_be_is_refused_at_its_field(browsers, stored_snapshot, changed, field):
+    answer = fetch(browsers["administrator"], "/plants/register", {**POSTED, **changed})
+    assert answer.status_code == 422 and field in answer.json()["errors"]
+    assert not RegisteredPlant.objects.exists()
+
+
+def test_the_control_api_is_served_for_each_plant(browsers, east):
+    assert browsers["viewer"].get("/control/east/v1/getoperatorparallelism?operator=work").json() == 2
+    east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")
+    answer = browsers["viewer"].get("/control/east/v1/gettopology")
+    assert answer.status_code == 503 and "did not answer" in answer.json()["errors"]["plant"][0]
