@@ -1,13 +1,12 @@
 """Tasks of all operators together, ahead of what comes: what is foreseen, what a pause costs, what helped.
 
-Each window's demand is what is foreseen and `deviations` of its uncertainty above it, the first window's at
-least what is offered now. An operator needs the fewest tasks
-
-    for  demand / target_utilisation  and, after a change,  demand + (demand pause + backlog) / drain_seconds
-
-so that no rescale leaves a backlog of its own making; and as many more as keep the paths' bound for what is
-expected (`task_allocation`). How far tasks help is learnt (`scaling_curve`). `parallelism_plan` decides when
-to change: the present tasks stay while they do, up to `tolerance` above the target.
+What is foreseen is a spread of rates (`parallelism_needs.demand`), not one. Each capacity of the chain costs
+its tasks and, expected over that spread, the events that wait too long, in a pause, in a peak, behind what
+piled up (`parallelism_fluid`): so an event that comes too late is weighed against a task that stands idle, as
+a newsvendor weighs a paper not had against one not sold. Besides, the mean of what is foreseen between two
+decisions has to keep `target_utilisation` and the paths' bound (`task_allocation`). How far tasks help is
+learnt (`scaling_curve`). `parallelism_plan` decides when to change: the present tasks stay while they do, up
+to `tolerance` above the target, and while a change doesn't pay.
 
 After a rescale the measured gain of capacity is held against the expected one. Where less than
 `effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
@@ -22,25 +21,29 @@ import numpy as np
 
 from controllers.decision import Decision, Json
 from controllers.law import Values
-from controllers.parallelism_needs import Known, Needs, forecast
-from controllers.parallelism_plan import Ints, Plan, cheapest_plan
+from controllers.parallelism_fluid import cost_of_waiting
+from controllers.parallelism_needs import Known, Needs, demand, forecast, lateness, steps_per_window
+from controllers.parallelism_plan import Ints, Plan, Stretches, cheapest_plan
 from controllers.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
 from controllers.scaling_curve import ScalingCurve, remember
 from controllers.topology import check_paths
 from queues.errors import BadInput
 
 MOST_TASKS = 100_000
+# What was seen counts so much at the next look.
+SEEN_AGAIN = 0.8
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
     Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
     Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
     Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.2, 0, 1),
-    Parameter("deviations", "standard deviations", "Planned for above what is foreseen.", 1.0, 0, 6),
+    Parameter("missed_cost", "times its work", "Of an event that comes too late.", 10.0, 0, 1e6),
+    Parameter("deadline_seconds", "s", "An event that waits longer has failed.", 60.0, 1e-3, 1e6),
     Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
+    Parameter("interval_seconds", "s", "Between decisions; tasks change no sooner.", 60.0, 1e-3, 1e7),
     Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),
-    Parameter("pause_cost", "times", "A second of pause over a second of all tasks.", 3.0, 0, 1e4),
-    Parameter("drain_seconds", "s", "In which what piled up is worked off.", 60.0, 1e-3, 1e6),
+    Parameter("change_seconds", "s", "Of all tasks, that a change costs besides.", 5.0, 0, 1e5),
     Parameter("effective_share", "share", "Of the expected gain; with less a rescale failed.", 0.3, 0, 1),
     Parameter("blocked_seconds", "s", "Until what did not help is tried again.", 1800.0, 0, 1e7),
 )
@@ -75,7 +78,8 @@ EXPECTED = (
 MEMORY = (
     Parameter("tasks", "tasks", "Of the points.", maximum=MOST_TASKS, kind="numbers", required=True),
     Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True),
-    Parameter("share", "events", "Offered for one at the source.", None, 0, 1e9),
+    Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers"),
+    Parameter("waited", "flag", "Whether something did when it was last seen.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
     Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
 )
@@ -135,22 +139,34 @@ class ParallelismJoint:
             for name in names
         }
         known = [_known(observation, name, memory[name]) for name in names]
-        needs = Needs.of(parameters, observation, known)
+        plan, needs = _planned(parameters, observation, known)
         current = np.asarray([each.row["tasks"] for each in known])
-        total = float(current.sum())
-        plan = cheapest_plan(
-            current,
-            needs.steady,
-            needs.after_change,
-            needs.keeps,
-            parameters["window_seconds"],
-            parameters["pause_cost"] * parameters["pause_seconds"] * total,
-        )
         changes = bool((plan.tasks != current).any())
         if changes:
             _expect(memory, known, plan.tasks)
         next_state = {"operators": {**state["operators"], **memory}}
         return next_state, _decision(parameters, known, needs, plan, verdicts)
+
+
+def _planned(parameters: Values, observation: Values, known: Sequence[Known]) -> tuple[Plan, Needs]:
+    of, cost = demand(parameters, observation, known), lateness(parameters, known)
+    needs = Needs.of(parameters, observation, known, of)
+    current = np.asarray([each.row["tasks"] for each in known])
+    windows, steps = len(needs.needed), steps_per_window(parameters)
+    begins = np.arange(windows) * steps
+    ends = np.minimum(begins + steps, of.rates.shape[1]) - 1
+    late, left = cost_of_waiting(of, cost, needs.capacities, begins, parameters["pause_seconds"])
+    now = cost_of_waiting(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
+    window_seconds = steps * of.step_seconds
+    stretches = Stretches(
+        needs.needed,
+        needs.levels,
+        (late + left)[:, ends],
+        window_seconds,
+        parameters["change_seconds"] * float(current.sum()),
+    )
+    waiting_now = (now[0] + now[1])[0, ends, 0].tolist()
+    return cheapest_plan(current, needs.keeps, waiting_now, stretches), needs
 
 
 def _memory(document: Json, where: str) -> dict[str, Json]:
@@ -168,12 +184,8 @@ def _learn(
     before = memory or _memory({"tasks": [], "service_seconds": []}, "state")
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
-    # Where something waits, what comes further down is what was let through: that is the least it may be.
-    is_free = all(each["backlog_events"] <= source for each in observation["operators"].values())
-    share = before["share"]
-    if source > 0:
-        seen = row["rate_per_second"] / source
-        share = seen if is_free or share is None else max(share, seen)
+    waits = any(each["backlog_events"] > source for each in observation["operators"].values())
+    seen = _seen(before, row["rate_per_second"], source, waits)
     blocked, expected = before["blocked_until_seconds"], before["expected"]
     if blocked is not None and observation["at_seconds"] >= blocked:
         blocked = None
@@ -184,10 +196,22 @@ def _learn(
     return {
         "tasks": [float(count) for count in points],
         "service_seconds": list(points.values()),
-        "share": share,
+        "seen_per_second": seen,
+        "waited": waits,
         "blocked_until_seconds": blocked,
         "expected": None,
     }
+
+
+def _seen(before: Mapping[str, Any], rate: float, source: float, waits: bool) -> list[float] | None:
+    """Events at the source and at the operator, the older the less they count. Where something waits, what
+    comes further down is what was let through; then what had piled up comes down; both say nothing."""
+    seen = before["seen_per_second"]
+    if not seen:
+        return [source, rate] if source > 0 else None
+    if waits or before["waited"]:
+        return list(seen)
+    return [SEEN_AGAIN * old + new for old, new in zip(seen, (source, rate), strict=True)]
 
 
 def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> float:
@@ -201,7 +225,8 @@ def _known(observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
     curve = ScalingCurve.through(points, int(row["tasks"]))
-    return Known(name, row, curve, memory["share"] or 0.0, memory["blocked_until_seconds"] is not None)
+    source, here = memory["seen_per_second"] or (1.0, 0.0)
+    return Known(name, row, curve, here / source, memory["blocked_until_seconds"] is not None)
 
 
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
@@ -223,7 +248,7 @@ def _decision(
     before = {each.name: int(each.row["tasks"]) for each in known}
     terms = {
         "tasks_before": before,
-        "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.steady[0], strict=True)},
+        "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.needed[0], strict=True)},
         "windows_until_change": plan.changes_at,
         "cost_task_seconds": round(plan.cost, 3),
         "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
@@ -242,7 +267,7 @@ def _decision(
 
 
 def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:
-    full = any(need >= parameters["maximum"] for need in needs.steady[0])
+    full = any(need >= parameters["maximum"] for need in needs.needed[0])
     return "maximum" if full and not needs.keeps[0] else None
 
 

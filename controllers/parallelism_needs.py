@@ -1,4 +1,4 @@
-"""What each operator needs in each window foreseen, and whether the present tasks do."""
+"""What each operator needs in each window foreseen, whether the present tasks do, and what may be chosen."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.law import Values
+from controllers.parallelism_fluid import Demand, Lateness
 from controllers.parallelism_plan import Ints
 from controllers.scaling_curve import ScalingCurve
 from controllers.task_allocation import Path, fewest_tasks, lacking
@@ -17,6 +18,14 @@ from controllers.topology import Operator
 Floats = npt.NDArray[np.float64]
 # Of a task that works off what piled up: any less than always busy.
 BUSY = 0.99
+# Capacities to choose among, between the least and the most that may be of use.
+LEVELS = 48
+# Windows for which what is offered is taken to go on where nothing is foreseen.
+GOES_ON = 10
+# What passes, events/s, where nothing is offered to anybody.
+UNLIMITED = 1e15
+# Five points that stand for a normal spread (Gauss-Hermite): exact for what is a polynomial of degree 9.
+DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
 
 
 @dataclass(frozen=True)
@@ -31,51 +40,107 @@ class Known:
 
 
 def forecast(observation: Values) -> tuple[list[float], list[float]]:
-    """Means and deviations; without a forecast what is offered now goes on."""
+    """Means and deviations; without a forecast what is offered now goes on for a while."""
     means = observation["forecast_per_second"] or []
     deviations = observation["deviation_per_second"] or []
-    return (means, deviations) if means or deviations else ([observation["source_per_second"]], [0.0])
+    return (
+        (means, deviations)
+        if means or deviations
+        else ([observation["source_per_second"]] * GOES_ON, [0.0] * GOES_ON)
+    )
+
+
+def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> Demand:
+    """What may be offered. A rate is never below 0 and errs by a factor rather than by a sum, so its spread
+    is that of a logarithm; the first step's is at least what is offered now."""
+    means, deviations = (np.asarray(each) for each in forecast(observation))
+    means = np.maximum(means, 1e-9)
+    spread = np.sqrt(np.log1p((deviations / means) ** 2))
+    rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
+    present = observation["source_per_second"]
+    rates[:, 0] = np.maximum(rates[:, 0], present)
+    waiting = backlog_events(observation["paths"], known)
+    return Demand(rates, CHANCES / CHANCES.sum(), parameters["window_seconds"], present, waiting)
+
+
+def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
+    """What waits where most does, in events of the source; what is further down comes out of it."""
+    waiting = {each.name: each.row["backlog_events"] / each.share if each.share else 0.0 for each in known}
+    return max(waiting[name] for path in paths for name in path)
+
+
+def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
+    """What an event costs; its work is that with the present tasks."""
+    work = math.fsum(each.share * each.curve.service_seconds(each.row["tasks"]) for each in known)
+    return Lateness(parameters["deadline_seconds"], work, parameters["missed_cost"])
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Tasks needed, windows by operators, and whether the present ones do in each window."""
+    """Tasks needed, windows by operators, and whether the present ones do in each; levels by operators, and
+    what each passes (events/s of the source)."""
 
-    steady: Ints
-    after_change: Ints
+    needed: Ints
     keeps: list[bool]
+    levels: Ints
+    capacities: Floats
+    capacity_now: float
     blocked: list[str]
 
     @classmethod
-    def of(cls, parameters: Values, observation: Values, known: Sequence[Known]) -> "Needs":
-        means, deviations = forecast(observation)
-        present = observation["source_per_second"]
-        high = [mean + parameters["deviations"] * each for mean, each in zip(means, deviations, strict=True)]
-        high[0] = max(high[0], present)
+    def of(cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand) -> "Needs":
+        rates = window_means(parameters, of)
         target = parameters["target_utilisation"]
-        wanted = [_tasks(parameters, known, rate, target) for rate in high]
-        expected = [means[0] if present <= high[0] else present, *means[1:]]
-        steady = [
-            _within_bound(parameters, observation["paths"], known, rate, least)
-            for rate, least in zip(expected, wanted, strict=True)
-        ]
-        after = [_tasks_after_change(parameters, known, rate, at == 0) for at, rate in enumerate(high)]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
-        enough = [_tasks(parameters, known, rate, most) for rate in high]
-        enough[0] = np.maximum(enough[0], _tasks_for_backlog(parameters, known, high[0]))
-        limits = [_limit(parameters, each) for each in known]
+        limits = np.asarray([_limit(parameters, each) for each in known])
         current = np.asarray([each.row["tasks"] for each in known])
+        needed = [_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
+        enough = [np.minimum(_tasks(parameters, known, rate, most), limits) for rate in rates]
+        levels = _levels(parameters, known, of, limits)
         blocked = [
             each.name
-            for each, need in zip(known, np.max(steady, axis=0), strict=True)
+            for each, need in zip(known, np.max(needed, axis=0), strict=True)
             if each.is_blocked and need > each.row["tasks"]
         ]
         return cls(
-            np.minimum(steady, limits).astype(np.int64),
-            np.minimum(np.maximum(after, steady), limits).astype(np.int64),
-            [bool((np.minimum(each, limits) <= current).all()) for each in enough],
+            np.minimum(needed, limits).astype(np.int64),
+            [bool((each <= current).all()) for each in enough],
+            levels,
+            np.asarray([_capacity(known, level) for level in levels]),
+            _capacity(known, current),
             blocked,
         )
+
+
+def steps_per_window(parameters: Values) -> int:
+    """Steps of the forecast from one decision to the next."""
+    return max(1, round(parameters["interval_seconds"] / parameters["window_seconds"]))
+
+
+def window_means(parameters: Values, of: Demand) -> list[float]:
+    """What is expected between two decisions, one after the other."""
+    expected, step = of.chances @ of.rates, steps_per_window(parameters)
+    return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
+
+
+def _levels(parameters: Values, known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
+    """Tasks for capacities from the least that is foreseen to all that may come with what waits."""
+    least = max(1e-9, float(of.rates.min()))
+    most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
+    rows = [
+        np.minimum(_tasks(parameters, known, rate, BUSY), limits)
+        for rate in np.geomspace(least, max(most, 1.01 * least), LEVELS)
+    ]
+    return np.unique(np.asarray(rows, dtype=np.int64), axis=0)
+
+
+def _capacity(known: Sequence[Known], tasks: Ints) -> float:
+    passes = [
+        BUSY * each.curve.capacity_per_second(count) / each.share
+        for each, count in zip(known, tasks.tolist(), strict=True)
+        if each.share
+    ]
+    return max(1e-9, min(passes, default=UNLIMITED))
 
 
 def _limit(parameters: Values, each: Known) -> float:
@@ -87,32 +152,11 @@ def _tasks(parameters: Values, known: Sequence[Known], source: float, utilisatio
     return np.clip(wanted, parameters["minimum"], parameters["maximum"])
 
 
-def _tasks_after_change(parameters: Values, known: Sequence[Known], source: float, is_first: bool) -> Floats:
-    """That also work off what a pause piles up, and before the first change what is there."""
-    drain, pause = parameters["drain_seconds"], parameters["pause_seconds"]
-    upstream, rates = 0.0, []
-    for each in known:
-        # What waits further up comes down here.
-        upstream = max(upstream, each.row["backlog_events"] / each.share if is_first and each.share else 0.0)
-        rates.append((source * (1 + pause / drain) + upstream / drain) * each.share)
-    wanted = [each.curve.tasks_for(rate, BUSY) for each, rate in zip(known, rates, strict=True)]
-    return np.clip(wanted, parameters["minimum"], parameters["maximum"])
-
-
-def _tasks_for_backlog(parameters: Values, known: Sequence[Known], source: float) -> Floats:
-    """That work off what is there within the window, as far as it is more than passes in a second."""
-    upstream, wanted = 0.0, []
-    for each in known:
-        upstream = max(upstream, each.row["backlog_events"] / each.share if each.share else 0.0)
-        extra = max(0.0, upstream - source) / parameters["window_seconds"]
-        wanted.append(each.curve.tasks_for((source + extra) * each.share, BUSY))
-    return np.clip(wanted, parameters["minimum"], parameters["maximum"])
-
-
 def _within_bound(
-    parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, least: Floats
+    parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
 ) -> Floats:
-    """As many more as keep the paths' bound; without them where no number does."""
+    """For the target, and as many more as keep the paths' bound; without them where no number does."""
+    least = _tasks(parameters, known, source, target)
     operators = {
         each.name: _operator(parameters, each, source, int(count))
         for each, count in zip(known, least, strict=True)

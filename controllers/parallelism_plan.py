@@ -1,8 +1,9 @@
-"""When to change tasks in the windows to come: a change stops the chain, so it has to pay for its pause.
+"""When to change tasks in the windows to come, and to how many: a change has to pay for its pause.
 
-A plan cuts the windows into stretches; in each all operators together have what its worst window needs. It
-costs its tasks (task-seconds) and `change_cost` for each change; the present tasks may be kept, for nothing,
-for as long as they do. Cheapest from the last window backwards, O(windows²).
+A plan cuts the windows into stretches; in each all operators together have at least what its worst window
+needs, and one of the levels of capacity. A stretch costs its tasks (task-seconds), what comes too late in it
+(`parallelism_fluid`), its pause included, and `change_cost`. The present tasks may be kept for as long as
+they do. Cheapest from the last window backwards, O(windows² levels).
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,45 +25,48 @@ class Plan:
     cost: float
 
 
+@dataclass(frozen=True)
+class Stretches:
+    """What may be chosen: needs are windows by operators, levels by operators; `waiting` is what comes too
+    late from the begin of a window to the end of another with each level."""
+
+    needs: Ints
+    levels: Ints
+    waiting: Floats
+    window_seconds: float
+    change_cost: float
+
+    def best(self, begin: int, follows: Sequence[float]) -> tuple[float, int, Ints]:
+        """The cheapest stretch that begins there, with what follows it: cost, end, tasks."""
+        needed, found = self.needs[begin], list[tuple[float, int, Ints]]()
+        for end in range(begin + 1, len(self.needs) + 1):
+            needed = np.maximum(needed, self.needs[end - 1])
+            tasks = np.maximum(self.levels, needed)
+            costs = tasks.sum(axis=1) * self.window_seconds * (end - begin) + self.waiting[begin, end - 1]
+            level = int(costs.argmin())
+            found.append((float(costs[level]) + self.change_cost + follows[end], -end, tasks[level]))
+        cost, end, tasks = min(found, key=lambda each: each[:2])
+        return cost, -end, tasks
+
+
 def cheapest_plan(
-    current: Ints,
-    needs: Ints,
-    after_change: Ints,
-    keeps: Sequence[bool],
-    window_seconds: float,
-    change_cost: float,
+    current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: Stretches
 ) -> Plan:
-    """The cheapest plan; `needs` and `after_change` are windows by operators, the latter for a window that
-    begins with a pause. `keeps`: whether the present tasks do in a window."""
-    count = len(needs)
-    # What follows from each window on when tasks change at its begin, and where the next change is.
-    follows, ends = [0.0] * (count + 1), [count] * (count + 1)
+    """The cheapest plan. `keeps`: whether the present tasks do in a window; `waiting_now`: what comes too
+    late with them until the end of each."""
+    count = len(stretches.needs)
+    # What follows from each window on when tasks change at its begin.
+    follows, first = [0.0] * (count + 1), (0.0, count, current)
     for begin in range(count - 1, -1, -1):
-        follows[begin], ends[begin] = _stretch(begin, needs, after_change, window_seconds, follows)
-        follows[begin] += change_cost
+        first = stretches.best(begin, follows)
+        follows[begin] = first[0]
     kept = next((at for at, does in enumerate(keeps) if not does), count)
-    present = float(current.sum()) * window_seconds
-    cost, until = min((present * stays + follows[stays], -stays) for stays in range(kept + 1))
-    if until == 0:
-        return Plan(_worst(0, ends[0], needs, after_change), ends[0] if ends[0] < count else None, cost)
-    return Plan(current, -until if -until < count else None, cost)
-
-
-def _stretch(
-    begin: int, needs: Ints, after_change: Ints, window_seconds: float, follows: Sequence[float]
-) -> tuple[float, int]:
+    window_cost = float(current.sum()) * stretches.window_seconds
     costs = [
-        (
-            float(_worst(begin, end, needs, after_change).sum()) * window_seconds * (end - begin)
-            + follows[end],
-            -end,
-        )
-        for end in range(begin + 1, len(needs) + 1)
+        (window_cost * stays + (waiting_now[stays - 1] if stays else 0.0) + follows[stays], -stays)
+        for stays in range(kept + 1)
     ]
-    cost, end = min(costs)
-    return cost, -end
-
-
-def _worst(begin: int, end: int, needs: Ints, after_change: Ints) -> Ints:
-    worst = np.maximum(after_change[begin], needs[begin:end].max(axis=0))
-    return np.asarray(worst, dtype=np.int64)
+    cost, until = min(costs)
+    if until == 0:
+        return Plan(first[2], first[1] if first[1] < count else None, cost)
+    return Plan(current, -until if -until < count else None, cost)

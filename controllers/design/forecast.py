@@ -6,8 +6,9 @@ of the day d, on that of the week w, and elapsed e. The kernel is symmetric,
     k = σ² (s exp(-½ (|d|/λ_d + |w|/λ_w + |e|/λ_e)) + (1 - s) exp(-½ |e|/λ_n) + n [same])
 
 what repeats, what is so now, and noise. σ² follows from the data; s, n and the λ climb the marginal
-likelihood, one after the other, by doubling and halving (`CLIMBS` rounds at most). Cost: O(n³) with n at most
-`MOST_POINTS`, the newest; a fit starts from the last one's λ and is made when there is a quarter more.
+likelihood, one after the other, by doubling and halving (`CLIMBS` rounds at most). The likeliest scale is
+taken, too: rates themselves, their roots, or their logarithms. Cost: O(n³) with n at most `MOST_POINTS`, the
+newest; a fit starts from the last one's λ and is made when there is a quarter more, or two days.
 """
 
 import math
@@ -17,13 +18,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import erfc
+from scipy.special import boxcox, erfc, inv_boxcox
 
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-MOST_POINTS, CLIMBS, GROWTH = 240, 3, 1.25
+MOST_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
 WEEK_DAYS = 7.0
+# Powers of scales, and the share of the mean below which a rate is not told from none.
+SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
+MOST_SPREAD = 1.0
+# Points that stand for a normal spread (Gauss-Hermite).
+POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+CHANCES = _WEIGHTS / _WEIGHTS.sum()
 # λ in days and shares, below and above which nothing changes that data could tell.
 LIMITS: Mapping[str, tuple[float, float]] = {
     "day": (0.02, 2.0),
@@ -117,12 +124,40 @@ def likeliest(at_days: Floats, values: Floats, start: Kernel) -> Process:
     return best
 
 
+@dataclass(frozen=True)
+class Scale:
+    """Box and Cox's y = (x^power - 1) / power, log x for 0: the scale on which what is foreseen errs alike,
+    whether it is much or little."""
+
+    power: float
+
+    def of(self, rates: Floats) -> Floats:
+        """Rates above 0 on this scale."""
+        return np.asarray(boxcox(rates, self.power))
+
+    def log_slope(self, rates: Floats) -> float:
+        """Σ log dy/dx: what makes likelihoods of scales comparable."""
+        return (self.power - 1) * float(np.log(rates).sum())
+
+    def back(self, mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+        """Mean and deviation of the rate, of a normal y."""
+        # A logarithm that spreads further says that nothing is known, not that any rate may come.
+        spread = deviation if self.power else np.minimum(deviation, MOST_SPREAD)
+        values = inv_boxcox(self._within(mean + POINTS[:, None] * spread), self.power)
+        expected = CHANCES @ values
+        return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
+
+    def _within(self, scaled: Floats) -> Floats:
+        """What is a rate: nothing below 0."""
+        return np.maximum(scaled, -1 / self.power) if self.power else scaled
+
+
 class Forecaster:
-    """Foresees a rate of which it is told the past; remembers the kernel."""
+    """Foresees a rate of which it is told the past; remembers the kernel and the scale."""
 
     def __init__(self, day_seconds: float) -> None:
         self._day_seconds = day_seconds
-        self._kernel, self._fitted_points = Kernel(), 0
+        self._kernels, self._scale, self._fitted_days = dict.fromkeys(SCALES, Kernel()), Scale(1.0), 0.0
 
     def ahead(
         self, at_seconds: Floats, rates_per_second: Floats, ahead_seconds: Floats
@@ -133,16 +168,29 @@ class Forecaster:
             raise BadInput("rates_per_second", "takes one rate for each time, at least one")
         at = at_seconds[-MOST_POINTS:] / self._day_seconds
         rates = rates_per_second[-MOST_POINTS:]
-        mean, deviation = self._process(at, rates).ahead(ahead_seconds / self._day_seconds)
-        return np.maximum(mean, 0.0), deviation
+        level = float(rates.mean()) or 1.0
+        shares = np.maximum(rates / level, LEAST)
+        process = self._process(at, shares)
+        mean, deviation = self._scale.back(*process.ahead(ahead_seconds / self._day_seconds))
+        return mean * level, deviation * level
 
-    def _process(self, at_days: Floats, rates: Floats) -> Process:
-        grown = at_days.size >= GROWTH * self._fitted_points
+    def _process(self, at_days: Floats, shares: Floats) -> Process:
+        grown = at_days[-1] >= self._fitted_days + min(GROWTH * self._fitted_days, REFIT_DAYS)
         if grown and at_days.size > 3:
-            process = likeliest(at_days, rates, self._kernel)
-            self._kernel, self._fitted_points = process.kernel, at_days.size
-            return process
-        return Process.through(self._kernel, at_days, rates)
+            return self._fitted(at_days, shares)
+        return Process.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))
+
+    def _fitted(self, at_days: Floats, shares: Floats) -> Process:
+        """Of the likeliest kernel on the likeliest scale."""
+        found = list[tuple[float, Scale, Process]]()
+        for power, kernel in self._kernels.items():
+            scale = Scale(power)
+            process = likeliest(at_days, scale.of(shares), kernel)
+            found.append((process.log_likelihood + scale.log_slope(shares), scale, process))
+        self._kernels = {scale.power: process.kernel for _, scale, process in found}
+        self._fitted_days = float(at_days[-1])
+        _, self._scale, process = max(found, key=lambda each: each[0])
+        return process
 
 
 def averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Floats]:

@@ -16,23 +16,16 @@ from controllers.parallelism_queueing import ParallelismQueueing
 from controllers.rivals.parallelism_rules import Hpa, Measured, Seen, Tasks, dhalion, ds2, static_peak
 from controllers.rivals.thesis_queueing import wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
-from controllers.simulation.elastic_chain import KINDS, SHARES, Chain
+from controllers.simulation.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.scenario import Floats
 
 # Of a day; of a window; windows.
-BUCKETS, INSTANTS, MOST_WINDOWS = 32, 6, 24
+BUCKETS, INSTANTS, MOST_WINDOWS, FEWEST_POINTS = 32, 6, 24, 8
 # Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause holds up.
 TARGET_UTILISATION, TASK_COST, CHANGE_COST, MOST_DEVIATION = 0.85, 0.1, 1.0, 0.3
 # The joint law is held to the timeout and to few changes of busy tasks; the bound of the queueing laws would
 # cost it some three tasks more.
-JOINT: Mapping[str, float] = {
-    "bound_seconds": 1.0,
-    "target_utilisation": 0.95,
-    "tolerance": 0.1,
-    "deviations": 0.3,
-    "pause_cost": 0.3,
-    "drain_seconds": 90.0,
-}
+JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
 SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
 # What was measured, and what came so far, per second.
 Law = Callable[[Seen, Floats], Tasks]
@@ -163,13 +156,15 @@ def _joint(course: Course, steered: Steered) -> Law:
     state = law.initial_state({})
     given = {
         **JOINT,
-        "window_seconds": foresee.window_seconds,
+        "window_seconds": foresee.window_seconds / INSTANTS,
+        "interval_seconds": foresee.window_seconds,
         "pause_seconds": course.settings["pause_seconds"],
+        "deadline_seconds": TIMEOUT_SECONDS,
     }
 
     def decide(seen: Seen, past: Floats) -> Tasks:
         nonlocal state
-        mean, deviation = foresee.windows(past)
+        mean, deviation = foresee.steps(past)
         limits = {"minimum": seen.minimum, "maximum": seen.maximum}
         state, tasks = asked_jointly(law, {**given, **limits}, state, seen, mean, deviation)
         return tasks
@@ -218,10 +213,16 @@ class _Foresight:
         self._count = min(MOST_WINDOWS, max(2, math.ceil(course.day_seconds / self.window_seconds)))
         self._forecaster = Forecaster(course.day_seconds)
 
-    def windows(self, past: Floats) -> tuple[Floats, Floats]:
-        at, rates = averages(past, self._bucket)
+    def steps(self, past: Floats) -> tuple[Floats, Floats]:
+        """Mean and deviation of each step, `INSTANTS` to a window."""
+        # Of a short past finer buckets: from a handful nobody can tell how much it varies.
+        at, rates = averages(past, min(self._bucket, max(1, past.size // FEWEST_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
-        mean, deviation = self._forecaster.ahead(at, rates, past.size + steps)
+        return self._forecaster.ahead(at, rates, past.size + steps)
+
+    def windows(self, past: Floats) -> tuple[Floats, Floats]:
+        """The greatest of each window."""
+        mean, deviation = self.steps(past)
         rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
         greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]
         picked = [np.take_along_axis(each, greatest, axis=1)[:, 0] for each in rows]

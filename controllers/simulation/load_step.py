@@ -31,8 +31,10 @@ SETTINGS = {
     "bound_seconds": 1.0,
     "maximum": MAXIMUM,
     "window_seconds": STEP_SECONDS,
+    "interval_seconds": STEP_SECONDS,
     # What piled up is worked off beside the load, not by tasks that are idle afterwards.
-    "drain_seconds": 300.0,
+    "missed_cost": 3.0,
+    "change_seconds": 100.0,
 }
 
 

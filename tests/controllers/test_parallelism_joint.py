@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.parallelism_fluid import Demand, Lateness, cost_of_waiting
 from controllers.parallelism_joint import ParallelismJoint
-from controllers.parallelism_plan import cheapest_plan
+from controllers.parallelism_plan import Stretches, cheapest_plan
 from controllers.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
 
@@ -84,7 +85,8 @@ def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
     chance = np.random.default_rng(seed)
     count = int(chance.integers(1, 5))
     needs, current = chance.integers(1, 9, (count, 2)), chance.integers(1, 9, 2)
-    after = needs + chance.integers(0, 4, (count, 2))
+    levels, waiting = chance.integers(1, 12, (3, 2)), chance.uniform(0, 30, (count, count, 3))
+    waiting_now = np.cumsum(chance.uniform(0, 10, count)).tolist()
     keeps = [bool((need <= current).all()) for need in needs]
     change_cost = float(chance.uniform(0, 40))
     costs = []
@@ -93,13 +95,64 @@ def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
         until = starts[0] if starts else count
         if not all(keeps[:until]):
             continue
-        cost = current.sum() * until * 1.0
+        cost = current.sum() * until * 2.0 + (waiting_now[until - 1] if until else 0.0)
         for begin, end in pairwise([*starts, count]):
-            tasks = np.maximum(needs[begin:end].max(axis=0), after[begin])
-            cost += change_cost + tasks.sum() * (end - begin)
+            least = needs[begin:end].max(axis=0)
+            cost += change_cost + min(
+                np.maximum(level, least).sum() * 2.0 * (end - begin) + waiting[begin, end - 1, at]
+                for at, level in enumerate(levels)
+            )
         costs.append(cost)
-    plan = cheapest_plan(current, needs, after, keeps, 1.0, change_cost)
+    plan = cheapest_plan(current, keeps, waiting_now, Stretches(needs, levels, waiting, 2.0, change_cost))
     assert plan.cost == pytest.approx(min(costs))
+
+
+# -- what waits
+
+
+DEMAND = Demand(np.full((1, 4), 100.0), np.ones(1), 60.0, 100.0, 0.0)
+LATENESS = Lateness(deadline_seconds=60.0, work_seconds=0.01, missed_cost=10.0)
+NOW = np.zeros(1, dtype=np.int64)
+
+
+def test_a_capacity_that_is_enough_makes_nobody_wait_and_one_that_is_not_makes_all_late_in_the_end():
+    late, left = cost_of_waiting(DEMAND, LATENESS, np.asarray([50.0, 100.0]), NOW, 0.0)
+    assert late[0, :, 1].max() == left[0, :, 1].max() == 0.0
+    # After four minutes at half of what comes 12 000 wait, the last of them for four minutes.
+    assert left[0, -1, 0] == pytest.approx(12_000 * 0.01 * (1 + 10.0))
+    assert late[0, -1, 0] > 6_000 * 0.01 * 10.0
+
+
+@given(st.floats(1, 59), st.floats(120, 5000))
+def test_what_a_pause_costs_is_what_those_wait_who_come_until_all_is_worked_off(pause, capacity):
+    backlog, cost = 0.0, 0.0
+    for tenth in range(2400):
+        at = tenth / 10
+        rest = max(0.0, pause - at)
+        cost += 10.0 * 0.01 * 10.0 * min(1.0, (rest + backlog / capacity) / 60.0) ** 2
+        backlog = max(0.0, backlog + 10.0 - (capacity / 10 if at >= pause else 0.0))
+    late, left = cost_of_waiting(DEMAND, LATENESS, np.asarray([capacity]), NOW, pause)
+    assert late[0, -1, 0] + left[0, -1, 0] == pytest.approx(cost, rel=0.35, abs=1.0)
+
+
+def test_a_stretch_that_begins_later_costs_nothing_before_and_does_not_get_what_waits_now():
+    full = Demand(DEMAND.rates, DEMAND.chances, 60.0, 100.0, 50_000.0)
+    late, _ = cost_of_waiting(full, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
+    assert late[0, 0, 0] > 0 and late[1, :2, 0].max() == 0.0
+    alone, _ = cost_of_waiting(DEMAND, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
+    assert late[1, -1, 0] == pytest.approx(alone[1, -1, 0])
+
+
+def test_while_what_waits_is_overdue_as_much_comes_as_now_since_it_comes_again():
+    calm = np.full((1, 4), 10.0)
+    for backlog, again in ((0.0, False), (60_000.0, True)):
+        storm = Demand(calm, np.ones(1), 60.0, 400.0, backlog)
+        alone = Demand(calm, np.ones(1), 60.0, 10.0, backlog)
+        costs = [
+            cost_of_waiting(each, LATENESS, np.asarray([300.0]), NOW, 0.0)[1][0, -1, 0]
+            for each in (storm, alone)
+        ]
+        assert (costs[0] > costs[1]) == again
 
 
 # -- the law
@@ -120,15 +173,16 @@ def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
     assert long.action["tasks"]["a"] < 10 and "pay for the pause" in long.reason
 
 
-@given(st.floats(50, 3000), st.floats(0, 60), st.floats(20, 300), st.floats(0, 2000))
-def test_after_a_change_what_the_pause_piled_up_is_worked_off_in_time(rate, pause, drain, backlog):
+@given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))
+def test_no_change_leaves_what_its_pause_piles_up_waiting_beyond_the_deadline(rate, pause, backlog):
     rows = operators({"a": 1}, rate, backlog=backlog)
-    given_ = {"pause_seconds": pause, "drain_seconds": drain, "maximum": 1000}
+    given_ = {"pause_seconds": pause, "target_utilisation": 0.99, "maximum": 1000}
     _, decision = decide(observation(rows, rate, [rate] * 30), **given_)
     if decision.action is None:
         return
     capacity = decision.action["tasks"]["a"] / SERVICE
-    assert (capacity - rate) * drain >= rate * pause + backlog - 1e-6 * capacity * drain
+    left = rate * pause + backlog - (capacity - rate) * 30 * 60.0
+    assert left / capacity <= 60.0
 
 
 def test_what_is_offered_now_counts_where_the_forecast_is_below_it():
@@ -139,15 +193,17 @@ def test_what_is_offered_now_counts_where_the_forecast_is_below_it():
 
 def test_doubt_in_the_forecast_is_paid_for_in_tasks():
     rows = operators({"a": 5}, 450.0)
-    _, sure = decide(observation(rows, 450.0, [700.0] * 3), drain_seconds=1e6)
-    _, unsure = decide(observation(rows, 450.0, [700.0] * 3, [100.0] * 3), drain_seconds=1e6)
-    assert (sure.action["tasks"]["a"], unsure.action["tasks"]["a"]) == (9, 10)
+    _, sure = decide(observation(rows, 450.0, [700.0] * 30))
+    _, unsure = decide(observation(rows, 450.0, [700.0] * 30, [200.0] * 30))
+    assert sure.action["tasks"]["a"] == 9 and unsure.action["tasks"]["a"] > 10
+    careless = decide(observation(rows, 450.0, [700.0] * 30, [200.0] * 30), missed_cost=0)
+    assert careless[1].action["tasks"]["a"] == 9
 
 
 def test_a_bound_that_can_be_kept_brings_more_tasks_and_one_that_cannot_brings_none():
     rows = operators({"a": 5}, 700.0)
     tasks = [
-        decide(observation(rows, 700.0, [700.0] * 3), bound_seconds=bound, drain_seconds=1e6)[1].action[
+        decide(observation(rows, 700.0, [700.0] * 30), bound_seconds=bound, pause_seconds=0)[1].action[
             "tasks"
         ]["a"]
         for bound in (1.0, 0.005, 1e-6)
@@ -198,17 +254,18 @@ def test_a_state_that_makes_no_sense_is_refused_by_name():
 
 
 def test_what_was_let_through_in_an_overload_is_not_taken_for_what_is_offered():
-    jammed = operators({"a": 5, "b": 5}, 500.0, backlog=9000.0)
-    jammed["b"]["rate_per_second"] = 250.0
-    state, _ = decide(observation(jammed, 500.0))
-    assert state["operators"]["b"]["share"] == 0.5
-    jammed["b"]["rate_per_second"] = 450.0
-    state, _ = decide(observation(jammed, 500.0), state)
-    assert state["operators"]["b"]["share"] == 0.9
-    jammed["b"]["rate_per_second"] = 300.0
-    state, _ = decide(observation(jammed, 500.0), state)
-    assert state["operators"]["b"]["share"] == 0.9
-    free = operators({"a": 5, "b": 5}, 500.0)
-    free["b"]["rate_per_second"] = 300.0
-    state, _ = decide(observation(free, 500.0), state)
-    assert state["operators"]["b"]["share"] == 0.6
+    def share(state):
+        source, here = state["operators"]["b"]["seen_per_second"]
+        return here / source
+
+    state = None
+    # Calm; jammed; what had piled up comes down; calm again.
+    for rate, backlog, expected in [(300, 0, 0.6), (100, 9000, 0.6), (490, 0, 0.6), (300, 0, 0.6)]:
+        rows = operators({"a": 5, "b": 5}, 500.0, backlog=float(backlog))
+        rows["b"]["rate_per_second"] = float(rate)
+        state, _ = decide(observation(rows, 500.0), state)
+        assert share(state) == pytest.approx(expected)
+    rows["b"]["rate_per_second"] = 400.0
+    for _ in range(20):
+        state, _ = decide(observation(rows, 500.0), state)
+    assert share(state) == pytest.approx(0.8, abs=0.01)

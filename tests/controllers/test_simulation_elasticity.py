@@ -103,21 +103,21 @@ def compared(seeds):
     return ratios, max(each["error_rate"] for each in ours)
 
 
-def test_planned_together_a_week_takes_fewer_tasks_and_pauses_and_nothing_fails():
+def test_planned_together_a_week_takes_a_fifth_fewer_tasks_and_nothing_fails():
     ratios, error_rate = compared([1])
     assert error_rate <= 0.005
-    assert ratios["tasks_mean"] < 1
+    assert ratios["tasks_mean"] <= 0.8
     assert ratios["latency_mean_seconds"] <= 0.1
     assert ratios["rescales"] <= 1
 
 
 @pytest.mark.slow
-def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_fewer_tasks_and_pauses():
+def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_a_fifth_fewer_tasks_and_half_the_pauses():
     ratios, error_rate = compared([1, 2, 3, 4, 5])
     assert error_rate <= 0.005
-    assert ratios["tasks_mean"] <= 0.9
+    assert ratios["tasks_mean"] <= 0.8
     assert ratios["latency_mean_seconds"] <= 0.1
-    assert ratios["rescales"] <= 1
+    assert ratios["rescales"] <= 0.7
 
 
 def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
@@ -137,7 +137,7 @@ def test_other_rules_end_further_from_the_optimum_or_take_more_changes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "column", "days"), TRACES)
-def test_on_real_weeks_less_fails_than_under_any_other_rule_at_about_the_tasks_of_the_best(
+def test_on_real_weeks_less_fails_than_under_any_other_rule_with_no_more_tasks_than_the_fewest_of_them(
     file, column, days
 ):
     if not (DATA / file).exists():
@@ -147,7 +147,5 @@ def test_on_real_weeks_less_fails_than_under_any_other_rule_at_about_the_tasks_o
     ours, *others = (
         run(law, trace=trace, days=last, compression=12) for law in ("joint", "wt", "rg", "ds2", "hpa")
     )
-    best = min(others, key=lambda each: each["error_rate"])
-    assert ours["error_rate"] < best["error_rate"]
-    # One of them (AAPL) takes 18 % more than the best, which loses a quarter more; the others take fewer.
-    assert ours["tasks_mean"] <= (1.2 if "AAPL" in file else 1.0) * best["tasks_mean"]
+    assert ours["error_rate"] < min(each["error_rate"] for each in others)
+    assert ours["tasks_mean"] <= min(each["tasks_mean"] for each in others)
