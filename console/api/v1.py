@@ -14,6 +14,7 @@ from console.api import (
     events,
     history,
     lab,
+    ladders,
     ledger,
     pipelines,
     plans,
@@ -63,6 +64,7 @@ for part in (
     pipelines,
     dead_letters,
     lab,
+    ladders,
 ):
     api.add_router("/v1", part.router)
 

@@ -98,3 +98,18 @@ def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
     ensure_pipeline_loops(control)
     page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
     assert "No table is in force." in page
+
+
+def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_rung_is_named(browsers, plant):
+    def post(**body):
+        return browsers["operator"].post(
+            "/api/v1/queues/telemetry/cap", body, content_type="application/json"
+        )
+
+    assert post(cap="nodes", reason="a test").json() == {
+        "queue": "telemetry",
+        "before": "shed",
+        "after": "nodes",
+    }
+    refused = post(cap="pray", reason="a test")
+    assert refused.status_code == 422 and "cap" in refused.content.decode()

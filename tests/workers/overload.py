@@ -196,20 +196,20 @@ class Overload:
         self.next = producer.next
         return phase
 
-    def drain(self, seconds: float = 90.0) -> None:
-        """Until all that was published is worked; what moves event time on is published for it."""
+    def drain(self, phase: Phase, seconds: float = 90.0) -> None:
+        """Until all of it is worked and nothing is shed any more; markers move event time on."""
         deadline = time.monotonic() + seconds
+        if self.rival:
+            self.plant.steer_pipeline("exact", {"shed": {}})
+            self.rival = False
         with Client(self.control_url, producer="test") as client:
             while time.monotonic() < deadline:
-                marker = {
-                    "id": f"marker-{time.time()}",
-                    "time": time.time(),
-                    "type": "UPDATE",
-                    "source": "none",
-                }
+                now = time.time()
+                marker = {"id": f"marker-{now}", "time": now, "type": "UPDATE", "source": "none"}
                 client.publish("telemetry", [marker])
                 row = self.application(self.look())
-                if row["watermark_lag_seconds"] < 3.5 and not row["outbox_events"]:
+                worked_us = (now - row["watermark_lag_seconds"]) * SECOND_US
+                if worked_us > phase.end_us and not row["outbox_events"] and not row["controls"]["shed"]:
                     return
         raise AssertionError(f"not worked within {seconds} s: {self.log[-1]}")
 

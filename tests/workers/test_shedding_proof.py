@@ -47,9 +47,9 @@ def capacity_of(plant: Overload) -> float:
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.publish(1_000, 8)  # what a Java process does first says nothing
     before = len(plant.log)
-    plant.publish(12_000, 16)
+    phase = plant.publish(12_000, 16)
     worked = [each["operator_in"] for each in plant.log[before + 8 :]]
-    plant.drain(120)
+    plant.drain(phase, 120)
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
     return sum(worked) / len(worked)
 
@@ -62,7 +62,7 @@ def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound
         plant.rival = name == "random"
         plant.steer_law(perspective="local" if name == "local" else "global")
         phase = plant.publish(2 * capacity, OVERLOAD_SECONDS)
-        plant.drain()
+        plant.drain(phase)
         outcomes[name] = outcome(phase, nodes)
     figures = told(outcomes, capacity)
     record_property("figures", figures)

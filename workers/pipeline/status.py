@@ -20,7 +20,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -30,49 +29,19 @@ from controllers.expression import render
 from workers.pipeline.cursor import Cursor
 from workers.pipeline.declaration import Application
 from workers.pipeline.dispatches import Dispatches
+from workers.pipeline.event_ages import EventAges
 from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
 from workers.pipeline.graph import Graph, Operator
 from workers.pipeline.operators import PatternCount
 from workers.pipeline.progress_record import ProgressRecord
 from workers.pipeline.result_queue import ResultQueue, Room
-from workers.pipeline.shed_counts import ShedCounts
 from workers.pipeline.shed_record import ShedRecord
 from workers.pipeline.shedder import is_sheddable
 from workers.pipeline.task_measures import WorkSample, measures
+from workers.pipeline.totals import Totals
 
 WINDOW_SECONDS = 10.0
 _COUNTED = ("inserted_events", "removed_events")
-
-
-@dataclass
-class Totals:
-    """What counts on over restarts."""
-
-    matches: dict[str, int] = field(default_factory=dict)
-    quiet: dict[str, int] = field(default_factory=dict)
-    shed: ShedCounts = field(default_factory=dict)
-    late_events: int = 0
-    admitted_events: int = 0
-
-    @classmethod
-    def of(cls, before: dict[str, Any]) -> "Totals":
-        """Of the document that a process before has left; nothing when it can't be read."""
-        try:
-            patterns = before.get("patterns", {})
-            matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
-            quiet = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
-            shed = {name: pattern.get("shed_events", {}) for name, pattern in patterns.items()}
-            late, admitted = before.get("late_events"), before.get("admitted_events")
-            return cls(matches, quiet, shed, int(late or 0), int(admitted or 0))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return cls()
-
-    def add(self, batch: InterEventBatch) -> None:
-        for operator in batch.operators.values():
-            self.late_events += operator.late
-            for name, pattern in operator.patterns.items():
-                self.matches[name] = self.matches.get(name, 0) + pattern.matches
-                self.quiet[name] = self.quiet.get(name, 0) + pattern.quiet
 
 
 class StatusBoard:
@@ -94,7 +63,7 @@ class StatusBoard:
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.of(before)
         self._shed = ShedRecord(self._totals.shed)
-        self._ages: deque[tuple[float, float, int]] = deque()
+        self._ages = EventAges()
         self._told = told
         self._results = ResultQueue(control, application.name)
         self._dispatches = Dispatches(control, application.name)
@@ -154,7 +123,7 @@ class StatusBoard:
             sheds = batch.combined.controls.shedder.sheds
             self._shed.at_operators(batch.at, batch.operators.values(), sheds)
             if (late := batch.late_seconds(self._clock())) is not None:
-                self._ages.append((batch.at, *late))
+                self._ages.add(batch.at, *late)
         self._told()
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
@@ -178,7 +147,7 @@ class StatusBoard:
                 **self._rates(now),
                 "batch_seconds": newest.seconds if newest else None,
                 "batch_overhead_seconds": self._batch_overhead(now),
-                "latency_p95_seconds": self._latency_p95(),
+                "latency_p95_seconds": self._ages.quantile(0.95),
                 "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
                 "waiting_events": waiting,
                 "patterns": self._patterns(now),
@@ -236,8 +205,7 @@ class StatusBoard:
         for records in (*self._replicas.values(), self._batches):
             while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
                 records.popleft()
-        while self._ages and self._ages[0][0] < now - WINDOW_SECONDS:
-            self._ages.popleft()
+        self._ages.forget(now - WINDOW_SECONDS)
         self._shed.forget(now, WINDOW_SECONDS)
 
     def _window(self, now: float) -> float:
@@ -273,16 +241,6 @@ class StatusBoard:
         if not worked:
             return None
         return round(sum(each.seconds - each.work_seconds for each in worked) / len(worked), 4)
-
-    def _latency_p95(self) -> float | None:
-        """Over the window's events, taking those of a batch as old as all but its oldest 5 %."""
-        ages = sorted((age, events) for _, age, events in self._ages)
-        counted, whole = 0, sum(events for _, events in ages)
-        for age, events in ages:
-            counted += events
-            if counted >= 0.95 * whole:
-                return round(age, 3)
-        return None
 
     def _shedding(self, now: float) -> dict[str, Any]:
         shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
