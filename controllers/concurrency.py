@@ -290,6 +290,7 @@ def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
         "throughput_per_second": None if now is None else now.throughput_per_second,
         "measured_threads": None if now is None else now.threads,
         "samples": 0 if now is None else now.samples,
+        "steady_per_second": machine.steady_per_second or None,
         "epoch": memory.epoch,
     }
     if isinstance(machine, Search):

@@ -23,8 +23,9 @@ from controllers.design.friendliness import scaled_q
 from controllers.law import Values
 from controllers.tcc import fewer, more
 from controllers.throughput import Measurement
-from controllers.throughput_curve import Curve, Point, ScalabilityCurve, bends, fit
+from controllers.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
 
+LOSS_ERRORS = 3.0  # standard errors that a loss must be clear by
 PHASES = ("probe", "verify", "steady", "tcc")
 
 
@@ -59,10 +60,20 @@ def search_from(document: Mapping[str, Any]) -> Search:
 
 
 def needed_samples(parameters: Values, search: Search, now: Measurement) -> float:
-    """Samples until the mean's relative standard error is `probe_error`."""
-    wanted = (now.relative_deviation / float(parameters["probe_error"])) ** 2
+    """Samples until the mean's relative standard error is `probe_error`; the fewest where more threads have
+    clearly made the throughput less: beyond a memory's cliff each further sample costs dearly."""
     least = float(parameters["initial_samples"])
+    if _clearly_less(search, now):
+        return least
+    wanted = (now.relative_deviation / float(parameters["probe_error"])) ** 2
     return min(max(wanted, least), float(parameters["most_samples"]))
+
+
+def _clearly_less(search: Search, now: Measurement) -> bool:
+    """Whether fewer threads brought more, by more than a bend and than chance."""
+    best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
+    error = now.relative_deviation / now.samples**0.5
+    return now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best
 
 
 def step(parameters: Values, search: Search, now: Measurement) -> Search:

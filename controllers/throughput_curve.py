@@ -177,7 +177,8 @@ def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
     threads = np.asarray([point.threads for point in points], dtype=float)
     measured = threads / np.asarray([point.per_second for point in points])
     columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])
-    (a, b, c), _ = nnls(columns / measured[:, None], np.ones_like(threads))
+    solution, _ = nnls(columns / measured[:, None], np.ones_like(threads))
+    a, b, c = solution.tolist()
     # One thread takes some time, however little of it the points leave.
     a = max(a, 1e-6 * float(measured.min()))
     curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)

@@ -22,7 +22,7 @@ LANES = {
     "rebalancing": Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
     # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
     "node_scaling": Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
-    "concurrency": Lanes("Completions, events/s", "Threads", "set", has_reference=False),
+    "concurrency": Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
     "parallelism_queueing": Lanes("Latency of the slowest path, s", "Tasks", "set"),
     "parallelism_forecast": Lanes("Events missed", "Tasks", "set", has_reference=False),
     "parallelism_joint": Lanes("Latency of the slowest path, s", "Tasks", "set"),

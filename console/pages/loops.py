@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from console import steering
 from console.access import actor_of, requires
-from console.pages import prediction, shedding_view
+from console.pages import exploration, prediction, shedding_view
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
@@ -68,6 +68,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         prediction=prediction.shown(found.law, effective),
         shedding=_shedding(request, found, effective, errors),
         ladder=ladder_of(found.target["queue"]) if found.law == "ladder" else None,
+        exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
         errors=errors,
         submitted=submitted or {},
@@ -159,26 +160,45 @@ def _row(
     }
 
 
+def _asked(request: HttpRequest) -> int | None:
+    """The number of threads that the page's address asks about; what is none asks nothing."""
+    try:
+        return exploration.read_asked(request.GET.get("threads", ""))
+    except BadInput:
+        return None
+
+
 @require_safe
 @requires("plant.view")
 def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: prediction, of the parameters in force and of those asked for (`would-NAME`); a part of the
-    loop's page. What is not a value a parameter takes is said in its sentence."""
+    """Context: prediction or exploration, of the parameters in force and of those asked for (`would-NAME`,
+    `threads`); a part of the loop's page. What is not a value that is taken is said in its sentence."""
     found = get_object_or_404(Loop, pk=loop_id)
     law, now = catalog.law(found.law), timezone.now()
     in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
+    refusal, would = "", None
     try:
-        asked = {
-            each.name: typed_value(each, text, each.name)
-            for each in law.parameters
-            if (text := request.GET.get(WOULD + each.name, "").strip())
-        }
-        would = prediction.shown(found.law, in_force, {**in_force, **asked})
+        would = {**in_force, **_typed(request, law)}
+        asked = exploration.read_asked(request.GET.get("threads", ""))
+        explored = exploration.shown(found, in_force, asked, would)
     except BadInput as error:
-        would = prediction.shown(
-            found.law, in_force, refusal=f"{error.field.replace('_', ' ')} {error.message}"
-        )
-    return render(request, "parts/prediction.html", {"prediction": would, "loop": {"id": loop_id}})
+        refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
+        explored, would = exploration.shown(found, in_force), None
+    if explored is not None:
+        named = {"id": loop_id, "name": found.name}
+        context = {"exploration": {**explored, "refusal": refusal}, "loop": named}
+        return render(request, "parts/exploration.html", context)
+    told = prediction.shown(found.law, in_force, would, refusal)
+    return render(request, "parts/prediction.html", {"prediction": told, "loop": {"id": loop_id}})
+
+
+def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:
+    """The parameters that were typed. Raises BadInput naming the parameter."""
+    return {
+        each.name: typed_value(each, text, each.name)
+        for each in law.parameters
+        if (text := request.GET.get(WOULD + each.name, "").strip())
+    }
 
 
 @action("override.set", loop_page)

@@ -1,9 +1,9 @@
 """The predicted response of a loop: what is, what would be, ready to be drawn."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from console.pages.plane import Plane
 from controllers.prediction import PREDICTED, Prediction, predict
 
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 240
@@ -14,25 +14,6 @@ TITLES = {
     "flow": "Free space after a new reference, share of the step",
     "balance": "A difference in response time that something keeps making, share of it",
 }
-
-
-@dataclass(frozen=True)
-class _Plane:
-    """Where values and samples lie on a plane of 100 by 100."""
-
-    samples: int
-    low: float
-    high: float
-
-    def y(self, value: float) -> float:
-        return 100 * (self.high - value) / (self.high - self.low)
-
-    def path(self, response: tuple[float, ...]) -> str:
-        points = [
-            f"{100 * at / (self.samples - 1):.2f} {self.y(value):.2f}"
-            for at, value in enumerate(response[: self.samples])
-        ]
-        return f"M{'L'.join(points)}"
 
 
 def shown(
@@ -127,22 +108,25 @@ def _inside(part: float) -> float:
     return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus before a zero
 
 
-def _plane(stable: list[Prediction]) -> _Plane | None:
+def _plane(stable: list[Prediction]) -> Plane | None:
     if not stable:
         return None
     longest = max(each.settling_samples or MOST_SAMPLES for each in stable)
     samples = min(MOST_SAMPLES, max(FEWEST_SAMPLES, round(ROOM * longest)))
     values = [value for each in stable for value in each.response[:samples]]
-    return _Plane(samples, min(0.0, *values) * 1.1, max(1.1, *values))
+    return Plane(0, samples - 1, min(0.0, *values) * 1.1, max(1.1, *values))
 
 
 def _drawn(
-    plane: _Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
+    plane: Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
 ) -> dict[str, Any]:
     lines = [(kind, each) for kind, each in (("is", present), ("would", wanted)) if each and each.stable]
-    seconds = (plane.samples - 1) * interval_seconds
+    samples = int(plane.right) + 1
+    seconds = plane.right * interval_seconds
     return {
-        "lines": [{"kind": kind, "path": plane.path(each.response)} for kind, each in lines],
+        "lines": [
+            {"kind": kind, "path": plane.path(enumerate(each.response[:samples]))} for kind, each in lines
+        ],
         "levels": [{"value": value, "y": round(plane.y(value), 2)} for value in (0.0, 0.5, 1.0)],
         "rest": round(plane.y(lines[0][1].rests_at), 2),
         "times": [

@@ -3,14 +3,15 @@
 | bottleneck | what is simulated (Tang, 4.2 to 4.5) |
 |---|---|
 | cpu | engine 1 ms and web 1.3 ms on 2 CPUs each (1.5 ms where engines share it), `delay_ms` between |
-| memory | engine 8 ms, web 1 ms on 8 CPUs each, 50 ms; beyond 48 threads the web machine swaps |
+| memory | engine 8 ms, web 1 ms on 8 CPUs each, 50 ms; beyond 48 threads the web machine swaps; from 16 |
 | disk | engine 1 ms on 8 CPUs, the web's one disk 4 ms, 3 % more for each that waits, 20 ms |
 | network | engine 1.5 ms and web 1 ms on 2 CPUs each, a link that takes 0.95 ms |
 
 `competitor` is the rate of an open stream at the web's station, as a share of its capacity, from `COMPETES`
-to `RELIEVED` seconds; with `servers` engines on one web station each runs the law by itself. With `drift` 1
-there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) + κ n (n-1)), κ from 0.0005 to 0.002 half way,
-seen through windows of 100 completions (10 % noise); our law then aims at the peak.
+to `RELIEVED` seconds; with `servers` engines on one web station each runs its law, and they explore
+`together`, or each by itself. With `drift` 1 there is no engine but a box, X(n) = 100 n / (1 + 0.02 (n-1) +
+κ n (n-1)), κ from 0.0005 to 0.002 half way, seen through windows of 100 completions (10 % noise); our law
+then aims at the peak.
 
 threads_first, seconds_to_first   the first steady state
 threads_later                     mean of the later ones
@@ -38,6 +39,8 @@ from queues.errors import BadInput
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
 COMPETES, RELIEVED = 300.0, 600.0
 DRIFT_WINDOWS, WINDOW_SAMPLES = 400, 100
+# One thread gets 17 events/s through a delay of 50 ms: samples enough for a step would take minutes.
+START = {"memory": 16}
 SETTINGS = (
     Parameter(
         "bottleneck",
@@ -49,6 +52,7 @@ SETTINGS = (
     ),
     Parameter("competitor", "share of capacity", "Rate of the competing stream.", 0.0, 0, 0.95),
     Parameter("servers", "engines", "That share the web machine.", 1, 1, 4, "integer"),
+    Parameter("together", "0 or 1", "1: engines hear of each other's explorations.", 1, 0, 1, "integer"),
     Parameter("delay_ms", "ms", "Between engine and web, cpu bottleneck only.", 7.0, 0, 1_000),
     Parameter("drift", "0 or 1", "1: a drifting box in place of engines.", 0, 0, 1, "integer"),
     Parameter("seconds", "s", "How long it lasts.", SECONDS, 100, 86_400),
@@ -78,10 +82,20 @@ class Ours:
     def is_steady(self) -> bool:
         return bool(self.state["machine"]["phase"] == "steady")
 
-    def look(self, now: float, gaps: list[float], seconds: float) -> int:
+    @property
+    def epoch(self) -> int:
+        """The number of its exploration."""
+        return int(self.state["epoch"])
+
+    def look(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """The pool's size after what was completed since the last look."""
         was_steady = self.is_steady
-        seen = {"threads": self.threads, "interdeparture_seconds": gaps, "seconds": seconds}
+        seen = {
+            "threads": self.threads,
+            "interdeparture_seconds": gaps,
+            "seconds": seconds,
+            "epoch": epoch,
+        }
         self.state, decision = self.law.decide(self.parameters, self.state, seen)
         if decision.action is not None:
             self.threads = int(decision.action["threads"])
@@ -101,13 +115,14 @@ class Theirs:
     looks: int = 0
     rests: list[tuple[float, int]] = field(default_factory=list)
     is_steady: bool = True
+    epoch: int = 0
 
     @property
     def threads(self) -> int:
         return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
 
-    def look(self, now: float, gaps: list[float], seconds: float) -> int:
-        """The pool's size after what was completed since the last look."""
+    def look(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
+        """The pool's size after what was completed since the last look; it explores with nobody."""
         self.looks += 1
         total = math.fsum(gaps)
         if total > 0:
@@ -159,9 +174,9 @@ def _seeking(there: int) -> float:
     return 1 + 0.03 * (there - 1)
 
 
-def _hand(law: str, plant: Plant) -> Hand:
+def _hand(law: str, plant: Plant, start: int) -> Hand:
     if law in ("tcc", "explorer"):
-        return Ours(law, {})
+        return Ours(law, {"start": start}, start)
     return Theirs(law, plant.idle_seconds, plant.least_seconds)
 
 
@@ -183,7 +198,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     if settings["drift"]:
         return _drifting(law, seed)
     plant = _plant(settings, generator(seed, "engine"))
-    hands = [_hand(law, plant) for _ in plant.engine.pools]
+    hands = [_hand(law, plant, START.get(settings["bottleneck"], 1)) for _ in plant.engine.pools]
     tally, last = _Tally(), [0.0] * len(hands)
     for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
         now = tick * TICK_SECONDS
@@ -192,7 +207,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             plant.engine.resize(at, hand.threads)
         before = [pool.completed for pool in plant.engine.pools]
         plant.engine.run(now + TICK_SECONDS)
-        _look(plant, hands, last, now + TICK_SECONDS)
+        _look(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
         _count(plant, settings, hands, before, tally, now)
     return _outcome(settings, hands, tally)
 
@@ -203,14 +218,15 @@ def _compete(plant: Plant, settings: Mapping[str, Any], now: float) -> None:
     plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
 
 
-def _look(plant: Plant, hands: list[Hand], last: list[float], now: float) -> None:
-    """Every law sees the times between its pool's completions."""
+def _look(plant: Plant, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
+    """Every law sees the times between its pool's completions, and how far the explorations were before."""
+    epoch = max(hand.epoch for hand in hands) if together else None
     for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
         times = [last[at], *pool.completions]
         gaps = np.diff(times).tolist()
         last[at] = times[-1]
         pool.completions = []
-        hand.look(now, gaps, TICK_SECONDS)
+        hand.look(now, gaps, TICK_SECONDS, epoch)
 
 
 def _count(

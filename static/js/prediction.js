@@ -4,9 +4,9 @@ const PAUSE_MILLISECONDS = 200;
 let timer = null, newest = 0;
 
 export function start() {
-  document.addEventListener("input", ({ target }) => { if (target.closest("#steer")) later(); });
+  document.addEventListener("input", ({ target }) => { if (target.closest("#steer, [data-asks]")) later(); });
   document.addEventListener("reset", ({ target }) => { if (target.matches("#steer")) later(); });
-  document.addEventListener("weir:part", ({ detail }) => { if (detail.matches("#steer")) later(); });
+  document.addEventListener("weir:part", ({ detail }) => { if (detail.matches("#steer") || (detail.matches("#prediction") && asked())) later(); });
 }
 
 function later() {
@@ -15,9 +15,13 @@ function later() {
   timer = setTimeout(ask, PAUSE_MILLISECONDS);
 }
 
+/** Whether a question beside the parameters is open. */
+const asked = () => [...document.querySelectorAll("[data-asks]")].some(({ value }) => value.trim());
+
 async function ask() {
   const number = ++newest, place = document.getElementById("prediction"), form = document.getElementById("steer");
-  const values = new URLSearchParams([...form.querySelectorAll(".would")].map(({ name, value }) => [name, value]));
+  const fields = [...form.querySelectorAll(".would"), ...document.querySelectorAll("[data-asks]")];
+  const values = new URLSearchParams(fields.map(({ name, value }) => [name, value]));
   try {
     const response = await fetch(`${place.dataset.url}?${values}`, { headers: { Accept: "text/html" } });
     if (!response.ok || response.redirected) throw new Error(response.status);

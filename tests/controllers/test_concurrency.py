@@ -196,6 +196,90 @@ def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed
     assert decision.action["phase"] == "base"
 
 
+def at_rest(parameters, state=None, capacity=8, **more):
+    """The state of a law that has explored a plant of so many servers, and its threads."""
+    state = LAW.initial_state(parameters) if state is None else state
+    for _ in range(80):
+        threads = state["machine"]["threads"]
+        state, _ = look(parameters, state, threads, [1 / min(threads, capacity)] * 60, seconds=1.0, **more)
+        if state["machine"]["phase"] == "steady":
+            return state, state["machine"]["threads"]
+    raise AssertionError("it does not come to rest")
+
+
+@pytest.mark.parametrize("method", ["tcc", "explorer"])
+def test_who_is_steady_joins_an_exploration_with_a_greater_number_and_only_once(method):
+    parameters = read(method=method, steady_seconds=1e6)
+    state, threads = at_rest(parameters)
+    idle, decision = look(parameters, state, threads, [], epoch=state["epoch"])
+    assert decision.action is None and idle["machine"]["phase"] == "steady"
+    joined, decision = look(parameters, state, threads, [], epoch=state["epoch"] + 3)
+    assert decision.action is not None and "another host" in decision.reason
+    assert joined["epoch"] == state["epoch"] + 3
+    rested, _ = at_rest(parameters, joined, epoch=joined["epoch"])
+    _, decision = look(parameters, rested, rested["machine"]["threads"], [1.0] * 2, epoch=joined["epoch"])
+    assert decision.action is None
+
+
+def test_who_explores_already_counts_for_the_newest_exploration():
+    parameters = read(steady_seconds=1e6)
+    state, _ = look(parameters, LAW.initial_state(parameters), 1, [1.0] * 60, epoch=5)
+    assert state["machine"]["phase"] == "add" and state["epoch"] == 5
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 9)), max_size=40))
+def test_the_number_of_an_exploration_never_falls_and_no_pool_that_nobody_steers_begins_one(looks):
+    parameters = read(minimum=1, maximum=20, initial_samples=2, steady_seconds=5.0)
+    state = LAW.initial_state(parameters)
+    for steered, apart, epoch in looks:
+        threads = max(1, min(20, state["machine"]["threads"] + (0 if steered else apart)))
+        more = {"steered": steered, "epoch": epoch, "seconds": 3.0}
+        after, decision = look(parameters, state, threads, [1 / threads] * 4, **more)
+        assert after["epoch"] >= state["epoch"]
+        assert decision.action is None or 1 <= decision.action["threads"] <= 20
+        if not steered:
+            assert (after["machine"]["phase"], after["machine"]["threads"]) == ("steady", threads)
+        state = after
+
+
+def test_a_pool_that_nobody_steers_is_measured_where_it_is_and_exploring_is_advice():
+    parameters = read(steady_seconds=10.0)
+    state = LAW.initial_state(parameters)
+    for second in range(4):
+        state, decision = look(parameters, state, 6, [0.1] * 60, seconds=4.0, steered=False)
+        assert state["machine"]["phase"] == "steady" and state["machine"]["threads"] == 6
+        assert (decision.action is not None) == (second == 2)
+    _, decision = look(parameters, state, 6, [0.1] * 60, seconds=1.0)
+    assert decision.action["phase"] == "base" and "steered from now on" in decision.reason
+
+
+def test_what_was_measured_before_a_hold_is_no_part_of_what_is_measured_after_it():
+    parameters = read()
+    state, _ = look(parameters, LAW.initial_state(parameters), 1, [0.9, 1.1] * 20)
+    assert state["sample"]["count"] == 40
+    after = LAW.resumed(parameters, state)
+    assert after["sample"]["count"] == 0 and after["machine"] == state["machine"]
+
+
+def test_the_limit_of_a_pool_is_forgotten_with_the_next_exploration():
+    parameters = read(patience=2, steady_seconds=1e6)
+    state = LAW.initial_state(parameters)
+    for _ in range(60):
+        threads = min(state["machine"]["threads"], 4)
+        state, _ = look(parameters, state, threads, [1 / threads] * 60, trouble="no memory")
+    assert state["limit"] == 4
+    state, _ = look(parameters, state, 4, [], epoch=9)
+    assert state["limit"] is None
+    _, threads = at_rest(parameters, state)
+    assert threads > 4
+
+
+def test_a_refusal_names_what_the_pool_says_of_it():
+    parameters = read()
+    _, decision = look(parameters, LAW.initial_state(parameters), 3, [1.0] * 60, trouble="no memory")
+    assert "was set to 1 (no memory)" in decision.reason and decision.limited_by == "pool"
+
+
 def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability():
     points = [Point(n, station_throughput(n, 2, 1538.0, 0.0093)) for n in (1, 2, 4, 8, 16, 32)]
     curve = fit(points)

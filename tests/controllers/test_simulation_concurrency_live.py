@@ -55,3 +55,37 @@ def test_two_engines_relieve_the_machine_that_they_share():
     found = metrics("tcc", servers=2, delay_ms=0)
     assert found["utilisation"] < 0.99
     assert 0.3 < found["share"] < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["tcc", "explorer"])
+def test_half_the_capacity_is_left_to_a_competitor_that_takes_it(law):
+    found = metrics(law, competitor=0.5)
+    assert 0.3 <= found["share"] <= 0.496
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["tcc", "explorer"])
+@pytest.mark.parametrize("bottleneck", ["disk", "network"])
+def test_a_disk_or_a_link_is_kept_busy_and_not_saturated(law, bottleneck):
+    assert 0.9 <= metrics(law, bottleneck=bottleneck)["utilisation"] <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["tcc", "explorer"])
+def test_beyond_the_cliff_of_a_memory_nobody_stays(law):
+    settings = SCENARIO.read_settings({"bottleneck": "memory"})
+    outcome = SCENARIO.run(law, settings, 1, None)
+    # 48 threads fit. The least stay there that a step allows, and who looks beyond comes back at once.
+    assert 35 <= outcome.metrics["threads_first"] <= 48
+    assert np.mean(outcome.series["threads"] > 48) < 0.1
+
+
+@pytest.mark.slow
+def test_four_engines_that_explore_together_share_alike():
+    apart, together = (
+        [metrics("tcc", seed, servers=4, delay_ms=0, together=each)["share"] for seed in (1, 2, 3)]
+        for each in (0, 1)
+    )
+    assert max(abs(share - 0.25) for share in together) <= 0.02
+    assert max(abs(share - 0.25) for share in apart) > 0.05

@@ -1,6 +1,7 @@
 """One contract for every plant: the twin in memory, and the real one on real servers."""
 
 import json
+import time
 from contextlib import suppress
 from itertools import count
 from queue import Empty
@@ -41,6 +42,12 @@ class MemoryRig:
     def steered(self, application):
         return self.plant.steered[application]
 
+    def host(self):
+        return next(iter(self.plant.hosts))
+
+    def pool(self, host):
+        return self.plant.hosts[host]["slots"]
+
 
 class LocalRig:
     """The local plant: real node servers and agents; tasks are taken from the real broker and run here."""
@@ -71,6 +78,15 @@ class LocalRig:
 
     def steered(self, application):
         return json.loads(self.control.get(key_of(application)))
+
+    def host(self):
+        document = {"role": "jobs", "slots": 2, "pid": 7, "resizable": True, "busy": 0, "at": time.time()}
+        self.control.hset("weir:hosts", "jobs@here", json.dumps(document))
+        return "jobs@here"
+
+    def pool(self, host):
+        stored = self.control.get(f"weir:pool:{host}")
+        return json.loads(stored)["threads"] if stored else 2
 
     def started(self):
         return int(self.control.hget(f"weir:work:{QUEUE}:{NODE}", "started") or 0)
@@ -158,3 +174,21 @@ def test_an_application_is_steered_whole_or_not_at_all(rig):
         rig.plant.steer_pipeline("app", {"admit_events_per_second": 1.0, "shares": {"iap1": 2.0}})
     steered = rig.steered("app")
     assert (steered["admit_events_per_second"], steered["shares"]) == (500.0, {"iap1": 0.5})
+
+
+def test_a_pool_is_asked_for_a_size_that_stands_when_it_is_kept(rig):
+    host = rig.host()
+    rig.plant.keep_pool(host)
+    assert rig.pool(host) == 2
+    for _ in range(2):
+        rig.plant.resize_pool(host, 5)
+    rig.plant.keep_pool(host)
+    assert rig.pool(host) == 5
+
+
+@pytest.mark.parametrize(("host", "threads"), [("here", 0), ("here", 5_000), ("nowhere", 3)])
+def test_a_size_that_no_pool_can_have_is_refused_and_changes_nothing(rig, host, threads):
+    name = rig.host()
+    with pytest.raises(BadInput):
+        rig.plant.resize_pool(name if host == "here" else host, threads)
+    assert rig.pool(name) == 2

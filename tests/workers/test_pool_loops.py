@@ -1,81 +1,27 @@
 """The loops of worker hosts: what they see, what they ask for, when they hold."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import orjson
 import pytest
 
 from controllers import catalog
 from queues.errors import BadInput
-from tests.console.conftest import sample_snapshot
+from tests.workers.pool_plant import HOST, RATE, Plant, host_report, station
 from workers import overrides, pool_orders
 from workers.control_record import control_record
 from workers.hosts import KEY
-from workers.loops import tick_law
 from workers.models import LedgerEntry, Loop
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
-from workers.pool import Order
 from workers.pool_loops import MOST_PROCESSES, ensure_pool_loops
 from workers.pool_sensors import concurrency
 
 pytestmark = pytest.mark.django_db
-NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
-HOST = "jobs@here"
-RATE = 40.0  # of one process
-
-
-def host_report(slots: int = 2, **values) -> dict:
-    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
-    row = {"role": "jobs", "slots": slots, "busy": 0, "pid": 7, "resizable": True, "started_with": 2}
-    return {**row, "trouble": "", "done": done, "age_seconds": 0.5, "at": NOW.timestamp(), **values}
-
-
-class Plant:
-    """A published plant with worker hosts, whose reports the test writes as their pools would."""
-
-    def __init__(self, control, *hosts: str, most: int = 1_000) -> None:
-        self.control, self.now, self.most = control, NOW, most
-        self.rows = {host: host_report() for host in hosts or (HOST,)}
-        for host, row in self.rows.items():
-            control.hset(KEY, host, orjson.dumps(row))
-        ensure_pool_loops(control)
-
-    def mode(self, mode: str) -> None:
-        Loop.objects.update(mode=mode)
-
-    def work(self, rate_of, samples: int = 40) -> None:
-        """Five seconds in which all processes have work; orders are followed first."""
-        for host, row in self.rows.items():
-            order = Order.read(self.control.get(pool_orders.key_of(host)))
-            wanted = min(row["started_with"] if order is None else order.threads, self.most)
-            if wanted != row["slots"]:
-                row["slots"], row["done"]["recent_seconds"] = wanted, []
-            gaps = [1 / rate_of(row["slots"])] * samples
-            row["done"]["recent_seconds"] = (row["done"]["recent_seconds"] + gaps)[-64:]
-            row["done"]["seq"] += samples
-            row["done"]["full_seconds"] += 5.0
-
-    def tick(self) -> list[LedgerEntry]:
-        self.now += timedelta(seconds=5)
-        snapshot = sample_snapshot()
-        snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
-        snapshot["loops"] = control_record(self.now).loops
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
-        plant = PublishedPlant(self.control, self.now.timestamp)
-        return tick_law("concurrency", plant, self.now, self.control)
-
-    def order(self, host: str = HOST) -> Order | None:
-        return Order.read(self.control.get(pool_orders.key_of(host)))
 
 
 @pytest.fixture
 def plant(control):
     return Plant(control)
-
-
-def station(capacity: int):
-    return lambda threads: RATE * min(threads, capacity)
 
 
 def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(control, plant):

@@ -1,0 +1,25 @@
+"""A plane of 100 by 100 on which values are drawn: to the right and upwards."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What lies at its edges."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return 100 * (value - self.left) / (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """Downwards, as screens count."""
+        return 100 * (self.high - value) / (self.high - self.low)
+
+    def path(self, points: Iterable[tuple[float, float]]) -> str:
+        """A line through points, as SVG writes it."""
+        return "M" + "L".join(f"{self.x(x):.2f} {self.y(y):.2f}" for x, y in points)

@@ -1,0 +1,72 @@
+"""A plant of worker hosts whose pools do as they are asked, and whose reports say what such pools would."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import redis
+
+from tests.console.conftest import sample_snapshot
+from workers import pool_orders
+from workers.control_record import control_record
+from workers.hosts import KEY
+from workers.loops import tick_law
+from workers.models import LedgerEntry, Loop
+from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.pool import Order
+from workers.pool_loops import ensure_pool_loops
+
+NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+HOST = "jobs@here"
+RATE = 40.0  # of one process
+
+
+def host_report(slots: int = 2, **values: Any) -> dict[str, Any]:
+    """A host of role jobs as the snapshot has it, and as it reports itself."""
+    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
+    row = {"role": "jobs", "slots": slots, "busy": 0, "pid": 7, "resizable": True, "started_with": 2}
+    return {**row, "trouble": "", "done": done, "age_seconds": 0.5, "at": NOW.timestamp(), **values}
+
+
+class Plant:
+    """A published plant with worker hosts, whose reports the test writes as their pools would."""
+
+    def __init__(self, control: redis.Redis, *hosts: str, most: int = 1_000, now: datetime = NOW) -> None:
+        self.control, self.now, self.most = control, now, most
+        self.rows = {host: host_report() for host in hosts or (HOST,)}
+        for host, row in self.rows.items():
+            control.hset(KEY, host, orjson.dumps(row))
+        ensure_pool_loops(control)
+
+    def mode(self, mode: str) -> None:
+        Loop.objects.update(mode=mode)
+
+    def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
+        """Five seconds in which all processes have work; orders are followed first."""
+        for host, row in self.rows.items():
+            order = Order.read(self.control.get(pool_orders.key_of(host)))
+            wanted = min(row["started_with"] if order is None else order.threads, self.most)
+            if wanted != row["slots"]:
+                row["slots"], row["done"]["recent_seconds"] = wanted, []
+            gaps = [1 / rate_of(row["slots"])] * samples
+            row["done"]["recent_seconds"] = (row["done"]["recent_seconds"] + gaps)[-64:]
+            row["done"]["seq"] += samples
+            row["done"]["full_seconds"] += 5.0
+
+    def tick(self) -> list[LedgerEntry]:
+        self.now += timedelta(seconds=5)
+        snapshot = sample_snapshot()
+        snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
+        snapshot["loops"] = control_record(self.now).loops
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+        plant = PublishedPlant(self.control, self.now.timestamp)
+        return tick_law("concurrency", plant, self.now, self.control)
+
+    def order(self, host: str = HOST) -> Order | None:
+        return Order.read(self.control.get(pool_orders.key_of(host)))
+
+
+def station(capacity: int) -> Callable[[int], float]:
+    """Events per second by processes, where so many are served at once."""
+    return lambda threads: RATE * min(threads, capacity)
