@@ -47,6 +47,7 @@ class Concurrency:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "threads"
+    standing = True
     guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
 
     def check(self, parameters: Values) -> None:
@@ -202,8 +203,10 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
         reason = f"{_at(machine, now)}: {now.samples} of {needed} samples."
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Machine = rules.step(parameters, machine, now)
-    if following.phase == "tcc":
-        following = tcc.exploring_from(parameters, machine.threads, following.steps)
+    if isinstance(following, Search) and following.phase == "tcc":
+        # From the best there was: the last probe may lie far beyond a cliff.
+        best = max(following.points, key=lambda point: point.per_second).threads
+        following = tcc.exploring_from(parameters, best, following.steps)
     after = replace(memory, machine=following, sample=Sample())
     return after, _act(
         after, following.phase, f"{_at(machine, now)}; {_next(machine, following)}.", None, now

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controllers.decision import Decision, Json
-from controllers.law import Law, Values
+from controllers.law import Law, Standing, Values
 from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
 from queues.errors import BadInput
 
@@ -173,7 +173,7 @@ def decide(
     decision, recent = _limit(law, settings, guard_state, decision)
     decision = _cool_down(settings, guard_state, now_seconds, decision)
     acted = now_seconds if decision.action else guard_state["acted_at_seconds"]
-    value = _value(law, decision)
+    value = _value(law, decision, guard_state["value"])
     return Guarded(after, {"value": value, "acted_at_seconds": acted, "recent": recent}, decision, value)
 
 
@@ -202,10 +202,12 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
     return Decision(None, f"Nothing is done: {why}.", terms, "stale measurement")
 
 
-def _value(law: Law, decision: Decision) -> float | None:
-    """The number that is applied: nothing done is 0."""
+def _value(law: Law, decision: Decision, before: float | None) -> float | None:
+    """The number that is applied: nothing done is 0, or what stays."""
     if law.actuator is None:
         return None
+    if decision.action is None and isinstance(law, Standing):
+        return before
     return 0.0 if decision.action is None else float(decision.action[law.actuator])
 
 

@@ -72,6 +72,16 @@ class Resuming(Protocol):
         ...
 
 
+@runtime_checkable
+class Standing(Protocol):
+    """A law whose actuator stays as it was set: where nothing is done, that is its value, not nothing."""
+
+    @property
+    def standing(self) -> bool:
+        """True."""
+        ...
+
+
 def resumed(law: Law, parameters: Values, state: Json) -> Json:
     """The state after a hold; most laws decide on the observation of now, and need forget nothing."""
     return law.resumed(parameters, state) if isinstance(law, Resuming) else state

@@ -7,8 +7,10 @@ full, events were short, not threads: that time counts for nothing, nor do compl
 throughput is n over the sum of the busy times).
 
 Completions come in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
-completions over their events, cut when they have as many events as come in about `GROUP_SECONDS`: groups of
-like size make neither the mean nor its variance depend on how large blocks are.
+completions over their events, cut when they have as many events as come in about `GROUP_SECONDS`, and are
+`GROUP_COMPLETIONS` or have taken `MOST_GROUP_SECONDS`. Groups of like size make neither the mean nor its
+variance depend on how large blocks are; and as departures of a pool are more regular than chance, a few
+large groups tell more than many small ones of the same time.
 
 All instants are of the host's monotonic clock, which its processes share. What happened is known up to the
 begin of the longest call under way: further is nothing settled.
@@ -22,7 +24,7 @@ from typing import Any
 
 BRIDGE_SECONDS = 0.25
 ARRIVAL_SECONDS = 0.25  # how long a note of a worker may be under way
-GROUP_SECONDS = 0.125
+GROUP_SECONDS, MOST_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 KEPT_SAMPLES = 64
 MOST_PENDING = 20_000
 BEGAN, DONE, ENDED = "began", "done", "ended"
@@ -48,7 +50,7 @@ class Departures:
         self._pending: list[Note] = []
         self._occupied: set[int] = set()
         self._known_until: dict[int, float] = {}  # of slots at work
-        self._group_seconds, self._group_events = 0.0, 0
+        self._begin_group()
         self._enough_events: int | None = None  # until the first group has shown how many come
 
     def resized(self, size: int, at_seconds: float) -> None:
@@ -57,7 +59,7 @@ class Departures:
             return
         self._size, self._since = size, at_seconds
         self.recent.clear()
-        self._group_seconds, self._group_events = 0.0, 0
+        self._begin_group()
 
     def add(self, notes: Iterable[Note], known_until: float, slot: int) -> None:
         """Notes of one slot, complete up to an instant."""
@@ -127,15 +129,21 @@ class Departures:
 
     def _completed(self, events: int) -> None:
         self._group_events += events
+        self._group_completions += 1
         if not self._is_enough():
             return
         sample = self._group_seconds / self._group_events
         self.recent.append(sample)
         self.seq += 1
         self._enough_events = max(1, round(GROUP_SECONDS / sample))
-        self._group_seconds, self._group_events = 0.0, 0
+        self._begin_group()
+
+    def _begin_group(self) -> None:
+        self._group_seconds, self._group_events, self._group_completions = 0.0, 0, 0
 
     def _is_enough(self) -> bool:
+        if self._group_completions < GROUP_COMPLETIONS and self._group_seconds < MOST_GROUP_SECONDS:
+            return False
         if self._enough_events is None:
             return self._group_seconds >= GROUP_SECONDS
         return self._group_events >= self._enough_events and self._group_seconds > 0

@@ -19,7 +19,7 @@ from workers.models import LedgerEntry, Loop
 
 READ_STEPS, READ_LOOKS = 300, 20
 SHOWN_CYCLES = 8
-LOOKED = 30  # samples from which on a look says something
+LOOKED = 16  # samples from which on a look says something
 DRAWN = 64  # points of a line
 ROOM, HEADROOM = 1.25, 1.05
 ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")

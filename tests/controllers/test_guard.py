@@ -205,3 +205,17 @@ def test_a_guard_state_that_does_not_fit_is_refused_by_name():
         with pytest.raises(BadInput) as refused:
             guard.read_state(state)
         assert refused.value.field == field_name
+
+
+@dataclass(frozen=True)
+class StandingEcho(Echo):
+    """A law that sets a value which stays."""
+
+    standing: bool = True
+
+
+def test_where_a_value_stays_nothing_done_is_no_turn_and_slew_counts_from_what_stands():
+    assert applied(pass_through(3, 0, 0, 9, law=StandingEcho(), slew_up=1)) == [3, 3, 3, 4]
+    assert applied(pass_through(3, 0, 0, 9, slew_up=1)) == [3, 0, 0, 1]
+    kept = applied(pass_through(3, 0, 2, law=StandingEcho(), direction="up only"))
+    assert kept == [3, 3, 3]

@@ -24,10 +24,10 @@ from workers.plants.local import LocalPlant
 from workers.pool_loops import ensure_pool_loops
 from workers.work_report import waiting_to_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(390)]
 SERVICE_SECONDS = 0.1
 BLOCK, BLOCKS_A_WORKER = 8, 5
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 120.0
 
 
 class Rig:

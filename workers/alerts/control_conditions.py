@@ -19,6 +19,7 @@ NOT_AT_THE_LIMIT = {
     "guard slew",
     "oscillation",
     "node_state",
+    "samples",
 }
 JUDGED = ("effective", "ineffective", "harmful")
 

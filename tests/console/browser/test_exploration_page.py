@@ -1,0 +1,50 @@
+"""The page of a host's loop in a browser: what if is asked as it is typed, and everybody can read it."""
+
+import subprocess
+import sys
+
+import orjson
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.served import ROOT, Served
+from workers.plants.published import SNAPSHOT_KEY
+
+pytestmark = [*BROWSER, pytest.mark.slow]
+
+
+@pytest.fixture
+def explored(served: Served, control) -> Observer:
+    """Who publishes the snapshot of two hosts that have explored."""
+    environment = {**served.environment, "DJANGO_SETTINGS_MODULE": "console.settings"}
+    command = [sys.executable, "-m", "tests.console.browser.explored"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return Observer(control, orjson.loads(control.get(SNAPSHOT_KEY)))
+
+
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
+)
+def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explored):
+    loop = explored.snapshot["loops"]["concurrency/jobs@plant-1"]["id"]
+    page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)
+    live(page, explored)
+    part = page.locator("#prediction")
+    expect(part).to_contain_text("At rest with")
+    expect(part.locator(".dot.now")).to_have_count(1)
+    page.get_by_label("Number of processes").fill("20")
+    expect(part.locator("tr.asked")).to_contain_text("20 processes")
+    page.locator("#would-minimum").fill("12")
+    expect(part).to_contain_text("would be 12")
+    expect(page.locator("#explorations tbody tr").first).to_be_visible()
+    assert violations(page) == [] and overhang(page) <= 0
+
+
+def test_the_workers_page_leads_from_a_host_to_its_loop(open_page, explored):
+    page = open_page("/workers/", viewport=DESKTOP)
+    live(page, explored)
+    row = page.locator("#hosts-rows tr", has_text="jobs@plant-1")
+    expect(row).to_contain_text("auto")
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("jobs@plant-1")
