@@ -112,9 +112,7 @@ def _after_doubling(parameters: Values, search: Search, now: Measurement) -> Sea
 def _chosen(parameters: Values, search: Search) -> Search:
     """Verify what the curve says, or leave it to TCC where there is no curve."""
     if len(search.points) < 3:
-        # Too few to fit (the range ends here): the best of them.
-        best = max(search.points, key=lambda point: point.per_second)
-        return _settled(search, best.threads, best.per_second)
+        return _few_points(parameters, search)
     curve = fit(search.points)
     if curve.error > parameters["fit_tolerance"] + 2 * _noise(search.points):
         return replace(search, phase="tcc")
@@ -123,6 +121,19 @@ def _chosen(parameters: Values, search: Search) -> Search:
     if known is not None:
         return _settled(search, threads, known.per_second)
     return replace(search, phase="verify", threads=threads)
+
+
+def _few_points(parameters: Values, search: Search) -> Search:
+    """Too few to fit: half of the fewest is probed, too, since the search may have begun above the knee; where
+    the range ends, the fewest threads that bring `keep` of the best."""
+    fewest = min(point.threads for point in search.points)
+    lower = max(int(parameters["minimum"]), fewest // 2)
+    if lower < fewest:
+        return replace(search, phase="probe", threads=lower, pending=())
+    best = max(point.per_second for point in search.points)
+    enough = [point for point in search.points if point.per_second >= parameters["keep"] * best]
+    chosen = min(enough, key=lambda point: point.threads)
+    return _settled(search, chosen.threads, chosen.per_second)
 
 
 def _after_verify(parameters: Values, search: Search, now: Measurement) -> Search:
