@@ -124,7 +124,7 @@ def _chosen(parameters: Values, search: Search) -> Search:
 
 
 def _few_points(parameters: Values, search: Search) -> Search:
-    """Too few to fit: half of the fewest is probed, too, since the search may have begun above the knee; where
+    """Too few to fit: half of the fewest is probed, too, as the search may have begun above the knee. Where
     the range ends, the fewest threads that bring `keep` of the best."""
     fewest = min(point.threads for point in search.points)
     lower = max(int(parameters["minimum"]), fewest // 2)
