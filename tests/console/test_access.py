@@ -147,6 +147,7 @@ DOORS = {
     "GET metrics": "free",  # from this machine; test_health shuts the others out
     "GET api/": "free",
     "GET api/schema": "free",
+    "GET control/": "free",
     "GET api/v1/live": "viewer",
     "GET api/v1/history": "viewer",
     "GET api/v1/snapshot": "viewer",
