@@ -6,7 +6,8 @@ one task:
 
     rate = inputs / window,  c² = variance / mean²
 
-What was not measured is null, and a law that needs it holds.
+What was not measured is null, and a law that needs it holds. An operator to which nothing came is measured:
+its events take no time, one comes in a window at most.
 """
 
 from collections.abc import Sequence
@@ -77,7 +78,9 @@ def service_seconds(operator: Operator) -> float | None:
         if task.get("service_seconds") is not None and task.get("executions")
     ]
     events = sum(count or 0 for _, count in pairs)
-    return sum((each or 0) * (count or 0) for each, count in pairs) / events if events else None
+    if not events:
+        return 0.0 if operator.measure("inputs") == 0 else None
+    return sum((each or 0) * (count or 0) for each, count in pairs) / events
 
 
 def backlog_events(topology: Topology, operator: Operator) -> float:
@@ -104,12 +107,19 @@ def _queueing(operator: Operator, window_seconds: float) -> Observation:
     rate = rate_per_second(operator, window_seconds)
     return {
         "tasks": operator.parallelism,
-        "arrival_interval_seconds": operator.parallelism / rate if rate else None,
+        "arrival_interval_seconds": _interval_seconds(operator, rate, window_seconds),
         "service_seconds": service_seconds(operator),
         "arrival_cv2": squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
         "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
     }
+
+
+def _interval_seconds(operator: Operator, rate: float | None, window_seconds: float) -> float | None:
+    """Between arrivals at one task; at least the window where nothing came."""
+    if rate is None:
+        return None
+    return operator.parallelism / rate if rate else operator.parallelism * window_seconds
 
 
 def _joint(operator: Operator, topology: Topology) -> Observation:

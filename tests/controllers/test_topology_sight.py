@@ -57,6 +57,19 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
 
 
 @pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law, see):
+    tasks = (task(0, None), task(0, None), task(0, None))
+    idle = {**topology.operators, "sites": Operator("sites", "operator", 3, tasks=tasks)}
+    made = catalog.law(law)
+    parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
+    observed = catalog.read_observation(made, see(Topology("main", 100.0, 10.0, idle, topology.links)))
+    _, decision = made.decide(parameters, made.initial_state(parameters), observed)
+    assert decision.limited_by != "unmeasured"
+    if law == "parallelism_queueing":
+        assert decision.action["tasks"]["sites"] == 1
+
+
+@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
 def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see):
     idle = {**topology.operators, "sites": Operator("sites", "operator", 1)}
     unmeasured = Topology("main", 100.0, 10.0, idle, topology.links)

@@ -1,0 +1,103 @@
+"""A second Weir, with a database and control server of its own, steers the first through its control API."""
+
+from datetime import UTC, datetime
+
+import pytest
+import redis
+
+from bench.running_plant import RunningPlant
+from queues.topology import Topology
+from tests.waiting import until
+from workers import loops
+from workers.models import LedgerEntry, Loop
+from workers.parallelism_loops import ensure_parallelism_loops
+from workers.plants.local import LocalPlant
+from workers.plants.models import RegisteredPlant
+from workers.plants.registry import seen
+from workers.plants.watch import PlantWatch
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.django_db, pytest.mark.timeout(300)]
+VARIABLE = "WEIR_FIRST_TOKEN"
+
+
+@pytest.fixture
+def token(plant: RunningPlant) -> str:
+    """A token of the first Weir, for the second."""
+    made = plant.manage("token", "second", "--role", "operator")
+    assert made.returncode == 0, made.stderr
+    return next(word for word in made.stdout.split() if word.startswith("weir_"))
+
+
+def tasks_in_force(plant: RunningPlant) -> dict[str, int]:
+    """What the first plant's pipeline says itself."""
+    rows = (plant.snapshot() or {})["pipeline"]["applications"]
+    return {
+        f"{application}/{name}": row["parallelism"]
+        for application, each in rows.items()
+        for name, row in each["operators"].items()
+    }
+
+
+def first_entry_after(plant: RunningPlant, law: str, after: float) -> dict[str, object]:
+    """The newest decision of the first plant's own loop, once it was made after a moment."""
+    rows = (plant.snapshot() or {})["loops"]
+    loop = next(row for name, row in rows.items() if name.startswith(f"{law}/"))
+    return loop if (loop["at"] or 0.0) > after else {}
+
+
+def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_restart(
+    plant: RunningPlant,
+    token: str,
+    control: redis.Redis,
+    plant_topology: Topology,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = "the pipeline's operators are measured"
+    plant.until(
+        lambda snapshot: any(
+            each["seconds"]
+            for application in (snapshot["pipeline"].get("applications") or {}).values()
+            for each in application["operators"].values()
+        ),
+        90.0,
+        measured,
+    )
+    before = plant.snapshot()["pipeline"]["applications"]
+    monkeypatch.setenv(VARIABLE, token)
+    RegisteredPlant.objects.create(
+        name="first", kind="weir", url=f"{plant.url}/control/main/v1", secret_environment=VARIABLE
+    )
+    watch = PlantWatch(look_seconds=1.0)
+    second = LocalPlant(control, others=watch)
+    ensure_parallelism_loops(control)
+    loop = Loop.objects.get(name="parallelism_queueing/plant:first")
+    loop.mode, loop.interval_seconds = Loop.Mode.AUTO, 1.0
+    loop.parameters = {"bound_seconds": 60.0, "minimum": 3, "maximum": 4}
+    loop.save()
+
+    def set_by_the_second() -> bool:
+        row = second.observe()["plants"]["first"]
+        if row["state"] == "seen" and not row["error"]:
+            loops.tick(Loop.objects.get(pk=loop.pk), second, datetime.now(UTC), control)
+        found = tasks_in_force(plant)
+        return bool(found) and set(found.values()) == {3}
+
+    try:
+        until(set_by_the_second, 60.0, 1.0)
+        entry = LedgerEntry.objects.filter(loop=loop, applied=True).latest("id")
+        assert set(entry.action["tasks"].values()) == {3} and entry.error == ""
+        # The first says who steers, and its own loops hold.
+        held_at = plant.snapshot()["at"]
+        assert plant.snapshot()["steered_by"]["holder"] == "token:second"
+        own = until(lambda: first_entry_after(plant, "parallelism_queueing", held_at), 20.0, 0.5)
+        assert "token:second steers the tasks" in own["reason"]
+        assert seen(second.observe(), "first").holder is None  # to the second it is its own
+        client = plant.signed_in()
+        audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()
+        assert "token:second" in str(audited)
+    finally:
+        watch.close()
+    after = plant.snapshot()["pipeline"]["applications"]
+    for name, row in after.items():
+        assert row["state"] == "running"
+        assert row["batch"] > before[name]["batch"]  # the same run went on counting
