@@ -1,6 +1,7 @@
-"""One contract for everything whose parallelism is seen and set: local, remote, simulated, and in memory."""
+"""One contract for everything whose parallelism is seen and set: ours, remote, simulated, Flink, Heron."""
 
 import json
+import re
 import time
 from itertools import count
 
@@ -16,7 +17,10 @@ from controllers.measured_topology import Topology
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
+from tests.workers.foreign_plants import FakeFlink, FakeHeron
 from workers.pipeline.controls import key_of
+from workers.plants.flink import FlinkPlant
+from workers.plants.heron import HeronPlant
 from workers.plants.holding import PlantHeld, hold
 from workers.plants.line import Line
 from workers.plants.local import LocalPlant
@@ -103,7 +107,7 @@ class RemoteRig(LocalRig):
 
     def __init__(self, control, secret):
         super().__init__(control)
-        line = Line("east", URL, secret, transport=httpx.MockTransport(through_django))
+        line = Line("east", URL, secret, 30.0, httpx.MockTransport(through_django))
         self.plant = RemotePlant(line)
 
     def settle(self):
@@ -112,6 +116,38 @@ class RemoteRig(LocalRig):
         snapshot["at"] = timezone.now().timestamp()
         snapshot["pipeline"]["applications"]["performance"] = self.application
         self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+
+
+class FlinkRig(Rig):
+    operators = ("Calc[2]", "gone[3]: Writer")
+
+    def __init__(self):
+        self.far = FakeFlink(slots=64)
+        line = Line("flink", "http://flink", transport=self.far.transport())
+        self.plant = FlinkPlant(line, "hashes")
+
+    def vanish(self, operator):
+        self.far.names = {each: name for each, name in self.far.names.items() if name != operator}
+        self.far.tasks = {each: self.far.tasks[each] for each in self.far.names}
+
+    def changes(self):
+        return self.far.puts
+
+
+class HeronRig(Rig):
+    operators = ("exclaim", "count")
+    options = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
+
+    def __init__(self):
+        self.far = FakeHeron()
+        line = Line("heron", "http://tracker", transport=self.far.transport())
+        self.plant = HeronPlant(line, self.options, self.far.run)
+
+    def vanish(self, operator):
+        del self.far.tasks[operator]
+
+    def changes(self):
+        return len(self.far.updates)
 
 
 def through_django(request):
@@ -133,12 +169,13 @@ def secret(django_user_model):
     return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
 
 
-@pytest.fixture(params=["memory", "simulated", "local", "remote"])
+ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "heron": HeronRig}
+
+
+@pytest.fixture(params=[*ALONE, "local", "remote"])
 def rig(request):
-    if request.param == "memory":
-        return MemoryRig()
-    if request.param == "simulated":
-        return SimulatedRig()
+    if request.param in ALONE:
+        return ALONE[request.param]()
     control = request.getfixturevalue("control")
     request.getfixturevalue("plant_topology")
     if request.param == "local":
@@ -178,7 +215,7 @@ def test_setting_the_same_again_changes_nothing(rig):
     assert rig.parallelism() == {first: 4, second: 4}
 
 
-@pytest.mark.parametrize("tasks", [0, -1, 65, 10**9])
+@pytest.mark.parametrize("tasks", [0, -1, 257, 10**9])
 def test_tasks_outside_the_range_are_refused_by_name_and_nothing_is_set(rig, tasks):
     first, second = rig.operators
     with pytest.raises(BadInput) as refused:
@@ -203,12 +240,12 @@ def test_a_sources_tasks_cannot_be_set(rig):
         rig.plant.set_parallelism({source: 2})
 
 
-@pytest.mark.parametrize("rig", ["memory", "local", "remote"], indirect=True)
+@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron"], indirect=True)
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)
     assert second not in rig.plant.topology().operators
-    with pytest.raises(BadInput, match=second):
+    with pytest.raises(BadInput, match=re.escape(second)):
         rig.plant.set_parallelism({second: 3})
     rig.plant.set_parallelism({first: 3})
     rig.settle()

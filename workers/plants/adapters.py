@@ -8,7 +8,9 @@ from typing import Protocol
 import httpx
 
 from queues.errors import BadInput
+from workers.plants import heron
 from workers.plants.flink import FlinkPlant
+from workers.plants.heron import HeronPlant
 from workers.plants.line import Line
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic
@@ -23,6 +25,12 @@ Kind = RegisteredPlant.Kind
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     Kind.WEIR: {},
     Kind.FLINK: {"job": "name or id of the job; empty where only one runs"},
+    Kind.HERON: {
+        "cluster": "the cluster's name",
+        "role": "the role it was submitted with",
+        "environ": "its environment; empty for default",
+        "topology": "the topology's name",
+    },
 }
 
 
@@ -44,6 +52,8 @@ def adapter_of(
     line = Line(row.name, row.url, token, transport=transport)
     if row.kind == Kind.FLINK:
         return FlinkPlant(line, row.options.get("job", ""))
+    if row.kind == Kind.HERON:
+        return HeronPlant(line, row.options)
     return RemotePlant(line)
 
 
@@ -64,6 +74,8 @@ def check(row: RegisteredPlant) -> None:
             raise BadInput(name, f"is not known; options of {row.kind}: {known}.")
         if not isinstance(value, str) or len(value) > LONGEST_OPTION:
             raise BadInput(name, f"takes a text of at most {LONGEST_OPTION} characters.")
+    if row.kind == Kind.HERON:
+        heron.check_options(row.options)
 
 
 def check_url(url: str) -> None:

@@ -14,6 +14,7 @@ class RegisteredPlant(models.Model):
     class Kind(models.TextChoices):
         WEIR = "weir", "Weir, by its control API"
         FLINK = "flink", "Flink session cluster, by its REST API"
+        HERON = "heron", "Heron, by its tracker (not run against a live cluster)"
 
     name = models.CharField(max_length=40, unique=True)
     kind = models.CharField(max_length=10, choices=Kind.choices)

@@ -1,0 +1,172 @@
+"""Other people's systems as their REST APIs answer: Flink's in the shapes recorded from a cluster of version
+2.3, and Heron's tracker in those that its documentation describes.
+"""
+
+import json
+import subprocess
+from urllib.parse import parse_qs
+
+import httpx
+
+
+class FakeFlink:
+    """A session cluster with one job of three vertices, that rescales at once. error: what it answers."""
+
+    job = "54d8d6d62e9e0e5d4c8b6b5f3c9d5c11"
+    names = {"a" * 32: "Source: came[1]", "b" * 32: "Calc[2]", "c" * 32: "gone[3]: Writer"}
+
+    def __init__(self, slots=8):
+        self.slots, self.state, self.error, self.puts = slots, "RUNNING", None, 0
+        self.tasks = dict.fromkeys(self.names, 2) | {"a" * 32: 1}
+        self.started, self.records = 1_790_000_000_000, 0
+
+    def transport(self):
+        return httpx.MockTransport(self.answer)
+
+    def answer(self, request):
+        if self.error is not None:
+            return self.error
+        path = request.url.path.strip("/")
+        if request.method == "PUT":
+            return self.rescale(json.loads(request.content))
+        if path == "overview":
+            return httpx.Response(
+                200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": 0}
+            )
+        if path == "jobs/overview":
+            row = {"jid": self.job, "name": "hashes", "state": self.state, "start-time": self.started}
+            return httpx.Response(200, json={"jobs": [row]})
+        if path == f"jobs/{self.job}":
+            return httpx.Response(200, json=self.details())
+        if path.endswith("resource-requirements"):
+            return httpx.Response(200, json=self.requirements())
+        if path.endswith("/metrics"):
+            return httpx.Response(200, json=self.metrics(parse_qs(request.url.query.decode())["get"][0]))
+        return httpx.Response(404, json={"errors": [f"Unable to load requested file /{path}."]})
+
+    def details(self):
+        before = [None, *self.names]
+        return {
+            "jid": self.job,
+            "name": "hashes",
+            "state": self.state,
+            "vertices": [
+                {
+                    "id": each,
+                    "name": name,
+                    "maxParallelism": 128,
+                    "parallelism": self.tasks[each],
+                    "status": "RUNNING",
+                    "start-time": self.started,
+                }
+                for each, name in self.names.items()
+            ],
+            "plan": {
+                "nodes": [
+                    {
+                        "id": each,
+                        "parallelism": self.tasks[each],
+                        **({"inputs": [{"num": 0, "id": before[at]}]} if before[at] else {}),
+                    }
+                    for at, each in enumerate(self.names)
+                ]
+            },
+        }
+
+    def requirements(self):
+        return {
+            each: {"parallelism": {"lowerBound": 1, "upperBound": count}}
+            for each, count in self.tasks.items()
+        }
+
+    def rescale(self, wanted):
+        self.puts += 1
+        self.tasks = {each: row["parallelism"]["upperBound"] for each, row in wanted.items()}
+        self.started += 1_000
+        return httpx.Response(200, json={})
+
+    def metrics(self, wanted):
+        """Counters grow by 100 records a look, each task is busy for half of its time."""
+        self.records += 100
+        values = {
+            "numRecordsIn": self.records,
+            "numRecordsOut": self.records // 2,
+            "busyTimeMsPerSecond": 500.0,
+        }
+        return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
+
+
+class FakeHeron:
+    """A tracker of one topology, and the command line that updates it."""
+
+    def __init__(self):
+        self.tasks, self.updates, self.error = {"word": 1, "exclaim": 2, "count": 2}, [], None
+
+    def transport(self):
+        return httpx.MockTransport(self.answer)
+
+    def answer(self, request):
+        if self.error is not None:
+            return self.error
+        endpoint, query = request.url.path.rpartition("/")[2], parse_qs(request.url.query.decode())
+        assert query["topology"] == ["ExclamationTopology"] and query["cluster"] == ["devcluster"]
+        result = self.info() if endpoint == "info" else self.timeline(query)
+        document = {
+            "status": "success",
+            "executiontime": 0.01,
+            "message": "",
+            "version": "0.17.8",
+            "result": result,
+        }
+        return httpx.Response(200, json=document)
+
+    def run(self, arguments):
+        """`heron update devcluster/desk/default ExclamationTopology --component-parallelism=exclaim:3`"""
+        self.updates.append(list(arguments))
+        assert arguments[:3] == ["update", "devcluster/desk/default", "ExclamationTopology"]
+        for each in arguments[3:]:
+            name, _, count = each.removeprefix("--component-parallelism=").partition(":")
+            self.tasks[name] = int(count)
+        return subprocess.CompletedProcess(arguments, 0, "", "")
+
+    def instances(self, name):
+        return [f"container_1_{name}_{number}" for number in range(1, self.tasks[name] + 1)]
+
+    def info(self):
+        heard = {"exclaim": "word", "count": "exclaim"}
+        bolts = {
+            name: {
+                "outputs": [{"stream_name": "default"}] if name == "exclaim" else [],
+                "inputs": [{"component_name": before, "stream_name": "default", "grouping": "SHUFFLE"}],
+            }
+            for name, before in heard.items()
+            if name in self.tasks
+        }
+        spout = {"source": "NA", "type": "default", "outputs": [{"stream_name": "default"}]}
+        return {
+            "logical_plan": {"spouts": {"word": spout}, "bolts": bolts},
+            "physical_plan": {
+                "spouts": {"word": self.instances("word")},
+                "bolts": {name: self.instances(name) for name in bolts},
+                "instances": {},
+                "stmgrs": {},
+                "config": {"topology.message.timeout.secs": "30"},
+            },
+        }
+
+    def timeline(self, query):
+        """Three minutes; 600 tuples a minute at the spout, 1 ms each at a bolt."""
+        name, start = query["component"][0], int(query["starttime"][0])
+        minutes = [str(start + 60 * n) for n in range(3)]
+
+        def values(metric):
+            if "latency" in metric:
+                return dict.fromkeys(minutes, "1000000.0")
+            events = 600 // self.tasks[name]
+            return dict(zip(minutes, (str(events), str(events + 6), str(events - 6)), strict=True))
+
+        timeline = {
+            metric: {instance: values(metric) for instance in self.instances(name)}
+            for metric in query["metricname"]
+        }
+        return {"starttime": start, "endtime": start + 180, "component": name, "timeline": timeline}
