@@ -5,7 +5,8 @@
              = demand * FULL / utilisation      a pipeline queue; utilisation: what all that is offered would
                                                 take of the operators' and replicas' time, shed or not
 
-What producers offer while some are told to wait is what comes, over the share of time that they are not.
+While those who publish over HTTP are told to wait, they offer what comes of them over the share of time that
+they are not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def ladder(target: Document, snapshot: Document, before: Counters | None, now_se
     """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     name = str(target.get("queue"))
     row = (snapshot.get("queues") or {}).get(name) or {}
-    demand = (row.get("in_per_second") or 0.0) / (1 - _closed(name, snapshot))
+    demand = (row.get("in_per_second") or 0.0) + _held_back(name, snapshot)
     observation = {
         "demand_per_second": round(demand, 3),
         "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
@@ -39,10 +40,16 @@ def ladder(target: Document, snapshot: Document, before: Counters | None, now_se
     return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
 
 
-def _closed(queue: str, snapshot: Document) -> float:
-    """The share of the time for which producers were told to wait lately."""
+def _held_back(queue: str, snapshot: Document) -> float:
+    """What those offer beyond what comes who were told to wait lately, events/s."""
     loop = (snapshot.get("loops") or {}).get(f"ladder/{queue}") or {}
-    return min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
+    closed = min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
+    return _over_http(queue, snapshot) * closed / (1 - closed)
+
+
+def _over_http(queue: str, snapshot: Document) -> float:
+    producer = (snapshot.get("producers") or {}).get(THROTTLED_PRODUCER) or {}
+    return float((producer.get("queues") or {}).get(queue) or 0.0)
 
 
 def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> float:
@@ -78,7 +85,7 @@ def saturated(name: str, row: Document, snapshot: Document) -> dict[str, bool]:
         "rebalance": _idle("rebalancing", snapshot),
         "workers": _no_more_workers(name, row, snapshot),
         "nodes": _idle("node_scaling", snapshot) or _all_in_use(snapshot),
-        "throttle": not _may_wait(name, snapshot),
+        "throttle": not _over_http(name, snapshot),  # nobody there can be told to wait
         "shed": False,
     }
 
@@ -115,12 +122,6 @@ def _parallelism_loops(queue: str, snapshot: Document) -> list[str]:
         for name, loop in (snapshot.get("loops") or {}).items()
         if loop["law"].startswith("parallelism") and loop["target"].get("application") in ours
     ]
-
-
-def _may_wait(queue: str, snapshot: Document) -> bool:
-    """Whether some of the queue's producers can be told to wait."""
-    producer = (snapshot.get("producers") or {}).get(THROTTLED_PRODUCER) or {}
-    return bool((producer.get("queues") or {}).get(queue))
 
 
 def _measured(name: str, row: Document, snapshot: Document, now_seconds: float) -> Measured:

@@ -8,7 +8,7 @@ worked off within DRAIN_SECONDS. Rates are those of patterns before anything is 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-DRAIN_SECONDS = 10.0
+DRAIN_SECONDS = 5.0
 # However much other work there is, an operator has this much of its time: a table has to come out.
 LEAST_AVAILABLE = 0.05
 Document = Mapping[str, Any]
@@ -31,11 +31,18 @@ class OfferedWork:
         return max(0.0, (sum(rates) + self._waiting_events() / DRAIN_SECONDS) / worked)
 
     def _waiting_events(self) -> float:
-        """In the containers, and in the result queue beyond what its way through takes anyway."""
+        """In the containers and in the result queue, beyond what is on its way through anyway."""
         result, passes = self.row["result_queue"], self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
         held = result["used_bytes"] / max(1.0, result["bytes_per_event"])
         usual = self.row["in_per_second"] * passes
-        return float((self.row["waiting_events"] or 0) + max(0.0, held - usual))
+        return max(0.0, (self.row["waiting_events"] or 0) + held - usual)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing comes and nothing waits: then nothing is offered, however little was measured."""
+        queues = self._snapshot.get("queues") or {}
+        rates = [(queues.get(name) or {}).get("in_per_second") for name in self.row["queues"]]
+        return not any(rates) and None not in rates and not self.row["waiting_events"]
 
     @property
     def batch_seconds(self) -> float:
@@ -105,13 +112,10 @@ class OfferedWork:
         return (beside + sum(self.work(name) for name in row["patterns"])) / self.tasks(operator)
 
     def sheddable(self) -> Iterator[str]:
-        """The patterns that have worked lately and may be shed."""
-        for name in self.row["patterns"]:
-            if (
-                self._sheddable(name)
-                and self.row["patterns"][name]["seconds"]
-                and any(self.wanted(name).values())
-            ):
+        """The patterns that may be shed, of those that have worked lately; where all is idle, every one."""
+        for name, row in self.row["patterns"].items():
+            worked = row["seconds"] and any(self.wanted(name).values())
+            if self._sheddable(name) and (worked or self.is_idle):
                 yield name
 
     def _sheddable(self, pattern: str) -> bool:

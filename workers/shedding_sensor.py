@@ -74,8 +74,9 @@ def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any
     # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
     # each match takes as much more of it, and each event costs as much less.
     parts = {each: wanted[each] / rates[each] for each in wanted if rates[each]}
-    part = sum(wanted.values()) / sum(rates[each] for each in wanted)
-    share = part * row["seconds"] / work.tasks(operator) / work.available(operator)
+    whole = sum(rates[each] for each in wanted)
+    part = sum(wanted.values()) / whole if whole else 1.0
+    share = part * (row["seconds"] or 0.0) / work.tasks(operator) / work.available(operator)
     return {
         "operator": operator,
         "name": name,

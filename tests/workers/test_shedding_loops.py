@@ -140,6 +140,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     assert "the ladder has engaged throttle" in with_remedies(plant.snapshot)["sentence"]
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
+    plant.snapshot["producers"]["api"]["queues"]["telemetry"] = 30.0
     assert plant.tick("ladder").observation["demand_per_second"] == pytest.approx(60.0, rel=0.2)
     plant.load(0.2)
     for _ in range(3):
@@ -183,7 +184,11 @@ def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operato
 
 
 def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
-    plant.row["waiting_events"] = 300
+    usual = OfferedWork(plant.row, plant.snapshot)
+    on_its_way = 30 * (usual.elsewhere_seconds + 2 * usual.batch_seconds + 1)
+    plant.row["waiting_events"] = on_its_way
+    assert usual.scale == OfferedWork(plant.row, plant.snapshot).scale == pytest.approx(1.0)
+    plant.row["waiting_events"] = on_its_way + 150
     assert OfferedWork(plant.row, plant.snapshot).scale == pytest.approx(2.0)
 
 
@@ -199,3 +204,17 @@ def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
     spared = {"types": {"A": 2.0, "B": 0.4}, "out_per_second": 0.2}
     again.add({**row, "out_per_second": 0.1, "shed_per_second": {"A": 90.0}, "spared": spared}, 10.0)
     assert again.takes() == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
+
+
+def test_when_nothing_comes_any_more_the_table_goes_though_nothing_is_measured(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    plant.tick("shedding")
+    assert plant.shed()
+    plant.load(0.0)
+    for pattern in plant.row["patterns"].values():
+        pattern |= {"types": {}, "seconds": None, "out_per_second": 0.0}
+    assert plant.tick("shedding").action is not None
+    assert plant.shed() == {}
+    plant.queue["in_per_second"] = 60.0
+    assert plant.tick("shedding").limited_by == "stale measurement", "what comes is not measured yet"
