@@ -237,24 +237,42 @@ def test_what_was_published_meanwhile_is_not_abandoned(control):
     assert control.exists("weir:pipeline:result:app:iap1:3")
 
 
-def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through_each_second(
+def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through_at_a_time(
     dispatcher, publish, control, times
 ):
     steer(control, result_bytes=2**20)
     publish(40_000)
     dispatcher.step()
     work(control, size_bytes=2**20)
-    before = dispatcher.cursor.watermark_us
-    times.now += 1.0
-    assert dispatcher.step() == 512
-    assert "of the result queue are used" in dispatcher.hindrance
-    assert dispatcher.step() == 0, "one is on its way"
-    work(control, size_bytes=2**20)
-    assert dispatcher.step() == 0, "not before a second is over"
-    times.now += 1.0
-    assert dispatcher.step() == 512
-    assert dispatcher.cursor.watermark_us >= before
+    given = []
+    for _ in range(9):
+        times.now += 1.0
+        given.append(dispatcher.step())
+        assert "of the result queue are used" in dispatcher.hindrance
+        work(control, size_bytes=2**20)
+    assert given == [0, 512, 0, 512, 0, 512, 0, 512, 0], "it stays a block while there is no room"
     steer(control, result_bytes=2**20, admit_events_per_second=0)
-    work(control)
+    for _ in range(4):
+        times.now += 1.0
+        assert dispatcher.step() == 0, "nothing is what was asked for"
+
+
+def test_a_rate_that_keeps_event_time_from_going_on_is_passed_until_something_leaves_the_queue(
+    dispatcher, publish, control, times
+):
+    steer(control, admit_events_per_second=1.0)
+    publish(40_000)
     times.now += 1.0
-    assert dispatcher.step() == 0, "nothing is what was asked for"
+    assert dispatcher.step() == 512
+    work(control, size_bytes=1_000)
+    given = []
+    for _ in range(5):
+        times.now += 2.0
+        given.append(dispatcher.step())
+        work(control, size_bytes=1_000)
+    assert given == [512, 1_024, 2_048, 4_096, 8_192]
+    results = ResultQueue(control, "app")
+    results.release(results.after("0-0")[0])
+    assert dispatcher.step() == 0
+    times.now += 2.0
+    assert dispatcher.step() == 512, "it begins anew"

@@ -22,7 +22,8 @@ from workers.pipeline.containers import UNREACHABLE, Nodes
 from workers.pipeline.controls import Controls
 from workers.pipeline.cursor import BEGINNING, Cursor, Survey, admit, advance, close
 from workers.pipeline.dispatches import Dispatches
-from workers.pipeline.result_queue import ResultQueue
+from workers.pipeline.result_queue import ResultQueue, Room
+from workers.pipeline.trickle import Trickle
 
 SETTLING_SECONDS = 1.0
 TRIMMING_SECONDS = 0.5
@@ -59,6 +60,7 @@ class Dispatcher:
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
         self._dispatched_at = -GATHERING_SECONDS
         self._allowance: float | None = None
+        self._trickle = Trickle()
         self._trimmed: dict[str, str] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
         self.admitted_events = 0
@@ -72,37 +74,34 @@ class Dispatcher:
         stored, topology_text = self._control.mget(self._controls_key, TOPOLOGY)
         controls = self._controls(stored)
         topology = Topology.from_json(topology_text)
-        limit, self.hindrance = self._limit(controls)
-        now = self._monotonic()
+        room, now = self._results.room(), self._monotonic()
+        limit, self.hindrance = self._limit(controls, room)
+        trickle = self._trickled(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
-        if limit <= 0 and self._may_trickle(controls, now):
-            limit = 1
-        if limit <= 0:
+        if max(limit, trickle) <= 0:
             return 0
-        surveys, down = self._survey(topology, limit)
+        surveys, down = self._survey(topology, max(limit, trickle))
         self.skipped = tuple(sorted(down))
         if down:
             self.hindrance = f"{', '.join(self.skipped)} can't be read"
-        elif limit > 1:
+        elif limit >= trickle:
             self.hindrance = None
         if self._is_gathering(surveys, now):
             return 0
-        return self._dispatch(topology, surveys, down, controls, limit)
+        events = self._dispatch(topology, surveys, down, controls, max(limit, trickle))
+        if self._allowance is not None and limit >= trickle:
+            self._allowance -= events
+        return events
 
-    def _may_trickle(self, controls: Controls, now: float) -> bool:
-        """Whether a block is let through though the result queue is full: what is in it may wait for event
-        time to go on, and that only does with what is dispatched.
-        """
-        full = self._results.room()
-        return (
-            controls.admit_events_per_batch > 0
-            and controls.admitted_per_second(self._clock()) != 0
-            and full.in_flight_events == 0
-            and full.free_bytes(controls.result_bytes) < full.bytes_per_event
-            and now - self._dispatched_at >= GATHERING_SECONDS
-        )
+    def _trickled(self, controls: Controls, room: Room, now: float) -> int:
+        """What is let through beyond the limits; but nothing is where nothing is what was asked for."""
+        events = self._trickle.events(room, now)
+        if not controls.admit_events_per_batch or controls.admitted_per_second(self._clock()) == 0:
+            return 0
+        free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
+        return min(events, max(1, free_events), controls.admit_events_per_batch)
 
     def _is_gathering(self, surveys: dict[str, Survey], now: float) -> bool:
         """Whether too few events are there to be worth a batch yet."""
@@ -131,8 +130,6 @@ class Dispatcher:
         self._dispatches.commit(start, end, assignments)
         self.cursor = end
         events = sum(each.events for each in assignments.values())
-        if self._allowance is not None:
-            self._allowance -= events
         self.admitted_events += events
         return events
 
@@ -144,9 +141,8 @@ class Dispatcher:
             log.warning("%s is not taken: %s", self._controls_key, error)
             return self.cursor.controls
 
-    def _limit(self, controls: Controls) -> tuple[int, str]:
+    def _limit(self, controls: Controls, room: Room) -> tuple[int, str]:
         """(events that may be admitted now, what limits them)."""
-        room = self._results.room()
         flying = room.in_flight_events
         used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
         free_events = room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0)

@@ -102,12 +102,14 @@ class Result:
 class Room:
     """used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica →
     tick. bytes_per_event: of all results so far (an event that was discarded counts as one of 0 bytes).
+    released_bytes: what has left it so far.
     """
 
     used_bytes: int
     in_flight_events: int
     published: dict[str, int]
     bytes_per_event: float
+    released_bytes: int
 
     def free_bytes(self, capacity_bytes: int) -> float:
         """What is left when everything in flight has arrived."""
@@ -170,11 +172,13 @@ class ResultQueue:
             for name, tick in found.items()
             if name.startswith(b"published:")
         }
+        used = int(found.get(b"used_bytes", 0))
         return Room(
-            int(found.get(b"used_bytes", 0)),
+            used,
             int(found.get(b"in_flight_events", 0)),
             published,
             size / events if events else ASSUMED_BYTES,
+            size - used,
         )
 
     def clear(self) -> None:
