@@ -31,6 +31,7 @@ def _findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _queues(snapshot["queues"])
     yield from _workers(snapshot)
     yield from _pipeline(snapshot)
+    yield from _shed(snapshot["totals"])
 
 
 def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
@@ -82,6 +83,12 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
         yield "TOOBUSY", f"The pipeline is stalled: {pipeline['hindrance']}."
     elif pipeline["state"] == "starting":
         yield "BUSY", "The pipeline is starting; its queues wait for it."
+
+
+def _shed(totals: Mapping[str, Any]) -> Iterator[Finding]:
+    share = totals.get("shed_share") or 0.0
+    if share > 0:
+        yield "TOOBUSY", f"Events are shed: {100 * share:.1f} % of what patterns could use is lost to them."
 
 
 def _all_well(snapshot: Mapping[str, Any]) -> str:

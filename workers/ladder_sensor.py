@@ -3,13 +3,14 @@
     capacity = out/s                            a jobs queue that has fallen behind: it does what it can
              = out/s / share of slots at work   one that keeps up
              = demand * FULL / utilisation      a pipeline queue; utilisation: what all that is offered would
-                                                take of the operators' and replicas' time, shed or not
+                                                take of the operators' time, shed or not
 
+A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
 While those who publish over HTTP are told to wait, they offer what comes of them over the share of time that
 they are not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from controllers.guard import Measured
@@ -54,7 +55,8 @@ def _over_http(queue: str, snapshot: Document) -> float:
 
 def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> float:
     if row.get("kind") == "pipeline":
-        return demand * FULL / max(LEAST_UTILISATION, *_utilisations(name, snapshot))
+        used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
+        return demand * FULL / max([LEAST_UTILISATION, *used])
     out = row.get("out_per_second") or 0.0
     if (row.get("wait_seconds") or 0.0) > BEHIND_SECONDS:
         return float(out)
@@ -62,15 +64,6 @@ def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> fl
     slots = totals.get("worker_slots") or 0
     busy = (totals.get("workers_busy") or 0) / slots if slots else 1.0
     return max(out, demand) / max(busy, 1 / max(1, slots))
-
-
-def _utilisations(queue: str, snapshot: Document) -> Iterator[float]:
-    """Of the operators, and of the busiest replica, of each application that reads the queue."""
-    yield 0.0
-    for row in applications(queue, snapshot):
-        work = OfferedWork(row, snapshot)
-        yield work.utilisation()
-        yield work.scale * max((each["utilisation"] or 0.0 for each in row["replicas"].values()), default=0.0)
 
 
 def applications(queue: str, snapshot: Document) -> list[Document]:

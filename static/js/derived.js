@@ -33,7 +33,7 @@ export const derived = {
     set(element, trendOf(now, change == null || now == null ? null : now - change));
   },
   shed(element, { totals }) {
-    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what arrives" : "nothing shed");
+    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what patterns use" : "nothing shed");
   },
   nodes(element, { nodes }) {
     const counts = count(Object.values(nodes));

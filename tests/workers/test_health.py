@@ -66,6 +66,11 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "TOOBUSY", "12 s"),
         ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
         ({"totals": {"worker_slots": 0}}, "TOOBUSY", "No worker host"),
+        (
+            {"totals": {"worker_slots": 2, "shed_share": 0.123}},
+            "TOOBUSY",
+            "12.3 % of what patterns could use",
+        ),
         ({"queues": {"alert": queue(dead_letters=3)}}, "BUSY", "3 dead letters"),
     ],
 )
