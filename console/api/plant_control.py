@@ -296,6 +296,13 @@ def made() -> NinjaAPI:
         urls_namespace="control",
     )
     add_refusals(api)
+    add_plant_refusals(api)
+    api.add_router("/{plant}/v1", router)
+    return api
+
+
+def add_plant_refusals(api: NinjaAPI) -> None:
+    """409 with holder and until while another steers; 503 while the plant is not seen."""
 
     @api.exception_handler(PlantHeld)
     def held(request: HttpRequest, error: PlantHeld) -> Any:
@@ -308,9 +315,6 @@ def made() -> NinjaAPI:
         response = api.create_response(request, {"errors": {"plant": [str(error)]}}, status=503)
         response["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return response
-
-    api.add_router("/{plant}/v1", router)
-    return api
 
 
 api = made()

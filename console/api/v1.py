@@ -20,6 +20,7 @@ from console.api import (
     plans,
     plant,
     plant_control,
+    plants,
     tasks,
     timeline,
 )
@@ -49,6 +50,7 @@ api = Documented(
     urls_namespace="api",
 )
 add_refusals(api)
+plant_control.add_plant_refusals(api)
 for part in (
     plant,
     history,
@@ -62,6 +64,7 @@ for part in (
     events,
     tasks,
     pipelines,
+    plants,
     dead_letters,
     lab,
     ladders,

@@ -244,6 +244,11 @@ DOORS = {
     "POST api/v1/overrides": "operator",
     "POST api/v1/overrides/<override_id>/end": "operator",
     "POST api/v1/overrides/<override_id>/extend": "operator",
+    "GET api/v1/plants": "viewer",
+    "POST api/v1/plants": "administrator",
+    "POST api/v1/plants/<plant>/remove": "administrator",
+    "POST api/v1/plants/<plant>/tasks": "operator",
+    "POST api/v1/plants/<plant>/release": "operator",
     "GET control/<plant>/v1/getalloperators": "viewer",
     "GET control/<plant>/v1/getlogicaltopology": "viewer",
     "GET control/<plant>/v1/getphysicaltopology": "viewer",
@@ -291,6 +296,9 @@ OPERATIONS = {
     "setmultipleoperatorparallelism": "?map=performance/hosts:2",
 }
 API_BODIES = {
+    "POST api/v1/plants": {"name": "east", "kind": "weir", "url": "http://east", "reason": "a test"},
+    "POST api/v1/plants/<plant>/remove": {"reason": "a test"},
+    "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},
     "POST api/v1/alerts/<alert_id>/snooze": {"minutes": 15},
     "POST api/v1/alerts/<alert_id>/escalate": {},

@@ -162,6 +162,26 @@ def test_a_registration_that_cannot_be_is_refused_at_its_field(browsers, stored_
     assert not RegisteredPlant.objects.exists()
 
 
+def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):
+    administrator = browsers["administrator"]
+
+    def post(address, body):
+        return administrator.post(f"/api/v1/plants{address}", body, content_type="application/json")
+
+    listed = administrator.get("/api/v1/plants").json()["plants"]
+    assert [(each["name"], each["seen"]["state"]) for each in listed] == [("east", "seen")]
+    west = {**POSTED, "name": "west", "kind": "flink", "options": {"job": "hashes"}}
+    assert post("", west).json()["options"] == {"job": "hashes"}
+    assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west"}
+    by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
+    assert post("/main/tasks", by_hand).json()["tasks"] == 3
+    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 3}
+    other = browsers["operator"].post("/api/v1/plants/main/tasks", by_hand, content_type="application/json")
+    assert other.status_code == 409 and other.json()["holder"] == "administrator"
+    east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")
+    assert post("/east/tasks", {**by_hand, "operator": "work"}).status_code == 503
+
+
 def test_the_control_api_is_served_for_each_plant(browsers, east):
     assert browsers["viewer"].get("/control/east/v1/getoperatorparallelism?operator=work").json() == 2
     east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")
