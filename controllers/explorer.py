@@ -73,7 +73,7 @@ def _clearly_less(search: Search, now: Measurement) -> bool:
     """Whether fewer threads brought more, by more than a bend and than chance."""
     best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
     error = now.relative_deviation / now.samples**0.5
-    return now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best
+    return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
 
 
 def step(parameters: Values, search: Search, now: Measurement) -> Search:

@@ -114,7 +114,7 @@ class Needs:
 
 def steps_per_window(parameters: Values) -> int:
     """Steps of the forecast from one decision to the next."""
-    return max(1, round(parameters["interval_seconds"] / parameters["window_seconds"]))
+    return max(1, round(float(parameters["interval_seconds"]) / float(parameters["window_seconds"])))
 
 
 def window_means(parameters: Values, of: Demand) -> list[float]:

@@ -140,7 +140,7 @@ class Controlled:
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
     def _observation(self) -> dict[str, Any]:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for row in PATTERNS:
             name = row["name"]
             correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))

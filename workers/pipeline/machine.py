@@ -48,7 +48,7 @@ class Rules:
 
     pattern: Pattern
     automaton: Automaton = field(init=False)
-    needed: dict[int, int] = field(init=False)
+    needed: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
         expression = self.pattern.expression

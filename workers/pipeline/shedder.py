@@ -91,8 +91,11 @@ class Fates(KeyRanks):
         of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
         concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.spared
         if self._shedder.by == "key":
-            return concerned & (self._key_ranks(pattern, concerned) < of_rows)
-        return concerned & (self._ranked(concerned) < of_rows)
+            ranks = self._key_ranks(pattern, concerned)
+        else:
+            ranks = self._ranked(concerned)
+        dropped: np.ndarray = concerned & (ranks < of_rows)
+        return dropped
 
     def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
         """Per row the rank of its key in the turn that its time falls into."""
