@@ -17,7 +17,7 @@ begin of the longest call under way: further is nothing settled.
 """
 
 import bisect
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +50,7 @@ class Departures:
         self._pending: list[Note] = []
         self._occupied: set[int] = set()
         self._known_until: dict[int, float] = {}  # of slots at work
+        self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending ones of each slot, in order
         self._begin_group()
         self._enough_events: int | None = None  # until the first group has shown how many come
 
@@ -65,9 +66,10 @@ class Departures:
         """Notes of one slot, complete up to an instant."""
         for note in notes:
             bisect.insort(self._pending, note)
+            if note.kind == BEGAN:
+                self._begins[note.slot].append(note.at_seconds)
             if note.kind == ENDED:
                 self._known_until.pop(slot, None)
-        del self._pending[:-MOST_PENDING]
         if not any(note.kind == ENDED for note in notes):
             self._known_until[slot] = known_until
 
@@ -75,12 +77,14 @@ class Departures:
         """Go on to what is known for certain. `slots` are the processes there are, `others` how many of them
         something else than a consumer holds."""
         self._forget(slots)
-        horizon = min([now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS, *self._known_until.values()])
+        horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS
+        if len(self._pending) < MOST_PENDING:  # more aren't kept for a call that takes so long
+            horizon = min([horizon, *self._known_until.values()])
         place = 0
         while place < len(self._pending) and self._pending[place].at_seconds <= horizon:
             note = self._pending[place]
             self._advance(note.at_seconds, others)
-            self._take(note, place, others)
+            self._take(note, others)
             place += 1
         del self._pending[:place]
         self._advance(horizon, others)
@@ -97,9 +101,14 @@ class Departures:
 
     def _forget(self, slots: Collection[int]) -> None:
         """Slots whose process is gone (killed in the middle) hold nothing up."""
-        self._occupied.intersection_update(slots)
-        for slot in self._known_until.keys() - set(slots):
-            del self._known_until[slot]
+        gone = (self._known_until.keys() | self._begins.keys() | self._occupied) - set(slots)
+        if not gone:
+            return
+        self._occupied -= gone
+        self._pending = [note for note in self._pending if note.slot not in gone]
+        for slot in gone:
+            self._known_until.pop(slot, None)
+            self._begins.pop(slot, None)
 
     def _is_full(self, others: int) -> bool:
         return len(self._occupied) >= self._size - others > 0
@@ -111,21 +120,18 @@ class Departures:
             self.full_seconds += passed
         self._at = max(self._at, at_seconds)
 
-    def _take(self, note: Note, place: int, others: int) -> None:
+    def _take(self, note: Note, others: int) -> None:
         if note.kind == BEGAN:
+            self._begins[note.slot].popleft()
             self._occupied.add(note.slot)
-        elif note.kind == ENDED and not self._begins_again(note, place):
+        elif note.kind == ENDED and not self._begins_again(note):
             self._occupied.discard(note.slot)
         elif note.kind == DONE and note.at_seconds > self._since and self._is_full(others):
             self._completed(note.events)
 
-    def _begins_again(self, ended: Note, place: int) -> bool:
-        for note in self._pending[place + 1 :]:
-            if note.at_seconds > ended.at_seconds + BRIDGE_SECONDS:
-                return False
-            if note.slot == ended.slot and note.kind == BEGAN:
-                return True
-        return False
+    def _begins_again(self, ended: Note) -> bool:
+        begins = self._begins[ended.slot]
+        return bool(begins) and begins[0] <= ended.at_seconds + BRIDGE_SECONDS
 
     def _completed(self, events: int) -> None:
         self._group_events += events

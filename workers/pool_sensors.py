@@ -49,8 +49,8 @@ def _since(before: Counters | None, counters: Document, recent: list[float]) -> 
 def _newest(loops: list[Document], target: Document) -> int | None:
     """The newest exploration of another host that is steered, too."""
     others = [loop for loop in loops if not _is_of(loop, target) and loop["mode"] == "auto"]
-    epochs = [loop["terms"]["epoch"] for loop in others if loop["terms"].get("epoch") is not None]
-    return max(epochs, default=None)
+    epochs = [(loop.get("terms") or {}).get("epoch") for loop in others]
+    return max((each for each in epochs if each is not None), default=None)
 
 
 def _is_of(loop: Document, target: Document) -> bool:

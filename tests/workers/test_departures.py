@@ -152,3 +152,15 @@ def test_a_worker_that_no_host_runs_tells_nobody(control):
     line.completed(control, [(1.0, 1)])
     line.ended(control)
     assert control.keys("weir:done:*") == []
+
+
+def test_a_call_that_takes_for_ever_does_not_let_notes_pile_up():
+    workers = Workers(2)
+    workers.departures.add([Note(START, 2, BEGAN)], START, 2)
+    workers.departures.add([Note(START, 1, BEGAN)], START, 1)
+    for second in range(1, 60):
+        at = START + second
+        done = [Note(at - 1 + each / 1_000, 1, DONE, 1) for each in range(1, 1_000)]
+        workers.departures.add(done, at, 1)
+        workers.departures.settle(at, workers.slots)
+    assert workers.departures.to_json()["per_second"] == pytest.approx(1_000, rel=0.05)

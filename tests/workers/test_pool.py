@@ -17,9 +17,11 @@ from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import fill
 from workers import hosts, pool_orders
 from workers.dispatch import send_workers
+from workers.work_report import waiting_to_run
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 WAIT_SECONDS = 40.0
+BLOCK, BLOCKS_A_WORKER = 8, 4
 
 
 class Busy:
@@ -28,13 +30,16 @@ class Busy:
     def __init__(self, control: redis.Redis, topology: Topology, host: CeleryWorker, segment: Segment):
         self.control, self.topology, self.host, self.segment = control, topology, host, segment
         self.numbers = count()
-        self.load()
+        self.feed()
 
-    def load(self, blocks: int = 400, workers: int = 200) -> None:
-        fill(self.segment, blocks, 8)
-        ids = [f"worker-{next(self.numbers)}" for _ in range(workers)]
+    def feed(self) -> None:
+        """More workers wait than can run soon, and events for them."""
         now = float(self.control.time()[0])
-        send_workers(self.control, self.topology, "alert", "n1", workers, ids, now)
+        short = 60 - waiting_to_run(self.control, "alert", "n1", now)
+        if short > 0:
+            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
+            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
+            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
 
     def report(self) -> dict:
         (document,) = self.control.hvals(hosts.KEY)
@@ -50,10 +55,13 @@ class Busy:
 
     def rate(self) -> float:
         """Events per second, once there are samples enough of the present size."""
-        done = until(
-            lambda: (d := self.report()["done"]) and len(d["recent_seconds"]) > 20 and d, WAIT_SECONDS
-        )
-        return float(done["per_second"])
+
+        def enough() -> dict | None:
+            self.feed()
+            done = self.report()["done"]
+            return done if len(done["recent_seconds"]) > 10 else None
+
+        return float(until(enough, WAIT_SECONDS, 0.2)["per_second"])
 
     def has(self, slots: int) -> bool:
         return self.report()["slots"] == slots and len(self.host.pool_pids()) == slots
@@ -74,7 +82,7 @@ def slow_topology(control: redis.Redis, plant_topology: Topology) -> Topology:
         plant_topology.queues["alert"],
         handler="emulate",
         handler_options={"seconds": 0.1, "per": "block"},
-        events_per_worker=32,
+        events_per_worker=BLOCK * BLOCKS_A_WORKER,
     )
     topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
     control.set("weir:topology", topology.to_json())

@@ -39,6 +39,9 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "workers-saturated": _rule(
         "workers_saturated", "Every worker slot is busy", 95, 85, for_seconds=600, severity="notice"
     ),
+    "pool-refuses": _rule(
+        "pool_refuses", "The pool of {host} can't grow", 1, 1, for_seconds=15, severity="notice"
+    ),
     "pipeline-down": _rule(
         "pipeline_down", "The pipeline is down", 15, 10, keep_seconds=10, severity="critical"
     ),

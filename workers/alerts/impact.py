@@ -82,6 +82,7 @@ def _list(names: list[str]) -> str:
 GENERAL = {
     "workers_missing": f"Nothing of the jobs queues is handled; what comes waits. {SAFE}",
     "workers_saturated": "Workers that are asked for wait for a slot; queues of low priority wait longest.",
+    "pool_refuses": "It works with the processes it has; its loop takes that for its limit for now.",
     "pipeline_down": f"Events of the pipeline's queues wait; no complex event is found meanwhile. {SAFE}",
     "pipeline_stalled": f"Events of its queues wait; no complex event is found meanwhile. {SAFE}",
     "pipeline_lag": "Complex events are found late by so much.",
@@ -110,6 +111,7 @@ FIRST_STEPS = {
     "dead_letters": "Look at one: the error says whether the event or the handler is at fault.",
     "producer_silent": "Ask its owner; see whether it reaches the console or the control server.",
     "workers_missing": "Start a worker host of role jobs.",
+    "pool_refuses": "See the host's memory and its limit of processes; lower the loop's maximum.",
     "pipeline_down": "Look at the pipeline's log; it goes on from its checkpoint when it starts.",
     "pipeline_stalled": "The sentence says what is waited for; what is stuck is started again by itself.",
     "pipeline_lag": "See whether batches take longer than their interval.",

@@ -17,6 +17,7 @@ LABELS = (
     "node",
     "loop",
     "producer",
+    "host",
     "pipeline",
     "plan",
     "task",

@@ -99,6 +99,13 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
         yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.")
 
 
+def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, host in _rows(evidence, "hosts"):
+        trouble = host.get("trouble")
+        said = f"The pool of {name} is not what it was set to: {trouble}." if trouble else f"{name} follows."
+        yield Reading({"host": name}, 1.0 if trouble else 0.0, said)
+
+
 def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = (evidence.snapshot or {}).get("pipeline")
     if not pipeline or not any(queue.get("kind") == "pipeline" for _, queue in _rows(evidence, "queues")):
@@ -224,6 +231,14 @@ CONDITIONS = (
         _workers_saturated,
         series=("totals.workers_busy", "totals.worker_slots"),
         scale=None,
+    ),
+    Condition(
+        "pool_refuses",
+        "Whether a worker host's pool can't become what it was set to.",
+        "",
+        "host",
+        _pool_refuses,
+        source="records",
     ),
     Condition(
         "pipeline_down",

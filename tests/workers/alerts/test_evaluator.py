@@ -434,3 +434,16 @@ def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
     with django_assert_max_num_queries(20):
         (message,) = outbox.bundle(looks.moment)
     assert "and 299 more" in message.content["title"]
+
+
+def test_a_pool_that_refuses_to_grow_is_told_with_what_it_says_until_it_grows(looks):
+    rule("pool", condition="pool_refuses", title="Pool of {host}", threshold=1, clear_threshold=1)
+    hosts = {"jobs@a": {"trouble": "BlockingIOError: no process"}, "jobs@b": {"trouble": ""}}
+    looks.snapshot["hosts"] = hosts
+    looks.look()
+    (alert,) = Alert.objects.filter(state="firing")
+    assert alert.title == "Pool of jobs@a" and "no process" in alert.sentence
+    hosts["jobs@a"]["trouble"] = ""
+    for _ in range(40):
+        looks.look()
+    assert not Alert.objects.filter(state="firing").exists()
