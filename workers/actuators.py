@@ -1,6 +1,7 @@
 """What applies a loop's decision: one actuator per law, harmless when it is used twice for the same entry."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -90,9 +91,12 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_plant(loop: Loop, plant: Plant) -> None:
-    """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still."""
+    """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
+    that plant is silent, or another has taken it, the next observation says so.
+    """
     if "plant" in loop.target:
-        elastic_of(loop, plant).hold(KEPT_INTERVALS * loop.interval_seconds)
+        with suppress(WeirError):
+            elastic_of(loop, plant).hold(KEPT_INTERVALS * loop.interval_seconds)
 
 
 def elastic_of(loop: Loop, plant: Plant) -> Elastic:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from console.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
 from controllers.measured_topology import Link, Operator, Topology
+from workers.models import Loop
 from workers.pipeline.controls import key_of
 from workers.plants.holding import hold, holder_of
 from workers.plants.models import RegisteredPlant
@@ -187,3 +188,12 @@ def test_the_control_api_is_served_for_each_plant(browsers, east):
     east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")
     answer = browsers["viewer"].get("/control/east/v1/gettopology")
     assert answer.status_code == 503 and "did not answer" in answer.json()["errors"]["plant"][0]
+
+
+def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers, east):
+    loop = Loop.objects.create(
+        name="parallelism_queueing/plant:east", law="parallelism_queueing", target={"plant": "east"}
+    )
+    page = browsers["viewer"].get(f"/loops/{loop.pk}/").content.decode()
+    assert 'of plant <a class="link" href="/plants/east/">east</a>' in page
+    assert "plant east" in browsers["viewer"].get("/loops/").content.decode()

@@ -22,7 +22,7 @@ VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}\Z")
 LONGEST_OPTION = 200
 Kind = RegisteredPlant.Kind
 # What each kind takes besides its address: name → what it is.
-OPTIONS: Mapping[str, Mapping[str, str]] = {
+OPTIONS: dict[str, dict[str, str]] = {
     Kind.WEIR: {},
     Kind.FLINK: {"job": "name or id of the job; empty where only one runs"},
     Kind.HERON: {
