@@ -12,8 +12,9 @@ A table is computed anew when (VIII, and X-B for the thresholds)
     the input changed                a rate by deviation_rates, a pattern's seconds by deviation_processing
 
 or when what it was computed for (parameters, patterns, sinks) is something else; never just because time
-passed. While others have to act first (`permitted`, the ladder's word), nothing is shed. Where the bound is below the least processing time no table can keep it, and where the solver fails
-there is none: the last table stays, and the decision says why.
+passed. While others have to act first (`permitted`, the ladder's word), nothing is shed. Where the bound is
+below the least processing time no table can keep it, and where the solver fails there is none: the last table
+stays, and the decision says why.
 """
 
 from collections.abc import Mapping, Sequence

@@ -30,7 +30,7 @@ from workers.pipeline.matcher import match_all
 from workers.plants.local import LocalPlant
 
 KINDS = {0: "SUBMIT", 1: "SCHEDULE", 2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
-WITHIN_SECONDS, MILESTONE = 2.0, 10
+WITHIN_SECONDS, MILESTONE = 0.5, 10
 SLICE_SECONDS, SECOND_US = 0.25, 1_000_000
 # Found event by event, so that a machine of two cores is soon overloaded. Each emits, per job, how it ended;
 # only the second operator takes `finished`, of which a sink gets every tenth.

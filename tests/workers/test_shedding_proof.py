@@ -32,7 +32,7 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
     running.start()
     until(lambda: running.works_past(-1), START_SECONDS)
     made.plant.steer_pipeline(
-        "exact", {"parallelism": 1, "combine_events_per_batch": 4_000, "admit_events_per_batch": 4_000}
+        "exact", {"parallelism": 1, "combine_events_per_batch": 5_000, "admit_events_per_batch": 5_000}
     )
     ensure_ladder_loops(plant_topology)
     ensure_pipeline_loops(control)
@@ -47,8 +47,8 @@ def capacity_of(plant: Overload) -> float:
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.publish(1_000, 8)  # what a Java process does first says nothing
     before = len(plant.log)
-    phase = plant.publish(12_000, 16)
-    worked = [each["operator_in"] for each in plant.log[before + 8 :]]
+    phase = plant.publish(6_000, 14)
+    worked = [each["operator_in"] for each in plant.log[before + 7 :]]
     plant.drain(phase, 120)
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
     return sum(worked) / len(worked)

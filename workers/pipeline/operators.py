@@ -41,9 +41,10 @@ class Unit:
 
 @dataclass
 class PatternCount:
-    """types: event type → events that the pattern was given. seconds: of matching. quiet: not emitted. shed:
-    event type → events that it did without. spared_types: those given that are of spared keys; spared_events,
-    spared_matches (quiet ones left out): the same by group (`shedder`), empty while nothing is shed.
+    """types: event type → events that the pattern was given. seconds: of matching, its state included. quiet:
+    not emitted. shed: event type → events that it did without. spared_types: those given that are of spared
+    keys; spared_events, spared_matches (quiet ones left out): the same by group (`shedder`), empty while
+    nothing is shed.
     """
 
     types: dict[str, int] = field(default_factory=dict)
@@ -204,11 +205,9 @@ class Work:
             Fates(shedder, batch, batch.column("match_key")) if batch is not None and shedder.sheds else None
         )
         for pattern in operator.patterns:
-            matcher = Matcher.resume(pattern, memory.states(pattern.signature))
-            found = self._matches(matcher, batch, fates, count.of(pattern.name))
+            found = self._found(pattern, memory, batch, fates, count.of(pattern.name))
             if shedder.sheds:
                 _count_spared_matches(shedder, found, count.of(pattern.name))
-            memory.keep(pattern.signature, matcher.save(), matcher.wakes())
             if len(found) > found.quiet.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
         return Written(memory.written(places), *self._outputs(places, made), late=_told(late))
@@ -217,11 +216,26 @@ class Work:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""
         return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
 
+    def _found(
+        self,
+        pattern: Pattern,
+        memory: OperatorMemory,
+        due: pa.RecordBatch | None,
+        fates: Fates | None,
+        count: PatternCount,
+    ) -> Matches:
+        """What the pattern finds. To go on with what is open, and to keep it, is its work too."""
+        started = time.perf_counter()
+        matcher = Matcher.resume(pattern, memory.states(pattern.signature))
+        found = self._matches(matcher, due, fates, count)
+        memory.keep(pattern.signature, matcher.save(), matcher.wakes())
+        count.seconds += time.perf_counter() - started
+        return found
+
     def _matches(
         self, matcher: Matcher, due: pa.RecordBatch | None, fates: Fates | None, count: PatternCount
     ) -> Matches:
         """In the order of completion, also those that event time completes."""
-        started = time.perf_counter()
         parts = []
         if due is not None:
             masks = None if matcher.pattern.looks_back else masks_of(matcher.pattern, due)
@@ -236,7 +250,6 @@ class Work:
         quiet = int(found.quiet.sum())
         count.matches += len(found) - quiet
         count.quiet += quiet
-        count.seconds += time.perf_counter() - started
         return found
 
     def _outputs(
