@@ -15,7 +15,8 @@ import numpy as np
 
 from controllers.decision import Decision, Json
 from controllers.law import Values
-from controllers.parameter import Parameter, read_object, refuse_unknown
+from controllers.measured_paths import no_memory
+from controllers.parameter import Parameter
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -67,9 +68,7 @@ class ParallelismForecast:
 
     def read_state(self, parameters: Values, document: Json) -> Json:
         """The empty state. Raises `BadInput` for a key."""
-        if document is not None:
-            refuse_unknown(read_object(document, "state"), (), "state")
-        return {}
+        return no_memory(document)
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The first step of the cheapest way, the way, and what it costs."""

@@ -19,10 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from controllers.decision import Decision, Json
+from controllers.decision import Decision, Expected, Json
 from controllers.law import Values
+from controllers.measured_paths import held_unmeasured, operators_of
 from controllers.parallelism_fluid import cost_of_waiting
-from controllers.parallelism_needs import Known, Needs, demand, forecast, lateness, steps_per_window
+from controllers.parallelism_needs import (
+    Known,
+    Needs,
+    capacity_per_second,
+    demand,
+    forecast,
+    lateness,
+    slowest_path_seconds,
+    steps_per_window,
+)
 from controllers.parallelism_plan import Ints, Plan, Stretches, cheapest_plan
 from controllers.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
 from controllers.scaling_curve import ScalingCurve, remember
@@ -44,6 +54,14 @@ PARAMETERS = (
     Parameter("interval_seconds", "s", "Between decisions; tasks change no sooner.", 60.0, 1e-3, 1e7),
     Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),
     Parameter("change_seconds", "s", "Of all tasks, that a change costs besides.", 5.0, 0, 1e5),
+    Parameter(
+        "tasks_of",
+        "tasks",
+        "Of operators whose tasks a person has set.",
+        {},
+        kind="map",
+        items=(Parameter("tasks", "tasks", "Of this operator.", None, 1, MOST_TASKS, "integer"),),
+    ),
     Parameter("effective_share", "share", "Of the expected gain; with less a rescale failed.", 0.3, 0, 1),
     Parameter("blocked_seconds", "s", "Until what did not help is tried again.", 1800.0, 0, 1e7),
 )
@@ -124,28 +142,22 @@ class ParallelismJoint:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Tasks of every operator on a path, or none when the present ones stay."""
         rows = observation["operators"]
-        names = list(dict.fromkeys(name for path in observation["paths"] for name in path))
-        missing = [
-            name
-            for name in names
-            if rows[name]["rate_per_second"] is None or rows[name]["service_seconds"] is None
-        ]
-        if missing:
-            reason = f"{', '.join(missing)} was not measured; tasks stay as they are."
-            return state, Decision(None, reason, limited_by="unmeasured")
+        names = operators_of(observation["paths"])
+        if held := held_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
+            return state, held
         verdicts = dict[str, float]()
         memory = {
             name: _learn(parameters, state["operators"].get(name), observation, name, verdicts)
             for name in names
         }
-        known = [_known(observation, name, memory[name]) for name in names]
+        known = [_known(parameters, observation, name, memory[name]) for name in names]
         plan, needs = _planned(parameters, observation, known)
         current = np.asarray([each.row["tasks"] for each in known])
         changes = bool((plan.tasks != current).any())
         if changes:
             _expect(memory, known, plan.tasks)
         next_state = {"operators": {**state["operators"], **memory}}
-        return next_state, _decision(parameters, known, needs, plan, verdicts)
+        return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
 
 
 def _planned(parameters: Values, observation: Values, known: Sequence[Known]) -> tuple[Plan, Needs]:
@@ -221,12 +233,16 @@ def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> flo
     return float(gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9))
 
 
-def _known(observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
+def _known(parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
     curve = ScalingCurve.through(points, int(row["tasks"]))
     source, here = memory["seen_per_second"] or (1.0, 0.0)
-    return Known(name, row, curve, here / source, memory["blocked_until_seconds"] is not None)
+    blocked = memory["blocked_until_seconds"] is not None
+    hand = parameters["tasks_of"].get(name)
+    fewest = parameters["minimum"] if hand is None else hand
+    most = parameters["maximum"] if hand is None else hand
+    return Known(name, row, curve, here / source, blocked and hand is None, fewest, most)
 
 
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
@@ -242,17 +258,27 @@ def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks
 
 
 def _decision(
-    parameters: Values, known: Sequence[Known], needs: Needs, plan: Plan, verdicts: Mapping[str, float]
+    parameters: Values,
+    observation: Values,
+    known: Sequence[Known],
+    needs: Needs,
+    plan: Plan,
+    verdicts: Mapping[str, float],
 ) -> Decision:
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
     before = {each.name: int(each.row["tasks"]) for each in known}
+    capacity = capacity_per_second(known, plan.tasks)
     terms = {
         "tasks_before": before,
         "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.needed[0], strict=True)},
+        "tasks_total": sum(tasks.values()),
         "windows_until_change": plan.changes_at,
         "cost_task_seconds": round(plan.cost, 3),
+        "capacity_per_second": round(capacity, 3),
+        "path_seconds": slowest_path_seconds(observation, known, plan.tasks),
         "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
         "blocked": needs.blocked,
+        "by_hand": {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks},
     }
     failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
     reason = _words(needs, before, tasks)
@@ -262,8 +288,16 @@ def _decision(
         reason += (
             f" {', '.join(needs.blocked)} would need more, but more did not help; it is tried again later."
         )
+    if terms["by_hand"]:
+        reason += f" Set by hand: {', '.join(terms['by_hand'])}."
     limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
-    return Decision({"tasks": tasks} if tasks != before else None, reason, terms, limited)
+    if tasks == before:
+        return Decision(None, reason, terms, limited)
+    gain = capacity - needs.capacity_now
+    expected = Expected(
+        "capacity_per_second", "up" if gain >= 0 else "down", abs(gain), 2 * parameters["interval_seconds"]
+    )
+    return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
 
 
 def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:

@@ -37,6 +37,17 @@ class Known:
     curve: ScalingCurve
     share: float
     is_blocked: bool
+    minimum: int
+    maximum: int
+
+    @property
+    def limit(self) -> int:
+        """The most tasks now: of one that more did not help, what it has."""
+        return int(self.row["tasks"]) if self.is_blocked else self.maximum
+
+    def is_within(self, tasks: int) -> bool:
+        """Whether it may have so many."""
+        return self.minimum <= tasks <= self.maximum
 
 
 def forecast(observation: Values) -> tuple[list[float], list[float]]:
@@ -92,11 +103,12 @@ class Needs:
         rates = window_means(parameters, of)
         target = parameters["target_utilisation"]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
-        limits = np.asarray([_limit(parameters, each) for each in known])
+        limits = np.asarray([each.limit for each in known], dtype=float)
         current = np.asarray([each.row["tasks"] for each in known])
         needed = [_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
-        enough = [np.minimum(_tasks(parameters, known, rate, most), limits) for rate in rates]
-        levels = _levels(parameters, known, of, limits)
+        enough = [np.minimum(_tasks(known, rate, most), limits) for rate in rates]
+        may_stay = all(each.is_within(each.row["tasks"]) for each in known)
+        levels = _levels(known, of, limits)
         blocked = [
             each.name
             for each, need in zip(known, np.max(needed, axis=0), strict=True)
@@ -104,10 +116,10 @@ class Needs:
         ]
         return cls(
             np.minimum(needed, limits).astype(np.int64),
-            [bool((each <= current).all()) for each in enough],
+            [may_stay and bool((each <= current).all()) for each in enough],
             levels,
-            np.asarray([_capacity(known, level) for level in levels]),
-            _capacity(known, current),
+            np.asarray([capacity_per_second(known, level) for level in levels]),
+            capacity_per_second(known, current),
             blocked,
         )
 
@@ -123,18 +135,19 @@ def window_means(parameters: Values, of: Demand) -> list[float]:
     return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
 
 
-def _levels(parameters: Values, known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
+def _levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
     """Tasks for capacities from the least that is foreseen to all that may come with what waits."""
     least = max(1e-9, float(of.rates.min()))
     most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
     rows = [
-        np.minimum(_tasks(parameters, known, rate, BUSY), limits)
+        np.minimum(_tasks(known, rate, BUSY), limits)
         for rate in np.geomspace(least, max(most, 1.01 * least), LEVELS)
     ]
     return np.unique(np.asarray(rows, dtype=np.int64), axis=0)
 
 
-def _capacity(known: Sequence[Known], tasks: Ints) -> float:
+def capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
+    """What all of them pass of what comes from the source, events/s."""
     passes = [
         BUSY * each.curve.capacity_per_second(count) / each.share
         for each, count in zip(known, tasks.tolist(), strict=True)
@@ -143,23 +156,18 @@ def _capacity(known: Sequence[Known], tasks: Ints) -> float:
     return max(1e-9, min(passes, default=UNLIMITED))
 
 
-def _limit(parameters: Values, each: Known) -> float:
-    return float(each.row["tasks"] if each.is_blocked else parameters["maximum"])
-
-
-def _tasks(parameters: Values, known: Sequence[Known], source: float, utilisation: float) -> Floats:
+def _tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
     wanted = [each.curve.tasks_for(source * each.share, utilisation) for each in known]
-    return np.clip(wanted, parameters["minimum"], parameters["maximum"])
+    return np.clip(wanted, [each.minimum for each in known], [each.maximum for each in known])
 
 
 def _within_bound(
     parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
 ) -> Floats:
     """For the target, and as many more as keep the paths' bound; without them where no number does."""
-    least = _tasks(parameters, known, source, target)
+    least = _tasks(known, source, target)
     operators = {
-        each.name: _operator(parameters, each, source, int(count))
-        for each, count in zip(known, least, strict=True)
+        each.name: _operator(each, source, int(count)) for each, count in zip(known, least, strict=True)
     }
     ways = []
     for path in paths:
@@ -172,9 +180,20 @@ def _within_bound(
     return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
 
 
-def _operator(parameters: Values, each: Known, source: float, least: int) -> Operator:
+def _operator(each: Known, source: float, least: int) -> Operator:
     service = each.curve.service_seconds(least)
     load = source * each.share * service
     weight = load * service * each.row["variability"]
     latency = each.row["latency_seconds"]
-    return Operator(each.name, int(each.row["tasks"]), weight, load, latency, least, parameters["maximum"])
+    return Operator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
+
+
+def slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:
+    """Expected of an event on the slowest path, with these tasks and what is offered now; None where some
+    operator can't keep up."""
+    source, seconds = observation["source_per_second"], dict[str, float]()
+    for each, count in zip(known, tasks.tolist(), strict=True):
+        wait = _operator(each, source, count).wait_seconds(count)
+        seconds[each.name] = each.row["latency_seconds"] + wait
+    slowest = max(math.fsum(seconds[name] for name in path) for path in observation["paths"])
+    return round(slowest, 6) if math.isfinite(slowest) else None

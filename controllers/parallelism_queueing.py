@@ -18,7 +18,8 @@ from typing import Any
 
 from controllers.decision import Decision, Json
 from controllers.law import Values
-from controllers.parameter import Parameter, check_range, read_object, refuse_unknown
+from controllers.measured_paths import held_unmeasured, no_memory, operators_of
+from controllers.parameter import Parameter, check_range
 from controllers.task_allocation import Path, fewest_tasks, lacking
 from controllers.topology import Operator, check_paths, operator
 
@@ -98,28 +99,16 @@ class ParallelismQueueing:
 
     def read_state(self, parameters: Values, document: Json) -> Json:
         """The empty state. Raises `BadInput` for a key."""
-        if document is not None:
-            refuse_unknown(read_object(document, "state"), (), "state")
-        return {}
+        return no_memory(document)
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Tasks of every operator on a path."""
-        rows, names = observation["operators"], _on_paths(observation["paths"])
-        missing = [
-            name
-            for name in names
-            if rows[name]["arrival_interval_seconds"] is None or rows[name]["service_seconds"] is None
-        ]
-        if missing:
-            reason = f"{', '.join(missing)} was not measured; tasks stay as they are."
-            return state, Decision(None, reason, limited_by="unmeasured")
+        rows, names = observation["operators"], operators_of(observation["paths"])
+        if held := held_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
+            return state, held
         operators = {name: _operator(parameters, name, rows[name]) for name in names}
         paths = [_path(parameters, operators, path) for path in observation["paths"]]
         return state, _decision(parameters, operators, paths)
-
-
-def _on_paths(paths: Sequence[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(name for path in paths for name in path))
 
 
 def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator:

@@ -90,6 +90,12 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     elastic_of(loop, plant).set_parallelism(entry.action["tasks"])
 
 
+def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give one operator the entry's tasks."""
+    name = f"{loop.target['application']}/{loop.target['operator']}"
+    elastic_of(loop, plant).set_parallelism({name: int(entry.action["tasks"])})
+
+
 def keep_plant(loop: Loop, plant: Plant) -> None:
     """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
     that plant is silent, or another has taken it, the next observation says so.
@@ -114,6 +120,7 @@ ACTUATORS: Mapping[str, Actuator] = {
     "shedding": shed,
     "ladder": engage,
     "parallelism_queueing": set_tasks,
+    "parallelism_forecast": set_operator,
     "parallelism_joint": set_tasks,
 }
 # Of laws whose actuator lapses: called at each tick that sets nothing.

@@ -32,6 +32,7 @@ MEASURED_TERMS = (
     "nodes_used",
     "throughput_per_second",
     "unmet",
+    "path_seconds",
 )  # where what is measured is computed from the whole plant
 # Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
 TERMS = {
@@ -51,9 +52,15 @@ TERMS = {
     "concurrency": ("phase", "steps", "throughput_per_second", "samples", "epoch"),
     "ladder": ("rung", "unmet", "closed_share"),
     "shedding": ("work_shed", "work_offered"),
+    "parallelism_joint": ("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
 }
 # Of laws that set a value which stays: where it stands is observed, or said by each decision.
-STANDING = {"concurrency": "threads", "ladder": "rung", "shedding": "work_shed"}
+STANDING = {
+    "parallelism_joint": "tasks_total",
+    "concurrency": "threads",
+    "ladder": "rung",
+    "shedding": "work_shed",
+}
 DIGITS = 3
 DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]

@@ -40,6 +40,7 @@ PER_KIND = {
     "loops": ("measured", "setpoint", "actuator"),
 }
 PER_CONTAINER = ("points",)
+OPERATOR = ("parallelism",)
 STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")  # from good to bad
 PIPELINE = (
     "age_seconds",
@@ -59,6 +60,8 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     yield from _numbers("pipeline", snapshot["pipeline"], PIPELINE)
     for name, application in (snapshot["pipeline"].get("applications") or {}).items():
         yield from _shedding(f"pipeline.applications.{name}", application)
+        for operator, document in application["operators"].items():
+            yield from _numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
     for kind, names in PER_KIND.items():
         for each, document in snapshot[kind].items():
             yield from _numbers(f"{kind}.{each}", document, names)

@@ -30,6 +30,11 @@ ROWS = {
         {"law": "parallelism_queueing"},
         PARALLELISM_TICK_SECONDS,
     ),
+    "weir: tick parallelism_forecast": (
+        "workers.tasks.tick",
+        {"law": "parallelism_forecast"},
+        PARALLELISM_TICK_SECONDS,
+    ),
     "weir: tick parallelism_joint": (
         "workers.tasks.tick",
         {"law": "parallelism_joint"},

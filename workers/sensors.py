@@ -176,6 +176,7 @@ SENSORS = {
     "shedding": shedding_sensor.shedding,
     "ladder": ladder_sensor.ladder,
     "parallelism_queueing": parallelism_sensors.queueing,
+    "parallelism_forecast": parallelism_sensors.forecast,
     "parallelism_joint": parallelism_sensors.joint,
 }
 READINGS = {
@@ -188,6 +189,7 @@ READINGS = {
     "shedding": shedding_sensor.readings,
     "ladder": ladder_sensor.readings,
     "parallelism_queueing": parallelism_sensors.readings,
+    "parallelism_forecast": parallelism_sensors.operator_readings,
     "parallelism_joint": parallelism_sensors.readings,
 }
 

@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import redis
 from celery import current_task, shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
@@ -36,6 +37,7 @@ from workers.connections import connection, control_server
 from workers.consumers import Consumer
 from workers.handlers.registry import handler_for
 from workers.jobs.job import Surroundings
+from workers.plants.plant import Snapshot
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.work_report import Desk, Report
 
@@ -96,6 +98,12 @@ def advance() -> None:
     execution.advance_all(control, now)
 
 
+def _seen(control: redis.Redis) -> Snapshot | None:
+    with suppress(NotObserved):
+        return PublishedPlant(control, time.time).observe()
+    return None
+
+
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
     """What is due now and then: the projection put right, loops for new containers, expiries noted, ended
@@ -103,18 +111,18 @@ def upkeep() -> None:
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
-    topology = Topology.from_json(control.get(KEY))
+    topology, snapshot = Topology.from_json(control.get(KEY)), _seen(control)
     loops.ensure_loops(topology)
     ladder_loops.ensure_ladder_loops(topology)
     pipeline_versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
-    parallelism_loops.ensure_parallelism_loops(control)
+    parallelism_loops.ensure_parallelism_loops(control, snapshot)
     pool_loops.ensure_pool_loops(control)
     batch_tasks.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)
-    with suppress(NotObserved):
-        draining.tidy(control, PublishedPlant(control, time.time).observe(), now)
+    if snapshot is not None:
+        draining.tidy(control, snapshot, now)
     sweep(topology)
 
 

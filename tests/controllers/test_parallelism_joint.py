@@ -269,3 +269,26 @@ def test_what_was_let_through_in_an_overload_is_not_taken_for_what_is_offered():
     for _ in range(20):
         state, _ = decide(observation(rows, 500.0), state)
     assert share(state) == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
+    rows = operators({"a": 5, "b": 5}, 700.0)
+    _, decision = decide(observation(rows, 700.0), tasks_of={"a": 3})
+    assert decision.action["tasks"]["a"] == 3 and decision.action["tasks"]["b"] >= 9
+    assert decision.terms["by_hand"] == {"a": 3} and "Set by hand: a." in decision.reason
+    rows["a"]["tasks"], rows["b"]["tasks"] = 3, decision.action["tasks"]["b"]
+    _, after = decide(observation(rows, 700.0), tasks_of={"a": 3, "gone": 4})
+    assert after.action is None and after.terms["by_hand"] == {"a": 3}
+
+
+def test_tasks_outside_the_range_are_brought_back_into_it():
+    _, decision = decide(observation(operators({"a": 12}, 100.0), 100.0), maximum=8)
+    assert decision.action["tasks"]["a"] <= 8
+
+
+def test_a_rescale_says_what_capacity_and_which_latency_it_should_bring():
+    _, decision = decide(observation(operators({"a": 5}, 700.0), 700.0))
+    tasks = decision.action["tasks"]["a"]
+    assert decision.expected.metric == "capacity_per_second" and decision.expected.direction == "up"
+    assert decision.expected.amount == pytest.approx(0.99 * (tasks - 5) / SERVICE)
+    assert 0 < decision.terms["path_seconds"] < 0.1

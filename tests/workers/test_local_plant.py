@@ -126,7 +126,7 @@ def renamed(document: Any) -> Any:
     """The document's example names a producer, a host and rules; here they are looked up by position."""
     example = dict(document)
     example["pipeline"] = {**example["pipeline"], "patterns": {}, "rules": [], "applications": {}}
-    example["plants"] = {}
+    example["plants"] = example["forecasts"] = {}
     example["hosts"] = {"jobs@here": example["hosts"]["jobs@host"]}
     return example
 

@@ -27,25 +27,10 @@ from workers.jobs import archive, files
 from workers.jobs.events import over_sound_files
 from workers.jobs.job import Made
 from workers.jobs.request import Request
+from workers.training_sets import ALL_TYPES, ROOT, TABLE
 
-ROOT = "training"
 DAY_SECONDS = 86_400
 WEEK_SECONDS = 7 * DAY_SECONDS
-ALL_TYPES = ""
-TABLE = pa.schema(
-    [
-        ("time", pa.timestamp("s", "UTC")),
-        ("type", pa.string()),
-        ("rate_per_second", pa.float64()),
-        ("day_sin", pa.float64()),
-        ("day_cos", pa.float64()),
-        ("week_sin", pa.float64()),
-        ("week_cos", pa.float64()),
-        ("weekend", pa.bool_()),
-        ("history", pa.list_(pa.float64())),
-        ("target", pa.list_(pa.float64())),
-    ]
-)
 
 
 def make(spark: SparkSession, request: Request) -> Made:

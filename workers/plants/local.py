@@ -10,6 +10,7 @@ import redis
 
 from queues.membership import Membership
 from workers.control_record import control_record
+from workers.foresight import Foresight
 from workers.freshness import Freshness
 from workers.latency import Latencies
 from workers.plants.holding import holder_of
@@ -46,10 +47,14 @@ class LocalPlant(SteeredPlant):
         monotonic: Callable[[], float] = time.monotonic,
         name: str = LOCAL,
         others: PlantWatch | None = None,
+        foresight: Foresight | None = None,
     ) -> None:
-        """others: the registered plants, where this one's watcher looks at them, too."""
+        """others: the registered plants, where this one's watcher looks at them, too; foresight: of what is
+        offered to applications, where it looks ahead.
+        """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
+        self._foresight = foresight
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -73,6 +78,7 @@ class LocalPlant(SteeredPlant):
             composed["totals"]["backlog_events"], monotonic_seconds
         )
         outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
+        outside["forecasts"] = self._forecasts(composed["pipeline"], now)
         whole = {**snapshot, **composed, **recorded, **outside}
         return {**whole, "health": with_remedies(whole)}
 
@@ -80,6 +86,11 @@ class LocalPlant(SteeredPlant):
         """The registered plants, with who holds each here."""
         rows = self._others.rows() if self._others else {}
         return {name: {**row, "steered_by": holder_of(self._control, name)} for name, row in rows.items()}
+
+    def _forecasts(self, pipeline: dict[str, Any], now: float) -> dict[str, Any]:
+        """What will be offered to each application at work."""
+        queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
+        return self._foresight.rows(queues, now) if self._foresight else {}
 
     def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

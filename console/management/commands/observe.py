@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from workers.connections import control_server
+from workers.foresight import Foresight
 from workers.observer import Observer
 from workers.plants.local import LocalPlant
 from workers.plants.watch import PlantWatch
@@ -24,6 +25,5 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
-        Observer(
-            control, LocalPlant(control, others=PlantWatch()), recorder=Recorder(settings.WEIR_DATA)
-        ).run(stop)
+        plant = LocalPlant(control, others=PlantWatch(), foresight=Foresight.of(control, settings.WEIR_DATA))
+        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA)).run(stop)
