@@ -268,6 +268,7 @@ def _decision(
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
     before = {each.name: int(each.row["tasks"]) for each in known}
     capacity = capacity_per_second(known, plan.tasks)
+    by_hand = {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks}
     terms = {
         "tasks_before": before,
         "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.needed[0], strict=True)},
@@ -278,7 +279,7 @@ def _decision(
         "path_seconds": slowest_path_seconds(observation, known, plan.tasks),
         "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
         "blocked": needs.blocked,
-        "by_hand": {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks},
+        "by_hand": by_hand,
     }
     failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
     reason = _words(needs, before, tasks)
@@ -288,8 +289,8 @@ def _decision(
         reason += (
             f" {', '.join(needs.blocked)} would need more, but more did not help; it is tried again later."
         )
-    if terms["by_hand"]:
-        reason += f" Set by hand: {', '.join(terms['by_hand'])}."
+    if by_hand:
+        reason += f" Set by hand: {', '.join(by_hand)}."
     limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
     if tasks == before:
         return Decision(None, reason, terms, limited)
