@@ -45,16 +45,14 @@ def joint(
     topology: Topology, forecast_per_second: Sequence[float] = (), deviation_per_second: Sequence[float] = ()
 ) -> Observation:
     """Of `parallelism_joint`; the forecast is of what the sources offer. Raises nothing: unknown is null."""
-    observed = {
+    return {
         "at_seconds": topology.at,
         "source_per_second": source_per_second(topology),
+        "forecast_per_second": list(forecast_per_second),
+        "deviation_per_second": list(deviation_per_second),
         "paths": steered_paths(topology),
         "operators": {each.name: _joint(each, topology) for each in steered(topology)},
     }
-    if forecast_per_second:
-        observed["forecast_per_second"] = list(forecast_per_second)
-        observed["deviation_per_second"] = list(deviation_per_second)
-    return observed
 
 
 def source_per_second(topology: Topology) -> float:
@@ -111,6 +109,7 @@ def _queueing(operator: Operator, window_seconds: float) -> Observation:
         "service_seconds": service_seconds(operator),
         "arrival_cv2": squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
         "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
+        "correction": 1.0,  # the measured wait has the channel's latency in it
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
     }
 

@@ -1,0 +1,79 @@
+"""One owner of tasks: while somebody steers from outside, the loops here hold, and the ledger says who."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.console.conftest import sample_snapshot
+from workers import loops
+from workers.models import Loop
+
+pytestmark = pytest.mark.django_db
+NOW = 1_790_000_001.0
+HELD = {"holder": "token:weir-2", "until": NOW + 60}
+
+
+class Seen:
+    """A plant that shows a given snapshot, and keeps what is set."""
+
+    def __init__(self, **more):
+        self.snapshot, self.set = {**sample_snapshot(), "at": NOW, **more}, []
+
+    def observe(self):
+        return self.snapshot
+
+    def set_parallelism(self, tasks):
+        self.set.append(tasks)
+
+
+@pytest.fixture
+def loop():
+    return Loop.objects.create(
+        name="parallelism_queueing/performance",
+        law="parallelism_queueing",
+        target={"application": "performance"},
+        mode="auto",
+        parameters={"bound_seconds": 60.0, "minimum": 3, "maximum": 8},
+    )
+
+
+def tick(loop, plant, control):
+    return loops.tick(loop, plant, datetime.fromtimestamp(NOW, UTC), control)
+
+
+def test_a_loop_sets_tasks_while_nobody_else_does(loop, control):
+    plant = Seen()
+    entry = tick(loop, plant, control)
+    assert plant.set == [{"performance/hosts": 3, "performance/sites": 3}]
+    assert entry.applied and entry.observation["paths"] == [["performance/hosts", "performance/sites"]]
+
+
+def test_a_loop_holds_while_another_steers_and_the_ledger_says_who(loop, control):
+    plant = Seen(steered_by=HELD)
+    entry = tick(loop, plant, control)
+    assert plant.set == [] and entry.action is None
+    assert "token:weir-2 steers the tasks until" in entry.reason
+
+
+def test_a_loop_holds_where_an_operator_was_not_measured(loop, control):
+    plant = Seen()
+    operators = plant.snapshot["pipeline"]["applications"]["performance"]["operators"]
+    operators["sites"]["work"] = []
+    entry = tick(loop, plant, control)
+    assert plant.set == [] and "performance/sites was not measured" in entry.reason
+
+
+def test_a_loop_decides_on_what_is_left_when_an_operator_has_vanished(loop, control):
+    plant = Seen()
+    application = plant.snapshot["pipeline"]["applications"]["performance"]
+    del application["operators"]["sites"]
+    application["edges"] = []
+    tick(loop, plant, control)
+    assert plant.set == [{"performance/hosts": 3}]
+
+
+def test_a_loop_holds_on_a_topology_with_a_cycle(loop, control):
+    plant = Seen()
+    plant.snapshot["pipeline"]["applications"]["performance"]["sinks"] = {"outage": ["telemetry"]}
+    entry = tick(loop, plant, control)
+    assert plant.set == [] and "cycle" in entry.reason
