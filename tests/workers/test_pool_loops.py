@@ -1,6 +1,7 @@
 """The loops of worker hosts: what they see, what they ask for, when they hold."""
 
 import math
+import time
 from datetime import timedelta
 
 import orjson
@@ -9,7 +10,7 @@ import pytest
 from controllers import catalog
 from queues.errors import BadInput
 from tests.workers.pool_plant import HOST, RATE, Plant, host_report, station
-from workers import overrides, pool_orders
+from workers import ledger, overrides, pool_orders, what_if
 from workers.control_record import control_record
 from workers.hosts import KEY
 from workers.models import LedgerEntry, Loop
@@ -221,3 +222,23 @@ def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, p
     with pytest.raises(BadInput):
         pool_orders.order(control, host, threads)
     assert plant.order(host) is None
+
+
+def test_every_decision_can_be_replayed_and_what_if_without_a_change_decides_the_same(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for tick in range(16):
+        plant.work(station(6))
+        plant.tick()
+        if tick == 10:
+            plant.mode("hold")
+        if tick == 12:
+            plant.mode("auto")
+    replays = [ledger.replay(entry) for entry in LedgerEntry.objects.all()]
+    assert all(replay.same for replay in replays), [replay.differences for replay in replays]
+    since, until = plant.now - timedelta(hours=1), plant.now + timedelta(seconds=1)
+    again = what_if.rerun(Loop.objects.get(), {}, since, until, time.monotonic)
+    assert (len(again.steps), again.differing, again.skipped) == (17, [], 0)
+    other = what_if.rerun(Loop.objects.get(), {"method": "tcc"}, since, until, time.monotonic)
+    assert other.differing
