@@ -17,7 +17,7 @@ from controllers.throughput_curve import Curve, Point
 from queues.errors import BadInput
 from workers.models import LedgerEntry, Loop
 
-READ_STEPS, READ_LOOKS = 300, 20
+READ_STEPS, READ_LOOKS = 150, 20
 SHOWN_CYCLES = 8
 LOOKED = 16  # samples from which on a look says something
 DRAWN = 64  # points of a line

@@ -46,6 +46,9 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     assert fewer["change_percent"] == pytest.approx(-50, abs=3)
     (cycle,) = found["cycles"][:1]
     assert "steered from now on" in cycle["why"] and cycle["threads"] == 6 and cycle["steps"] >= 3
+    plant.tick()
+    workers = browsers["viewer"].get("/workers/").content.decode()
+    assert f'href="/loops/{loop.pk}/"' in workers and "steady" in workers
     # Other parameters, and what is none.
     address = f"/loops/{loop.pk}/predicted"
     would = {"would-minimum": "9", "would-start": "9"}
