@@ -196,6 +196,15 @@ class Overload:
         self.next = producer.next
         return phase
 
+    def warm_up(self, rate: float, seconds: float = 90.0) -> None:
+        """Until it keeps up: what a Java process does first says nothing."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            phase = self.publish(rate, 4.0)
+            if (self.log[-1]["lag"] or seconds) < 8.0:
+                return self.drain(phase)
+        raise AssertionError(f"it does not keep up with {rate} events/s: {self.log[-1]}")
+
     def drain(self, phase: Phase, seconds: float = 90.0) -> None:
         """Until all of it is worked and nothing is shed any more; markers move event time on."""
         deadline = time.monotonic() + seconds
@@ -208,7 +217,7 @@ class Overload:
                 marker = {"id": f"marker-{now}", "time": now, "type": "UPDATE", "source": "none"}
                 client.publish("telemetry", [marker])
                 row = self.application(self.look())
-                worked_us = (now - row["watermark_lag_seconds"]) * SECOND_US
+                worked_us = (now - (row["watermark_lag_seconds"] or now)) * SECOND_US
                 if worked_us > phase.end_us and not row["outbox_events"] and not row["controls"]["shed"]:
                     return
         raise AssertionError(f"not worked within {seconds} s: {self.log[-1]}")

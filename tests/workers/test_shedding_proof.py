@@ -45,7 +45,7 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
 def capacity_of(plant: Overload) -> float:
     """Events/s that it works when it is given more than enough and drops none."""
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
-    plant.publish(1_000, 8)  # what a Java process does first says nothing
+    plant.warm_up(300)
     before = len(plant.log)
     phase = plant.publish(6_000, 14)
     worked = [each["operator_in"] for each in plant.log[before + 7 :]]
