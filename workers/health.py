@@ -82,7 +82,8 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
     elif pipeline["state"] == "stalled":
         yield "TOOBUSY", f"The pipeline is stalled: {pipeline['hindrance']}."
     elif pipeline["state"] == "starting":
-        yield "BUSY", "The pipeline is starting; its queues wait for it."
+        again = f" again, after it failed: {pipeline['error']}" if pipeline["error"] else ""
+        yield "BUSY", f"The pipeline is starting{again}; its queues wait for it."
 
 
 def _shed(totals: Mapping[str, Any]) -> Iterator[Finding]:
