@@ -15,10 +15,11 @@ from workers.pipeline.declared import Declarations
 from workers.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS, SHEDDING_TICK_SECONDS
 
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
-# for about 100 bytes an event. These poles are stable, too, where an event takes twice as much, or its effect
-# comes a sample late; from there on the gains follow the plant.
-MODEL = placement.Model(1.0, -100.0, 0)
-POLES = (0.6, 0.5)
+# for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
+# another one old. The combiner's batches make a saw's teeth of it, of which nothing may be learnt.
+MODEL = placement.Model(1.0, -100.0, 1)
+POLES = (0.6, 0.6, 0.2)
+RESOLUTION = 0.05
 GAINS = placement.place(MODEL, POLES)
 LAWS: dict[str, dict[str, Any]] = {
     # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
@@ -30,9 +31,12 @@ LAWS: dict[str, dict[str, Any]] = {
             "minimum": float(BLOCK_EVENTS),
             "kp": GAINS.kp,
             "ki": GAINS.ki,
+            "kd": GAINS.kd,
             "a": MODEL.a,
             "b": MODEL.b,
+            "delay": MODEL.delay,
             "tuning": "adaptive",
+            "resolution": RESOLUTION,
             "interval_seconds": float(FLOW_TICK_SECONDS),
         },
     },

@@ -41,7 +41,7 @@ def test_a_result_that_is_left_for_the_next_batch_holds_the_watermark():
 
 def test_a_batch_takes_a_small_share_of_the_result_queue_and_one_result_at_least():
     results = [result(place, 0, place, None) for place in range(1, 6)]  # of 100 bytes each
-    for result_bytes, taken in ((16 * 250, 2), (16 * 10, 1), (2**20, 5)):
+    for result_bytes, taken in ((32 * 250, 2), (32 * 10, 1), (2**20, 5)):
         end = combine(Combined(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000)
         assert len(end.fresh) == taken
 

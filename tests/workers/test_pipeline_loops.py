@@ -162,13 +162,18 @@ class Paced:
     works so many events a second. Time is the test's.
     """
 
-    EVENT_BYTES, ROOM_BYTES = 94, 2**21
+    EVENT_BYTES, ROOM_BYTES = 94, 2**22
+    BATCH_EVENTS = 2_000
+    ON_THE_WAY_SECONDS = 1.0  # from dispatch to result
+    SEEN_STEPS_AGO = 5  # the status is half a second old on average
     CAPACITY = 1_000.0  # events/s
     STEP_SECONDS = 0.1
 
     def __init__(self, control_server, control, plant) -> None:
         self.now, self.control, self.plant = 0.0, control, plant
-        defaults = Controls(lateness_seconds=0.0, result_bytes=self.ROOM_BYTES)
+        defaults = Controls(
+            lateness_seconds=0.0, result_bytes=self.ROOM_BYTES, admit_events_per_batch=self.BATCH_EVENTS
+        )
         self.began = time.time()
         self.dispatcher = Dispatcher(
             control_server.url,
@@ -189,6 +194,8 @@ class Paced:
         self.now += self.STEP_SECONDS
         self.admitted += self.dispatcher.step()
         for each in Dispatches(self.control, "performance").after("iap1", self.tick):
+            if each.at_seconds > NOW.timestamp() + self.now - self.ON_THE_WAY_SECONDS:
+                break
             self.tick = each.tick
             blob = Blob("b", "source", -1, 0, 0, each.events, each.events * self.EVENT_BYTES)
             self.results.publish(Result("iap1", each.tick, None, (blob,)), each.events)
@@ -212,7 +219,7 @@ class Paced:
 
     def regulate(self) -> None:
         """One tick of the loop on what the plant would show."""
-        self.plant.row["result_queue"]["free_bytes"] = self.free[-1]
+        self.plant.row["result_queue"]["free_bytes"] = self.free[-self.SEEN_STEPS_AGO]
         self.plant.row["admitted_events"] = self.admitted
         self.plant.now = NOW + timedelta(seconds=self.now - 10)  # a tick is 10 s on
         self.plant.tick("flow")
@@ -224,8 +231,10 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
     setpoint, seconds = Paced.ROOM_BYTES / 2, 90
     parameters = {**LAWS["flow"]["parameters"], "setpoint": setpoint, "minimum": 0.0}
     Loop.objects.filter(law="flow").update(parameters=parameters)
-    paced, published = Paced(control_server, control, plant), 0
+    paced = Paced(control_server, control, plant)
     with Client(control_server.url, "test") as client:
+        published = int(Paced.ROOM_BYTES / Paced.EVENT_BYTES)
+        client.publish("telemetry", [{"type": "t"}] * published)
         for number in range(int(seconds / Paced.STEP_SECONDS)):
             hog = seconds / 3 <= paced.now < 2 * seconds / 3
             events = int(1.5 * Paced.CAPACITY * Paced.STEP_SECONDS)

@@ -16,7 +16,7 @@ from workers.pipeline.result_queue import Result
 
 START = "0-0"
 # The queue's free space jumps by a batch when that is done: it can't be kept any closer to its reference.
-MOST_SHARE = 1 / 16
+MOST_SHARE = 1 / 32
 
 
 @dataclass(frozen=True)
