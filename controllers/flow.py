@@ -276,11 +276,18 @@ def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str |
     where = (
         "at the reference"
         if error == 0
-        else f"{abs(error):,.4g} {'below' if error > 0 else 'above'} the reference"
+        else f"{_size(abs(error))} {'below' if error > 0 else 'above'} the reference"
     )
-    change = "as many as" if admit == u else f"{abs(admit - u):,.4g} {'more' if admit > u else 'fewer'} than"
+    change = "as many as" if admit == u else f"{abs(admit - u):,.0f} {'more' if admit > u else 'fewer'} than"
     bound = f", the {limited_by}" if limited_by else ""
-    return f"{y:,.6g} bytes are free, {where}: admits {admit:,.4g} events{bound}, {change} were admitted."
+    return f"{_size(y)} are free, {where}: admits {admit:,.0f} events{bound}, {change} were admitted."
+
+
+def _size(size_bytes: float) -> str:
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if abs(size_bytes) >= factor:
+            return f"{size_bytes / factor:,.1f} {unit}"
+    return f"{size_bytes:,.0f} bytes"
 
 
 def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None:
