@@ -8,6 +8,9 @@ from workers.sensed import Counters, Sensed, since
 
 # Below it response times are Spark's own, and say nothing of the replicas.
 LEAST_UTILISATION = 0.05
+# Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
+# followed it would wander to the end of their range.
+CHANCE_SHARE = 0.5
 PIPELINE_STALE_SECONDS = 5.0
 
 
@@ -64,6 +67,10 @@ def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
     if busiest < LEAST_UTILISATION:
         why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
         return Measured(of.age_seconds, idle=why)
+    times = [row["response_seconds"] for row in rows.values()]
+    mean = sum(times) / len(times) if times else 0.0
+    if max(times, default=0.0) - min(times, default=0.0) <= CHANCE_SHARE * mean:
+        return Measured(of.age_seconds, idle="the replicas differ by no more than chance makes them")
     return of
 
 

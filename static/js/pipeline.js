@@ -25,7 +25,7 @@ function columns(levels) {
   const gap = Math.max(LEAST_GAP, (LEAST_WIDTH - whole) / (kinds.length - 1));
   let x = 0;
   const made = kinds.map((kind, place) => {
-    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, sinks: 46 }[kind] ?? 74 };
+    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, result: 92, sinks: 46 }[kind] ?? 74 };
     x += WIDTHS[kind] + gap;
     return column;
   });
@@ -51,7 +51,7 @@ export function model(snapshot, name, row, chosen) {
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
       id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf({ utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second }),
-      lines: [["free, MiB", `${shown(room.free_bytes, "mebibytes")}${setpoint ? `, ref. ${shown(setpoint, "mebibytes")}` : ""}`], ["on their way", shown(row.in_flight_events, "integer")]],
+      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["on the way", shown(row.in_flight_events, "integer")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{
@@ -64,6 +64,8 @@ export function model(snapshot, name, row, chosen) {
     }))),
     sinks(row),
   ];
+  // What does not move shows what it did last: the hatch says that this is old.
+  if (row.state === "stalled") for (const box of boxes.slice(1, -1).flat()) box.stale = true;
   return { boxes, links: links(row, replicas, operators), levels };
 }
 

@@ -99,6 +99,10 @@ def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
             lambda row: [each.update(utilisation=0.01) for each in row["replicas"].values()],
             "nothing to balance",
         ),
+        (
+            lambda row: row["replicas"]["iap1"].update(response_seconds=0.4),
+            "no more than chance",
+        ),
     ],
 )
 def test_shares_are_held_while_nothing_can_be_told(plant, change, why):

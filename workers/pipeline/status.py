@@ -10,6 +10,8 @@ is their ratio. Of an operator `overhead_seconds` is its time for one event besi
 the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
 time from an event's own to the end of the batch that has worked it.
 
+A replica's `response_seconds` is the mean of the window, or of its last batch.
+
 `state` is starting (until something is worked since a start), running, stalled (events wait and nothing
 moves: `hindrance` says why), stopping or failed; `error` is what ended the run before, until something is
 worked again.
@@ -272,7 +274,7 @@ class StatusBoard:
             "kept_per_second": self._rate((batch.kept for batch in recent), now),
             "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             "batch_seconds": newest.seconds if newest else None,
-            "response_seconds": newest.response_seconds if newest else None,
+            "response_seconds": _mean([each.response_seconds for each in recent or [newest] if each]),
             "work": measures(samples, self._window(now)),
         }
 
@@ -362,6 +364,10 @@ class StatusBoard:
         """What the spared keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.spared_matches, now)
         return {"types": self._by_type(count.spared_types, now), "out_per_second": matches}
+
+
+def _mean(values: list[float]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None
 
 
 def _share(part: float, whole: float) -> float:
