@@ -14,7 +14,7 @@ from workers.models import Loop
 from workers.pipeline_loops import ensure_pipeline_loops
 
 TRACE = Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
-BOUND_SECONDS, OVERLOAD_SECONDS = 12.0, 60.0
+BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 60.0
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
@@ -32,7 +32,7 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
     running.start()
     until(lambda: running.works_past(-1), START_SECONDS)
     made.plant.steer_pipeline(
-        "exact", {"parallelism": 1, "combine_events_per_batch": 5_000, "admit_events_per_batch": 5_000}
+        "exact", {"parallelism": 1, "combine_events_per_batch": 12_000, "admit_events_per_batch": 12_000}
     )
     ensure_ladder_loops(plant_topology)
     ensure_pipeline_loops(control)

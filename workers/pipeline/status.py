@@ -239,10 +239,16 @@ class StatusBoard:
         }
 
     def _batch_overhead(self, now: float) -> float | None:
-        worked = [each for each in self._recent_batches(now) if each.operators]
+        """What a batch takes beside its operators, and Spark between two of them when it does not wait for
+        anything: the shortest time that lay between two lately.
+        """
+        recent = self._recent_batches(now)
+        worked = [each for each in recent if each.operators]
         if not worked:
             return None
-        return round(sum(each.seconds - each.work_seconds for each in worked) / len(worked), 4)
+        beside = sum(each.seconds - each.work_seconds for each in worked) / len(worked)
+        between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
+        return round(beside + max(0.0, min(between, default=0.0)), 4)
 
     def _shedding(self, now: float) -> dict[str, Any]:
         shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
