@@ -112,11 +112,12 @@ class OfferedWork:
         return (beside + sum(self.work(name) for name in row["patterns"])) / self.tasks(operator)
 
     def sheddable(self) -> Iterator[str]:
-        """The patterns that may be shed, of those that have worked lately; where all is idle, every one."""
-        for name, row in self.row["patterns"].items():
-            worked = row["seconds"] and any(self.wanted(name).values())
-            if self._sheddable(name) and (worked or self.is_idle):
-                yield name
+        """The patterns that may be shed."""
+        return (name for name in self.row["patterns"] if self._sheddable(name))
+
+    def worked(self, pattern: str) -> bool:
+        """Whether it has worked anything lately."""
+        return bool(self.row["patterns"][pattern]["seconds"]) and any(self.wanted(pattern).values())
 
     def _sheddable(self, pattern: str) -> bool:
         return bool(self.row["patterns"][pattern]["sheddable"])

@@ -1,4 +1,4 @@
-"""How many events of each type come for each match of a pattern, measured as time goes on.
+"""How many events come for each match of a pattern, measured as time goes on.
 
 Two running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on
 with its spared keys only: what is missing to the others would make each match look dearer than it is. Those
@@ -38,10 +38,15 @@ class PatternYield:
         for name in {*self._events, *seen["types"]}:
             self._events[name] = self._events.get(name, 0.0) * fade + seen["types"].get(name, 0.0) * seconds
 
-    def takes(self) -> dict[str, float]:
-        """Type → events per match; nothing while no event was seen."""
-        made = self._made + PRIOR_MATCHES
-        return {name: events / made for name, events in sorted(self._events.items()) if events > 0}
+    def takes(self, rates: Mapping[str, float]) -> dict[str, float]:
+        """Type → how many of its events come for each match, at these rates; nothing while none was seen.
+
+        What is learnt is one number, matches per event of any type: what comes at a time is kept or dropped
+        alike, since a type that comes more often than it did is no surplus of its pattern's.
+        """
+        events = sum(self._events.values())
+        matches = sum(rates.values()) * (self._made + PRIOR_MATCHES) / events if events > 0 else 0.0
+        return {name: rate / matches for name, rate in sorted(rates.items()) if rate > 0 and matches > 0}
 
     def correction(self, expression: str) -> float:
         """Emitted over what the expression's selectivity says of these events (ERRATA E24); 1 while that is

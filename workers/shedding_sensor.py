@@ -27,7 +27,8 @@ def shedding(
     if row is None:
         return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
     work = OfferedWork(row, snapshot)
-    names = list(work.sheddable())
+    may_shed = permitted(row, snapshot)
+    names = _measured_ones(work, may_shed)
     if not names and quality.unfit is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
     yields = {name: PatternYield(name, before) for name in row["patterns"]}
@@ -50,9 +51,18 @@ def shedding(
         "batch_seconds": round(work.batch_seconds, 3),
         "latency_seconds": row["latency_p95_seconds"],
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
-        "permitted": permitted(row, snapshot),
+        "permitted": may_shed,
     }
     return Sensed(observation, quality, {**counters, "at": now_seconds})
+
+
+def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
+    """The patterns that a table is made of: those that have worked lately. To end shedding nothing has to be
+    measured: then, or when nothing comes at all, every one.
+    """
+    every = list(work.sheddable())
+    found = [name for name in every if work.worked(name)]
+    return found or (every if work.is_idle or not may_shed else [])
 
 
 def permitted(row: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
@@ -70,7 +80,7 @@ def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any
     row = work.row["patterns"][name]
     operator, wanted = row["operator"], work.wanted(name)
     rates = work.rates(operator)
-    takes = found.takes()
+    takes = found.takes(wanted)
     # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
     # each match takes as much more of it, and each event costs as much less.
     parts = {each: wanted[each] / rates[each] for each in wanted if rates[each]}

@@ -197,13 +197,14 @@ def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
     row = {"types": {"A": 100.0, "B": 20.0}, "out_per_second": 10.0, "shed_per_second": {}}
     for _ in range(60):
         found.add(row, 10.0)
-    assert found.takes() == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
+    assert found.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
+    assert found.takes({"A": 50.0, "B": 70.0}) == pytest.approx({"A": 5.0, "B": 7.0}, rel=0.01)
     assert found.correction("SEQ(A; B)") == pytest.approx(0.5)
     assert found.correction("SEQ(high; B)") == 1.0
     again = PatternYield("p", found.counters())
     spared = {"types": {"A": 2.0, "B": 0.4}, "out_per_second": 0.2}
     again.add({**row, "out_per_second": 0.1, "shed_per_second": {"A": 90.0}, "spared": spared}, 10.0)
-    assert again.takes() == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
+    assert again.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
 
 
 def test_when_nothing_comes_any_more_the_table_goes_though_nothing_is_measured(plant):
@@ -218,3 +219,14 @@ def test_when_nothing_comes_any_more_the_table_goes_though_nothing_is_measured(p
     assert plant.shed() == {}
     plant.queue["in_per_second"] = 60.0
     assert plant.tick("shedding").limited_by == "stale measurement", "what comes is not measured yet"
+
+
+def test_when_the_ladder_lets_go_the_table_goes_though_nothing_is_measured(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    plant.tick("shedding")
+    plant.load(0.1)
+    for pattern in plant.row["patterns"].values():
+        pattern |= {"types": {}, "seconds": None, "out_per_second": 0.0}
+    assert plant.tick("ladder").action["rung"] == 4
+    assert plant.tick("shedding").action["shed"] == {} == plant.shed()
