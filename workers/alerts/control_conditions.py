@@ -33,8 +33,15 @@ def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence:
     # What steers the whole plant depends on every node.
     everywhere = list((evidence.snapshot or {}).get("nodes", ()))
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
-    kind = "jobs" if loop.law == "worker_rate" else "pipeline" if "application" in loop.target else None
-    return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": kind})
+    return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": _kind(evidence, loop)})
+
+
+def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
+    """Whose consumers it is about: the pipeline, or those of its queue."""
+    if "application" in loop.target:
+        return "pipeline"
+    queue = (evidence.snapshot or {}).get("queues", {}).get(loop.target.get("queue"), {})
+    return queue.get("kind") or ("jobs" if loop.law == "worker_rate" else None)
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[Tick]:
