@@ -22,7 +22,7 @@ from tests.waiting import until
 from workers import java
 
 VERSION = "2.3.0"
-BESIDE = ("py4j==0.10.9.7", "cloudpickle", "python-dateutil", "pytz", "typing_extensions")
+BESIDE = ("py4j==0.10.9.7", "cloudpickle", "python-dateutil", "pytz", "ruamel.yaml", "typing_extensions")
 INSTALL_SECONDS, START_SECONDS = 240, 60
 SETTINGS = {
     "jobmanager.scheduler": "adaptive",
