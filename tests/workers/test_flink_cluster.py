@@ -1,6 +1,7 @@
 """A real Flink job on two slots, rescaled by a loop of Weir through REST when its load steps up, and back."""
 
 from datetime import UTC, datetime
+from itertools import groupby
 
 import pytest
 
@@ -15,8 +16,8 @@ from workers.plants.registry import seen
 from workers.plants.watch import PlantWatch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
-LOW, HIGH = 0.2, 3.0  # tasks that the load keeps busy; the first is measured cold, so the second is less
-START_PER_SECOND = 100.0
+LOW, HIGH = 0.2, 2.5  # tasks that the load keeps busy
+START_PER_SECOND, WARM_EVENTS = 1_000.0, 12_000  # a virtual machine that is cold takes ten times as long
 
 
 @pytest.fixture
@@ -62,10 +63,13 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
             (
                 each
                 for each in topology.operators.values()
-                if each.measure("service_seconds") and "Calc" in each.name
+                if "Calc" in each.name and each.measure("service_seconds")
             ),
             None,
         )
+
+    def warm(operator):
+        return operator if operator and operator.measure("executions") >= WARM_EVENTS else None
 
     def ticked(parallelism):
         loops.tick(Loop.objects.get(pk=loop.pk), plant, datetime.now(UTC), control)
@@ -73,7 +77,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         return found is not None and found.parallelism == parallelism
 
     try:
-        operator = until(busy_operator, 60.0, 1.0)
+        operator = until(lambda: warm(busy_operator()), 60.0, 1.0)
         assert operator.parallelism == 1
         load.per_second = HIGH / operator.measure("service_seconds")
         until(lambda: ticked(2), 90.0, 2.0)
@@ -82,6 +86,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
     finally:
         watch.close()
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
-    changes = [entry.action["tasks"][operator.name] for entry in acted]
-    assert changes[0] == 2 and changes[-1] == 1
+    wanted = [entry.action["tasks"][operator.name] for entry in acted]
+    changes = [tasks for tasks, _ in groupby(wanted)]
+    assert changes[-2:] == [2, 1] and set(changes[:-2]) <= {1}
     assert all(entry.error == "" for entry in acted)
