@@ -296,7 +296,7 @@ def _decision(
         return Decision(None, reason, terms, limited)
     gain = capacity - needs.capacity_now
     expected = Expected(
-        "capacity_per_second", "up" if gain >= 0 else "down", abs(gain), 2 * parameters["interval_seconds"]
+        "capacity_per_second", "up" if gain >= 0 else "down", abs(gain), parameters["interval_seconds"] / 2
     )
     return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -13,7 +14,8 @@ from django.views.decorators.http import require_safe
 
 from console import steering
 from console.access import actor_of, requires
-from console.pages import exploration, prediction, shedding_view
+from console.control_server import control
+from console.pages import exploration, parallelism_view, prediction, shedding_view
 from console.pages.action import Done, action
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
@@ -45,7 +47,7 @@ def loops(request: HttpRequest) -> HttpResponse:
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
     """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors;
-    of some laws shedding (`shed_view`) or ladder (`ladder_of`)."""
+    of some laws parallelism (`parallelism_view.shown`), shedding (`shed_view`) or ladder (`ladder_of`)."""
     return loop_page(request, loop_id)
 
 
@@ -68,6 +70,9 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         prediction=prediction.shown(found.law, effective),
         shedding=_shedding(request, found, effective, errors),
         ladder=ladder_of(found.target["queue"]) if found.law == "ladder" else None,
+        parallelism=parallelism_view.shown(
+            found, snapshot_of(request), parallelism_view.Kept(control(), settings.WEIR_DATA), now
+        ),
         exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
         errors=errors,

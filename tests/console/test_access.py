@@ -73,6 +73,7 @@ DOORS = {
     "GET loops/<int:loop_id>/what-if/": "viewer",
     "POST loops/<int:loop_id>/override": "operator",
     "POST loops/<int:loop_id>/weigh": "operator",
+    "POST loops/<int:loop_id>/tasks": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
     "GET overrides/": "viewer",
     "POST overrides/create": "operator",

@@ -46,7 +46,14 @@ CHUNKS, CHUNK_EVENTS, CHUNK_SECONDS = 60, 100, 4.0
 class Running:
     """The application's process, as the supervisor starts it."""
 
-    def __init__(self, folder: Path, control_url: str, control: redis.Redis, **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        control_url: str,
+        control: redis.Redis,
+        declaration: str = DECLARATION,
+        **environment: str,
+    ) -> None:
         self._folder, self._control = folder, control
         self._environment = {
             **os.environ,
@@ -56,7 +63,7 @@ class Running:
             "WEIR_PIPELINE_TRIGGER_SECONDS": "0.5",
             **environment,
         }
-        (folder / "exact.yaml").write_text(DECLARATION)
+        (folder / "exact.yaml").write_text(declaration)
         self.process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -102,7 +109,7 @@ class Running:
             self.process.wait(20)
 
 
-def chunks_of_events(seed: int, begin: float) -> list[list[dict]]:
+def chunks_of_events(seed: int, begin: float, count: int = CHUNKS) -> list[list[dict]]:
     """Events in rough time order: chunk after chunk, shuffled within."""
     source = random.Random(seed)
     return [
@@ -117,7 +124,7 @@ def chunks_of_events(seed: int, begin: float) -> list[list[dict]]:
             }
             for place in range(CHUNK_EVENTS)
         ]
-        for chunk in range(CHUNKS)
+        for chunk in range(count)
     ]
 
 

@@ -61,7 +61,7 @@ def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_g
 def test_without_a_forecast_it_goes_by_what_comes_now():
     for nothing in ({}, {"performance": foreseen() | {"mean_per_second": None}}):
         document = seen() | {"forecasts": nothing}
-        assert "forecast_per_second" not in joint(TARGET, document, None, NOW).observation
+        assert not joint(TARGET, document, None, NOW).observation["forecast_per_second"]
 
 
 def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_of_tasks():

@@ -1,0 +1,106 @@
+"""A plant of which only the tasks of an application's operators change: they do as their loop asks."""
+
+import math
+from datetime import datetime, timedelta
+
+import numpy as np
+import orjson
+import redis
+
+from tests.console.conftest import sample_snapshot
+from tests.console.pipeline_sample import DECLARATION, sample_application
+from workers import metrics
+from workers.control_record import control_record
+from workers.foresight import Foresight, Past
+from workers.loops import tick_law
+from workers.models import Loop
+from workers.parallelism_loops import LAWS, ensure_parallelism_loops
+from workers.pipeline.controls import Controls, key_of
+from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.task_measures import WorkSample, measures
+from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+
+SECONDS = 10.0  # of a batch here
+# Of an event: at the operator per event offered to the queue, and its service (s).
+SHARES, SERVICES = {"hosts": 0.8, "sites": 0.3}, {"hosts": 0.02, "sites": 0.015}
+MOST = 8
+
+
+def offered(at_seconds: float) -> float:
+    """Events/s: two hours' waves."""
+    return 90.0 + 60.0 * math.sin(2 * math.pi * at_seconds / 7_200)
+
+
+class TaskPlant:
+    """Ticks of `SECONDS`; snapshots are published and kept as the observer does."""
+
+    def __init__(self, control: redis.Redis, now: datetime, base: dict | None = None) -> None:
+        self.control, self.now = control, now
+        self._base = base or sample_snapshot()
+        self.foresight = Foresight(self._past, every_seconds=60.0)
+        Declarations(control).tell(Declared("performance", 0, DECLARATION))
+        self.seen = self.snapshot()
+        ensure_parallelism_loops(control, self.seen)
+        for loop in Loop.objects.filter(law__in=LAWS[::2]):
+            loop.parameters = {**loop.parameters, "maximum": MOST, "bound_seconds": 1.5}
+            loop.interval_seconds = SECONDS
+            loop.save()
+
+    def tick(self) -> dict:
+        """A batch's time passes, and every law decides."""
+        self.now += timedelta(seconds=SECONDS)
+        self.seen = self.snapshot()
+        plant = PublishedPlant(self.control, self.now.timestamp)
+        for law in LAWS:
+            tick_law(law, plant, self.now, self.control)
+        self.seen = self.snapshot()
+        at = f"{int(self.now.timestamp() * 1000)}-0"
+        self.control.xadd(metrics.KEY, metrics.row(self.seen), id=at)
+        return self.seen
+
+    def snapshot(self) -> dict:
+        """Published as it is now, with what the loops decided last."""
+        at = self.now.timestamp()
+        row = sample_application()
+        controls = Controls.read(self.control.get(key_of("performance")), Controls())
+        row["controls"]["tasks"] = dict(controls.tasks)
+        for name, operator in row["operators"].items():
+            self._work(operator, name, controls.tasks_of(name), offered(at))
+        row["queues"] = ["telemetry"]
+        found = {**self._base, "at": at}
+        queues = {**found["queues"]}
+        queues["telemetry"] = {**queues["telemetry"], "in_per_second": offered(at)}
+        found |= {
+            "queues": queues,
+            "pipeline": {
+                **(found.get("pipeline") or {}),
+                "state": "running",
+                "age_seconds": 0.3,
+                "applications": {"performance": row},
+            },
+            "loops": control_record(self.now).loops,
+            "forecasts": self.foresight.rows({"performance": ["telemetry"]}, at),
+        }
+        self.foresight.wait()
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(found))
+        return found
+
+    def _past(self, queues: list[str], now_seconds: float) -> Past:
+        at = now_seconds - np.arange(6 * 3_600, 0, -30.0)
+        noise = np.random.default_rng(3).normal(1.0, 0.04, at.size)
+        return Past(at, np.asarray([offered(each) for each in at]) * noise, None, None)
+
+    @staticmethod
+    def _work(operator: dict, name: str, tasks: int, rate: float) -> None:
+        own = rate * SHARES[name]
+        events = own * SECONDS / tasks
+        seconds = min(SECONDS, events * SERVICES[name])
+        done = round(seconds / SERVICES[name])
+        sample = WorkSample(SECONDS / 2, events / 2, done // 2, 1, seconds / 2)
+        operator |= {
+            "in_per_second": own,
+            "parallelism": tasks,
+            "tasks": tasks,
+            "utilisation": seconds / SECONDS,
+            "work": [measures([sample, sample], SECONDS)] * tasks,
+        }
