@@ -40,6 +40,8 @@ from controllers.topology import check_paths
 from queues.errors import BadInput
 
 MOST_TASKS = 100_000
+# A gain of capacity that noise could not be.
+NOTABLE = 0.05
 # What was seen counts so much at the next look.
 SEEN_AGAIN = 0.8
 PARAMETERS = (
@@ -294,11 +296,19 @@ def _decision(
     limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
     if tasks == before:
         return Decision(None, reason, terms, limited)
-    gain = capacity - needs.capacity_now
-    expected = Expected(
-        "capacity_per_second", "up" if gain >= 0 else "down", abs(gain), parameters["interval_seconds"] / 2
-    )
+    expected = _expected(parameters, before, tasks, capacity, needs.capacity_now)
     return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
+
+
+def _expected(
+    parameters: Values, before: Mapping[str, int], tasks: Mapping[str, int], capacity: float, now: float
+) -> Expected:
+    """More capacity where that is what it is for; else the tasks themselves."""
+    within = parameters["interval_seconds"] / 2
+    if capacity >= now * (1 + NOTABLE):
+        return Expected("capacity_per_second", "up", capacity - now, within)
+    change = sum(tasks.values()) - sum(before.values())
+    return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
 def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:

@@ -1,4 +1,4 @@
-"""Tasks set by hand on a loop of the joint law: for some time, and the other operators planned around them."""
+"""Tasks set by hand on a loop of the joint law, for some time; the others are planned around them."""
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404

@@ -171,15 +171,13 @@ def _rescales(loop: Loop) -> Iterator[dict[str, Any]]:
     for entry in acted:
         before = (entry.terms.get("tasks_before") or {}) if isinstance(entry.terms, Mapping) else {}
         expected, outcome = entry.expected or {}, entry.outcome or {}
-        sign = 1 if expected.get("direction") == "up" else -1
+        is_capacity = expected.get("metric") == "capacity_per_second"
         gained = outcome.get("gained")
         yield {
             "entry": entry,
             "changes": _changes(loop, before, (entry.action or {}).get("tasks")),
-            "expected": sign * expected["amount"]
-            if expected.get("metric") == "capacity_per_second"
-            else None,
-            "gained": None if gained is None or "metric" not in expected else round(sign * gained),
+            "expected": round(expected["amount"]) if is_capacity else None,
+            "gained": round(gained) if is_capacity and gained is not None else None,
         }
 
 

@@ -292,3 +292,6 @@ def test_a_rescale_says_what_capacity_and_which_latency_it_should_bring():
     assert decision.expected.metric == "capacity_per_second" and decision.expected.direction == "up"
     assert decision.expected.amount == pytest.approx(0.99 * (tasks - 5) / SERVICE)
     assert 0 < decision.terms["path_seconds"] < 0.1
+    _, fewer = decide(observation(operators({"a": 10}, 100.0), 100.0))
+    assert (fewer.expected.metric, fewer.expected.direction) == ("tasks", "down")
+    assert fewer.expected.amount == 10 - fewer.action["tasks"]["a"]
