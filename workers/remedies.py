@@ -96,7 +96,9 @@ def deed_of(action: Mapping[str, Any]) -> str:
         return f"moved {sum(move['points'] for move in action['moves'])} points"
     if "shed" in action:
         most = max((share for types in action["shed"].values() for share in types.values()), default=0.0)
-        return f"sheds up to {most:.0%} of a type" if most else "lets everything through again"
+        return f"sheds up to {100 * most:.0f} % of a type" if most else "lets everything through again"
+    if "rung" in action:
+        return f"engaged {RUNGS[int(action['rung']) - 1]}" if action["rung"] else "let go of every rung"
     if "start" in action:
         return f"started {action['start']} worker{'' if action['start'] == 1 else 's'}"
     if "use" in action:

@@ -180,7 +180,7 @@ def _because(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterat
 
 
 def _binding(operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
-    offered, budget = f"{term['work_offered']:.0%}", f"{term['budget']:.0%}"
+    offered, budget = f"{100 * term['work_offered']:.0f} %", f"{100 * term['budget']:.0f} %"
     if term["work_offered"] <= term["budget"]:
         yield f"{operator} is offered {offered} of its time and may use {budget}."
         return
@@ -195,14 +195,14 @@ def _binding(operator: str, term: Mapping[str, Any], parameters: Mapping[str, An
         yield f"{length} more for each event would bring back {worth * step:.2g} alerts/s."
     price = term.get("worth_per_utilisation") or 0.0
     if price >= 1e-4:
-        yield f"1 % more of {operator}'s time would bring back {price / 100:.2g} alerts/s."
+        yield f"1 % more of the time of {operator} would bring back {price / 100:.2g} alerts/s."
 
 
 def _left(types: Mapping[str, float]) -> str:
     most = max(types.values(), default=0.0)
     if most <= WHOLE:
         return "kept whole"
-    return "dropped whole" if most >= NOTHING else f"kept to {1 - most:.0%}"
+    return "dropped whole" if most >= NOTHING else f"kept to {100 * (1 - most):.0f} %"
 
 
 def _listed(names: list[str]) -> str:

@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 
 from console.pages.expiry import iso
 from controllers.expression import Expression, render
+from workers.remedies import deed_of
 from workers.scope import Scope
 
 register = template.Library()
@@ -168,7 +169,11 @@ def brief(value: float) -> str:
 
 @register.filter
 def deed(action: Any) -> str:
-    """A decision's action in a few words; of moves only how many points, and between which nodes."""
+    """A decision's action in a few words; of moves only how many points, and between which nodes; of a table
+    or a rung what it means.
+    """
+    if isinstance(action, dict) and ("shed" in action or "rung" in action):
+        return deed_of(action)
     if not isinstance(action, dict) or not action.get("moves"):
         return compact(action)
     moves = action["moves"]

@@ -14,7 +14,7 @@ from workers.models import Loop
 from workers.pipeline_loops import ensure_pipeline_loops
 
 TRACE = Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
-BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 60.0
+BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
