@@ -51,6 +51,13 @@ PARAMETERS = (
         True,
         kind="flag",
     ),
+    Parameter(
+        "only_changes",
+        "flag",
+        "Whether tasks that stay as they are are no action; a loop then cools down from changes alone.",
+        False,
+        kind="flag",
+    ),
 )
 OPERATOR = (
     Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
@@ -146,7 +153,8 @@ def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequ
         "budget_seconds": [round(path.budget_seconds, 9) for path in paths],
         "tasks_total": sum(tasks.values()),
     }
-    return Decision(action, reason, terms, None if feasible else "maximum")
+    stay = parameters["only_changes"] and tasks == terms["tasks_before"]
+    return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
 
 
 def _words(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> str:

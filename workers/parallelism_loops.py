@@ -35,6 +35,7 @@ OWN: dict[str, Any] = {
 LAWS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
 # Of the forecast law an event missed costs as much as a task for a second.
 FORECAST: dict[str, Any] = {"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS}
+QUEUEING: dict[str, Any] = {"only_changes": True}
 GONE = "it is not at work"
 
 
@@ -61,7 +62,7 @@ def _operators(application: str, snapshot: Snapshot) -> list[str]:
 def _of_application(name: str, operators: list[str]) -> dict[str, dict[str, Any]]:
     target = {"application": name}
     advises: dict[str, Any] = {**EVERY, **CALM, "mode": Loop.Mode.ADVISE}
-    bound = {"bound_seconds": BOUND_SECONDS, "maximum": CORES}
+    bound = {"bound_seconds": BOUND_SECONDS, "maximum": CORES, **QUEUEING}
     wanted = {
         f"parallelism_queueing/{name}": {
             "law": "parallelism_queueing",
@@ -96,7 +97,7 @@ def _of_plant(name: str) -> dict[str, dict[str, Any]]:
             "target": {"plant": name},
             **EVERY,
             "mode": Loop.Mode.ADVISE,
-            "parameters": parameters,
+            "parameters": {**parameters, **own},
         }
-        for law in ("parallelism_queueing", "parallelism_joint")
+        for law, own in (("parallelism_queueing", QUEUEING), ("parallelism_joint", {}))
     }

@@ -72,7 +72,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     ensure_parallelism_loops(control)
     loop = Loop.objects.get(name="parallelism_queueing/plant:first")
     loop.mode, loop.interval_seconds = Loop.Mode.AUTO, 1.0
-    loop.parameters = {"bound_seconds": 60.0, "minimum": 3, "maximum": 4}
+    loop.parameters = {"bound_seconds": 60.0, "minimum": 3, "maximum": 4, "only_changes": True}
     loop.save()
 
     def set_by_the_second() -> bool:

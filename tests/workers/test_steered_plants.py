@@ -33,7 +33,7 @@ def loop():
         law="parallelism_queueing",
         target={"application": "performance"},
         mode="auto",
-        parameters={"bound_seconds": 60.0, "minimum": 3, "maximum": 8},
+        parameters={"bound_seconds": 60.0, "minimum": 3, "maximum": 8, "only_changes": True},
     )
 
 
@@ -46,6 +46,14 @@ def test_a_loop_sets_tasks_while_nobody_else_does(loop, control):
     entry = tick(loop, plant, control)
     assert plant.set == [{"performance/hosts": 3, "performance/sites": 3}]
     assert entry.applied and entry.observation["paths"] == [["performance/hosts", "performance/sites"]]
+
+
+def test_tasks_that_stay_are_no_action(loop, control):
+    plant = Seen()
+    for row in plant.snapshot["pipeline"]["applications"]["performance"]["operators"].values():
+        row["parallelism"] = 3
+    entry = tick(loop, plant, control)
+    assert plant.set == [] and entry.action is None and entry.limited_by is None
 
 
 def test_a_loop_holds_while_another_steers_and_the_ledger_says_who(loop, control):
