@@ -25,11 +25,11 @@ from workers import metric_history, training_sets
 from workers.training_sets import TrainingRefused
 
 Floats = npt.NDArray[np.float64]
-DAY_SECONDS = 86_400.0
+DAY_SECONDS, MINUTE_SECONDS = 86_400.0, 60.0
 WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
 PAST_SECONDS = 7.5 * DAY_SECONDS
 # Of a short past finer means: from a handful nobody can tell how much it varies.
-LEAST_BUCKET_SECONDS, MOST_BUCKET_SECONDS, BUCKETS, LEAST_POINTS = 60.0, DAY_SECONDS / 32, 32, 4
+LEAST_BUCKET_SECONDS, MOST_BUCKET_SECONDS, BUCKETS, LEAST_POINTS = MINUTE_SECONDS, DAY_SECONDS / 32, 32, 4
 DIGITS = 3
 Queues = Mapping[str, Sequence[str]]
 logger = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ class Foresight:
     @classmethod
     def of(cls, control: redis.Redis, data: Path) -> "Foresight":
         """From what the plant has kept."""
-        return cls(lambda queues, now: read_past(control, data, queues, now))
+        history = History(control, data)
+        return cls(lambda queues, now: past_of(history, data, queues, now))
 
     def rows(self, applications: Queues, now_seconds: float) -> dict[str, Any]:
         """Application → what was foreseen last; an application that has just come has none yet."""
@@ -117,15 +118,50 @@ def document(now_seconds: float, past: Past | None = None, refused: str | None =
     }
 
 
-def read_past(control: redis.Redis, data: Path, queues: Sequence[str], now_seconds: float) -> Past:
+class History:
+    """What was measured, by the minute: read whole once, and from then on only what is new."""
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self._control, self._data = control, data
+        self._known: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
+
+    def of(self, queues: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
+        """Times and what was offered to all of the queues then, events/s."""
+        key, since = tuple(queues), now_seconds - PAST_SECONDS
+        at, rates = self._known.get(key, (np.zeros(0), np.zeros(0)))
+        kept = (at >= since) & (at <= now_seconds)
+        at, rates = at[kept], rates[kept]
+        # The newest minute may not have been over: it is read again.
+        begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
+        before = at < begin
+        found = _by_minute(*self._read(queues, begin, now_seconds, None if before.any() else PAST_SECONDS))
+        self._known[key] = (
+            np.concatenate([at[before], found[0]]),
+            np.concatenate([rates[before], found[1]]),
+        )
+        return self._known[key]
+
+    def _read(
+        self, queues: Sequence[str], since: float, until: float, range_seconds: float | None
+    ) -> tuple[Floats, Floats]:
+        series = [f"queues.{name}.in_per_second" for name in queues]
+        columns = metric_history.columns(self._control, self._data, since, until, series, range_seconds)
+        at = np.asarray(columns["at"], dtype=float)
+        rates = np.asarray([columns[name] for name in series], dtype=float).reshape(len(series), at.size)
+        known = ~np.isnan(rates).all(axis=0)
+        return at[known], np.nansum(rates[:, known], axis=0)
+
+
+def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
+    """Mean time and mean rate of each minute in which something was measured."""
+    _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
+    sums = [np.bincount(place, weights=each, minlength=counts.size) for each in (at, rates)]
+    return sums[0] / np.maximum(counts, 1), sums[1] / np.maximum(counts, 1)
+
+
+def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> Past:
     """What was offered to all of the queues, measured and, before that, from their training sets."""
-    since = now_seconds - PAST_SECONDS
-    series = [f"queues.{name}.in_per_second" for name in queues]
-    columns = metric_history.columns(control, data, since, now_seconds, series, PAST_SECONDS)
-    at = np.asarray(columns["at"], dtype=float)
-    rates = np.asarray([columns[name] for name in series], dtype=float).reshape(len(series), at.size)
-    known = ~np.isnan(rates).all(axis=0)
-    at, measured = at[known], np.nansum(rates[:, known], axis=0)
+    at, measured = history.of(queues, now_seconds)
     try:
         trained = [training_sets.newest(data, name, now_seconds) for name in queues]
     except TrainingRefused as error:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.test_local_plant import documented
 from workers import metrics
-from workers.foresight import Foresight, Past, means, read_past
+from workers.foresight import Foresight, History, Past, means, past_of
 from workers.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
@@ -30,6 +30,14 @@ def write_day(data, day, queue="orders", window=600, schema=TABLE, **changed):
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(rows, schema=schema), path)
     return path
+
+
+def measure(control, begin, rates):
+    pipe = control.pipeline()
+    for second, each in enumerate(rates):
+        at = int((begin + second) * 1000)
+        pipe.xadd(metrics.KEY, {"queues.orders.in_per_second": f"{each:g}"}, id=f"{at}-0")
+    pipe.execute()
 
 
 def days_before(count, now=NOON):
@@ -53,14 +61,23 @@ def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control
 
 def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
     write_day(tmp_path, days_before(1)[0])
-    pipe = control.pipeline()
-    for second in range(300):
-        fields = {"queues.orders.in_per_second": "7"}
-        pipe.xadd(metrics.KEY, fields, id=f"{int((NOON - 300 + second) * 1000)}-0")
-    pipe.execute()
-    past = read_past(control, tmp_path, ["orders"], NOON)
-    assert past.at_seconds.size == 144 + 300 and (np.diff(past.at_seconds) > 0).all()
+    measure(control, NOON - 300, [7.0] * 300)
+    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
+    assert past.at_seconds.size == 144 + 5 and (np.diff(past.at_seconds) > 0).all()
     assert past.rates_per_second[-1] == 7.0 and past.rates_per_second[0] == pytest.approx(100, abs=5)
+
+
+def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, control):
+    history = History(control, tmp_path)
+    measure(control, NOON - 90, [4.0] * 90)
+    first = history.of(["orders"], NOON)
+    control.xtrim(metrics.KEY, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
+    measure(control, NOON, [8.0] * 60)
+    at, rates = history.of(["orders"], NOON + 60)
+    # The minute that was not over is read again, and the others are remembered.
+    assert first[1].tolist() == [4.0, 4.0] and rates.tolist() == [4.0, 4.0, 8.0]
+    assert (np.diff(at) > 0).all()
+    assert history.of(["orders"], NOON + 8 * DAY)[0].size == 0
 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
@@ -104,7 +121,7 @@ def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):
     assert newest(tmp_path, "orders", NOON) is None
-    assert read_past(control, tmp_path, ["orders"], NOON).at_seconds.size == 0
+    assert past_of(History(control, tmp_path), tmp_path, ["orders"], NOON).at_seconds.size == 0
 
 
 @pytest.mark.parametrize(
@@ -139,5 +156,5 @@ def test_a_set_that_is_stale_or_none_is_refused_with_the_reason_and_the_measured
     damage(tmp_path)
     with pytest.raises(TrainingRefused, match=why):
         newest(tmp_path, "orders", NOON)
-    past = read_past(control, tmp_path, ["orders"], NOON)
+    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
     assert past.trained_until is None and why in past.refused
