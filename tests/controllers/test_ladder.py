@@ -124,3 +124,12 @@ def test_a_smaller_overload_stops_at_a_lower_rung_and_loses_nothing(percent, run
 def test_without_any_remedy_it_takes_far_longer_until_all_is_well():
     ours, none = metrics(overload_percent=160), metrics("none", overload_percent=160)
     assert ours["seconds_to_normal"] < 0.1 * none["seconds_to_normal"]
+
+
+def test_while_producers_wait_each_decision_says_for_which_share_of_its_interval():
+    steps = [seen(2000, 1000, 0.0, "rebalance", "workers", "nodes"), seen(1600, 1200), seen(500, 1000)]
+    _, decisions = run(steps, settling_decisions=9)
+    assert [each.action for each in decisions[:2]] == [
+        {"rung": 4, "closed_share": 0.5},
+        {"rung": 4, "closed_share": 0.25},
+    ]
