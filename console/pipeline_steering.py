@@ -10,7 +10,7 @@ from typing import Any
 import redis
 from django.db import transaction
 
-from console import audit
+from console import audit, plant_control
 from console.access import Actor, demand
 from queues.errors import BadInput
 from queues.models import Queue
@@ -18,9 +18,12 @@ from workers.expiry import Expiry
 from workers.models import PipelineVersion
 from workers.overrides import read_reason
 from workers.pipeline import declaration
+from workers.pipeline.controls import Controls
 from workers.pipeline.declaration import Application, application_of_text
 from workers.pipeline.declared import Declarations, Declared
 from workers.pipeline.steering import steer, steer_named
+from workers.plants.holding import PlantHeld
+from workers.plants.registry import LOCAL
 
 TABLES = Path(declaration.__file__).parent / "applications"
 LONGEST_TEXT = 100_000
@@ -78,14 +81,27 @@ def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis
 
 
 def set_tasks(
-    actor: Actor, application: str, operator: str, tasks: int, reason: str, control: redis.Redis
+    actor: Actor,
+    application: str,
+    operator: str,
+    tasks: int,
+    reason: str,
+    control: redis.Redis,
+    minutes: float = plant_control.HAND_MINUTES,
 ) -> None:
-    """How many tasks an operator has, from the next batch or the one after it on."""
+    """How many tasks an operator has, from the next batch or the one after it on; for so many minutes the
+    loops of parallelism hold. Raises BadInput also while somebody else steers the tasks.
+    """
     demand(actor, "pipeline.steer")
     why = read_reason(reason)
     running = _declared(application, control)
     if operator not in {each.name for each in running.graph.operators}:
         raise BadInput("operator", f"{operator} is no operator of {application}.")
+    Controls().changed({"tasks": {operator: tasks}})
+    try:
+        plant_control.hold(actor, LOCAL, control, seconds=60.0 * minutes)
+    except PlantHeld as error:
+        raise BadInput("tasks", f"can't be set now: {error}") from error
     _steer(actor, application, "tasks", operator, tasks, why, control)
 
 

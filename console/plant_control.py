@@ -17,6 +17,7 @@ from workers.plants import holding
 from workers.plants.plant import Elastic
 
 LONGEST_NAME = 80
+HAND_MINUTES = 15.0  # what a hand has set is the loops' again after so long
 
 
 def set_parallelism(

@@ -10,6 +10,7 @@ from console import pipeline_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
 from console.control_server import control
+from console.plant_control import HAND_MINUTES
 from workers.expiry import Expiry
 from workers.models import PipelineVersion
 from workers.pipeline.declared import Declarations
@@ -26,10 +27,11 @@ class Declaration(Given):
 
 
 class Tasks(Given):
-    """So many tasks, from the next batch or the one after it on."""
+    """So many tasks, from the next batch or the one after it on; loops of parallelism hold for `minutes`."""
 
     tasks: int
     reason: str
+    minutes: float = HAND_MINUTES
 
 
 class Criterion(Given):
@@ -61,7 +63,7 @@ def declare_application(request: HttpRequest, body: Declaration) -> dict[str, An
 @router.post("/applications/{name}/operators/{operator}/tasks", summary="How many tasks an operator has")
 def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> dict[str, Any]:
     actor = actor_for(request, "pipeline.steer")
-    pipeline_steering.set_tasks(actor, name, operator, body.tasks, body.reason, control())
+    pipeline_steering.set_tasks(actor, name, operator, body.tasks, body.reason, control(), body.minutes)
     return {"application": name, "operator": operator, "tasks": body.tasks}
 
 

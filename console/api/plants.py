@@ -39,7 +39,7 @@ class ByHand(Given):
     operator: str
     tasks: int
     reason: str
-    minutes: float = 15.0
+    minutes: float = plant_control.HAND_MINUTES
 
 
 @router.get("/plants", summary="Every registered plant: how it is reached, and how it was last seen")

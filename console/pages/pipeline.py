@@ -18,6 +18,7 @@ from console.control_server import control
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
+from console.plant_control import HAND_MINUTES
 from queues.errors import BadInput
 from workers.models import PipelineVersion
 from workers.pipeline.controls import Controls, key_of
@@ -172,14 +173,15 @@ def _declared(name: str) -> Application | None:
 
 @action("pipeline.steer", operator_page)
 def tasks(request: HttpRequest, name: str, operator: str) -> Done:
-    """Another number of tasks for an operator."""
+    """Another number of tasks for an operator, for some minutes."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
     if wanted != int(wanted):
         raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
-    pipeline_steering.set_tasks(actor_of(request), name, operator, int(wanted), reason, control())
+    minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
+    pipeline_steering.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
     return Done(
-        f"{operator} has {int(wanted)} tasks within two batches.",
+        f"{operator} has {int(wanted)} tasks within two batches; loops hold for {minutes:g} min.",
         reverse("pipeline-operator", args=[name, operator]),
     )
 

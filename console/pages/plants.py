@@ -28,8 +28,6 @@ from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, seen, why_unseen
 from workers.plants.topology import topology_of
 
-HAND_MINUTES = 15
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -105,7 +103,7 @@ def plant_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         paths=_paths(topology) if topology else [],
         settable=[each for each in operators if each["settable"]],
         loops=_loops(snapshot or {}, name),
-        hand_minutes=HAND_MINUTES,
+        hand_minutes=int(plant_control.HAND_MINUTES),
         errors=errors or {},
         submitted=submitted or {},
     )

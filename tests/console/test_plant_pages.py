@@ -9,9 +9,11 @@ from django.utils import timezone
 from console.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
 from controllers.measured_topology import Link, Operator, Topology
+from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
 from workers.pipeline.controls import key_of
-from workers.plants.holding import hold, holder_of
+from workers.pipeline.declared import Declarations, Declared
+from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import RegisteredPlant
 
 pytestmark = pytest.mark.django_db
@@ -132,6 +134,27 @@ def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot,
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert "token:weir-2" in answer.json()["errors"]["plant"][0]
     assert fetch(browsers["operator"], "/plants/main/release", {}).status_code == 422
+
+
+def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
+    browsers, stored_snapshot, control
+):
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    address, posted = (
+        "/pipeline/performance/operators/hosts/tasks",
+        {"tasks": "3", "minutes": "5", "reason": "x"},
+    )
+    hold(control, "main", "token:weir-2", timezone.now().timestamp(), 60.0)
+    refused = fetch(browsers["operator"], address, posted)
+    assert "token:weir-2" in refused.json()["errors"]["tasks"][0] and not control.exists(
+        key_of("performance")
+    )
+    release(control, "main", "token:weir-2")
+    assert fetch(browsers["operator"], address, {**posted, "tasks": "99"}).status_code == 422
+    assert holder_of(control, "main") is None
+    assert fetch(browsers["operator"], address, posted).json()["ok"]
+    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 3}
+    assert holder_of(control, "main")["holder"] == "operator"
 
 
 def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
