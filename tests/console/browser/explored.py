@@ -1,6 +1,6 @@
 """Run by itself, with a console's environment: its database gets two hosts whose loops have explored.
 
-Their pools do as they are asked, the decisions are the law's own, the last quarter of an hour is history.
+Their pools do as they are asked, the decisions are the law's own, the last minutes are history.
 """
 
 import random
@@ -21,7 +21,7 @@ from workers.control_record import control_record  # noqa: E402
 from workers.models import Loop  # noqa: E402
 from workers.plants.published import SNAPSHOT_KEY  # noqa: E402
 
-TICKS = 180
+TICKS = 64
 CAPACITIES = (9, 6)  # of the service that the handlers call, before and after half of the time
 
 
@@ -46,12 +46,12 @@ def main() -> None:
         if tick == 2:
             Loop.objects.filter(name="concurrency/jobs@plant-1").update(mode="auto")
         snapshot = orjson.loads(server.get(SNAPSHOT_KEY))
-        snapshot["loops"] = control_record(plant.now).loops
         for row in snapshot["hosts"].values():
             row["busy"] = row["slots"]
             row["done"]["per_second"] = 1 / row["done"]["recent_seconds"][-1]
-        server.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
         write_history(server, snapshot, plant.now)
+    snapshot["loops"] = control_record(plant.now).loops
+    server.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
 
 
 if __name__ == "__main__":
