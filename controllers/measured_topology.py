@@ -177,7 +177,7 @@ class Topology:
             raise BadInput("links", "lead in a circle: no operator is a path's first")
         found: list[tuple[str, ...]] = []
         for start in starts:
-            for path in self._from((start,)):
+            for path in self._from(start):
                 if len(found) == MOST_PATHS:
                     raise BadInput("links", f"make more than {MOST_PATHS} paths")
                 found.append(path)
@@ -185,14 +185,18 @@ class Topology:
             raise BadInput("links", f"lead from {min(missed)} back to it; a topology takes no cycle")
         return {f"path{number}": path for number, path in enumerate(found, 1)}
 
-    def _from(self, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        after = self._after.get(path[-1])
-        if not after:
-            yield path
-        for name in after or ():
-            if name in path:
-                raise BadInput("links", f"lead from {name} back to it; a topology takes no cycle")
-            yield from self._from((*path, name))
+    def _from(self, start: str) -> Iterator[tuple[str, ...]]:
+        """In depth, without recursion: a plant may be a long chain."""
+        begun: list[tuple[str, ...]] = [(start,)]
+        while begun:
+            path = begun.pop()
+            after = self._after.get(path[-1], [])
+            if not after:
+                yield path
+            for name in reversed(after):
+                if name in path:
+                    raise BadInput("links", f"lead from {name} back to it; a topology takes no cycle")
+                begun.append((*path, name))
 
     @property
     def channels(self) -> list[Channel]:

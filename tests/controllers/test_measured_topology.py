@@ -110,6 +110,12 @@ def test_too_many_paths_are_refused_rather_than_walked():
         made(operators, rungs)
 
 
+def test_a_long_chain_is_one_path():
+    operators = [Operator(f"n{at}", "operator", 1) for at in range(2_000)]
+    chain = made(operators, [(f"n{at}", f"n{at + 1}") for at in range(1_999)])
+    assert [len(path) for path in chain.paths.values()] == [2_000]
+
+
 def test_tasks_are_checked_together_and_the_first_that_does_not_fit_is_named():
     fixed = Operator("replicas", "operator", 2, fixed="they are declared")
     topology = made([fixed, Operator("hosts", "operator", 2, 1, 8)], [("replicas", "hosts")])
