@@ -38,6 +38,7 @@ PER_KIND = {
     "nodes": ("utilisation", "age_seconds", "in_per_second", "out_per_second", "memory_bytes"),
     "hosts": ("busy", "slots"),
     "loops": ("measured", "setpoint", "actuator"),
+    "plants": ("tasks", "in_per_second", "latency_seconds"),
 }
 PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
@@ -63,7 +64,7 @@ def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         for operator, document in application["operators"].items():
             yield from _numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
     for kind, names in PER_KIND.items():
-        for each, document in snapshot[kind].items():
+        for each, document in snapshot.get(kind, {}).items():
             yield from _numbers(f"{kind}.{each}", document, names)
     for name, node in snapshot["nodes"].items():
         if node.get("state") in STATES:

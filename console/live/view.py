@@ -34,7 +34,18 @@ USE = frozenset(
 )
 
 # Of another plant, all but its topology.
-PLANT = frozenset({"kind", "state", "age_seconds", "error", "steered_by"})
+PLANT = frozenset(
+    {
+        "kind",
+        "state",
+        "age_seconds",
+        "error",
+        "steered_by",
+        "tasks",
+        "in_per_second",
+        "latency_seconds",
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -178,13 +178,14 @@ def _paths(topology: Topology) -> list[dict[str, Any]]:
 
 
 def _loops(snapshot: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The loops that set its tasks."""
-    return [
+    """The loops that set its tasks; one that acts first."""
+    found = [
         {"name": loop, **row}
         for loop, row in (snapshot.get("loops") or {}).items()
         if row["law"].startswith("parallelism")
         and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
     ]
+    return sorted(found, key=lambda row: row["mode"] not in ("auto", "manual"))
 
 
 def _form(editing: RegisteredPlant | None, submitted: Any) -> dict[str, Any]:

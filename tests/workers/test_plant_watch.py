@@ -72,6 +72,7 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
     assert set(document) | {"steered_by"} == set(documented()["plants"]["east"])
     topology = seen(snapshot(document), "east")
     assert (topology.plant, topology.operators["work"].parallelism) == ("east", 2)
+    assert (document["tasks"], document["in_per_second"], document["latency_seconds"]) == (2, None, None)
 
 
 def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times):

@@ -21,6 +21,7 @@ LOOK_SECONDS = 2.0
 STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
+UNKNOWN = {"tasks": None, "in_per_second": None, "latency_seconds": None}
 logger = logging.getLogger(__name__)
 
 
@@ -62,6 +63,7 @@ class Lookout:
             "state": state,
             "age_seconds": age_seconds,
             "error": error,
+            **(UNKNOWN if topology is None or state != SEEN else figures(topology)),
             "topology": topology and topology.to_document(),
         }
 
@@ -123,6 +125,18 @@ class PlantWatch:
             lookout.look()
             ended.wait(self._look_seconds)
         lookout.close()
+
+
+def figures(topology: Topology) -> dict[str, float | None]:
+    """Tasks that can be set, what sources bring in, and the slowest path's latency."""
+    given = [each.measure("outputs") for each in topology.operators.values() if each.kind == "source"]
+    known = [each for each in given if each is not None]
+    latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
+    return {
+        "tasks": sum(each.parallelism for each in topology.operators.values() if each.fixed is None),
+        "in_per_second": round(sum(known) / topology.window_seconds, 3) if known else None,
+        "latency_seconds": max((each for each in latencies if each is not None), default=None),
+    }
 
 
 def _differs(one: RegisteredPlant, other: RegisteredPlant) -> bool:

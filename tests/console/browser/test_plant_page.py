@@ -38,6 +38,7 @@ def far():
 
 def row(**more):
     seen = {"kind": "flink", "state": "seen", "age_seconds": 1.2, "error": None, "steered_by": None}
+    seen |= {"tasks": 4, "in_per_second": 820.0, "latency_seconds": 0.83}
     return {"east": {**seen, "topology": far(), **more}}
 
 
