@@ -1,8 +1,9 @@
-"""How many events come for each match of a pattern, measured as time goes on.
+"""How many events come for each match of a pattern, and what each event takes, measured as time goes on.
 
-Two running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on
-with its spared keys only: what is missing to the others would make each match look dearer than it is. Those
-are few, so they move slowly what was learnt from all.
+Running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on with
+its spared keys only: what is missing to the others would make each match look dearer than it is. Those are
+few, so they move slowly what was learnt from all. Likewise of its time: a batch costs something however
+little is left of it, and a pattern that is nearly all shed would look too dear to come back.
 """
 
 from collections.abc import Mapping
@@ -27,16 +28,25 @@ class PatternYield:
         prefix = f"yield/{name}/"
         kept = {key[len(prefix) :]: value for key, value in (before or {}).items() if key.startswith(prefix)}
         self._made = kept.pop("", 0.0)
+        self._worked, self._seconds = kept.pop("|worked", 0.0), kept.pop("|seconds", 0.0)
         self._events = kept
 
     def add(self, row: Mapping[str, Any], seconds: float) -> None:
         """What the pattern was given and made for some more seconds. row: its part of the status."""
         seconds = min(seconds, MOST_SECONDS)
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
+        given = sum(row["types"].values()) * seconds
+        self._worked = self._worked * fade + given
+        self._seconds = self._seconds * fade + given * (row["seconds"] or 0.0)
         seen = row["spared"] if any(row["shed_per_second"].values()) else row
         self._made = self._made * fade + seen["out_per_second"] * seconds
         for name in {*self._events, *seen["types"]}:
             self._events[name] = self._events.get(name, 0.0) * fade + seen["types"].get(name, 0.0) * seconds
+
+    @property
+    def seconds(self) -> float:
+        """Of its operator's time, for one event."""
+        return self._seconds / self._worked if self._worked > 0 else 0.0
 
     def takes(self, rates: Mapping[str, float]) -> dict[str, float]:
         """Type → how many of its events come for each match, at these rates; nothing while none was seen.
@@ -64,4 +74,5 @@ class PatternYield:
     def counters(self) -> dict[str, float]:
         prefix = f"yield/{self._name}/"
         kept = {prefix + name: round(events, 3) for name, events in self._events.items() if events >= 1e-3}
-        return {prefix: round(self._made, 3), **kept}
+        sums = {"": self._made, "|worked": self._worked, "|seconds": self._seconds}
+        return {**{prefix + name: round(value, 6) for name, value in sums.items()}, **kept}

@@ -86,7 +86,7 @@ def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any
     parts = {each: wanted[each] / rates[each] for each in wanted if rates[each]}
     whole = sum(rates[each] for each in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
-    share = part * (row["seconds"] or 0.0) / work.tasks(operator) / work.available(operator)
+    share = part * found.seconds / work.tasks(operator) / work.available(operator)
     return {
         "operator": operator,
         "name": name,

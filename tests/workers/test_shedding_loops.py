@@ -194,16 +194,19 @@ def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
 
 def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
     found = PatternYield("p", None)
-    row = {"types": {"A": 100.0, "B": 20.0}, "out_per_second": 10.0, "shed_per_second": {}}
+    row = {"types": {"A": 100.0, "B": 20.0}, "out_per_second": 10.0, "shed_per_second": {}, "seconds": 0.002}
     for _ in range(60):
         found.add(row, 10.0)
     assert found.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
     assert found.takes({"A": 50.0, "B": 70.0}) == pytest.approx({"A": 5.0, "B": 7.0}, rel=0.01)
     assert found.correction("SEQ(A; B)") == pytest.approx(0.5)
+    assert found.seconds == pytest.approx(0.002)
     assert found.correction("SEQ(high; B)") == 1.0
     again = PatternYield("p", found.counters())
     spared = {"types": {"A": 2.0, "B": 0.4}, "out_per_second": 0.2}
-    again.add({**row, "out_per_second": 0.1, "shed_per_second": {"A": 90.0}, "spared": spared}, 10.0)
+    left = {"types": {"A": 2.0, "B": 0.4}, "seconds": 0.02, "shed_per_second": {"A": 98.0}}
+    again.add({**row, **left, "out_per_second": 0.2, "spared": spared}, 10.0)
+    assert again.seconds == pytest.approx(0.002, rel=0.05), "little is left, and says little"
     assert again.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
 
 

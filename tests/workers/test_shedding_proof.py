@@ -1,6 +1,7 @@
 """Real events at twice what a real application can do: what each way of dropping leaves of the matches."""
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from workers.ladder_loops import ensure_ladder_loops
 from workers.models import Loop
 from workers.pipeline_loops import ensure_pipeline_loops
 
+logger = logging.getLogger(__name__)
 TRACE = Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
 BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 pytestmark = [
@@ -65,7 +67,7 @@ def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound
         plant.drain(phase)
         outcomes[name] = outcome(phase, nodes)
     figures = told(outcomes, capacity)
-    record_property("figures", figures)
+    logger.warning("%s", figures)  # shown with -o log_cli=true
     record_property("seconds", json.dumps(plant.log))
     recall = {name: each.recall for name, each in outcomes.items()}
     assert recall["global"] >= recall["local"], figures
