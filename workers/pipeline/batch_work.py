@@ -1,10 +1,15 @@
 """The work on micro-batches, as Spark calls it (foreachBatch), and what is left of it when it fails."""
 
+import re
 from abc import ABC, abstractmethod
 
 from pyspark.sql import DataFrame
 
 from queues.errors import WeirError
+
+OURS = ("queues.errors.", "workers.")
+WRAPPING = ("java.", "org.", "py4j.", "scala.", "pyspark.")
+RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): \S")
 
 
 class BatchFailed(WeirError):  # noqa: N818
@@ -33,8 +38,10 @@ class BatchWork(ABC):
 
 
 def sentence(error: Exception) -> str:
-    """The line of an error that says most: Spark wraps the cause in pages."""
+    """The line of an error that says most: Spark wraps the cause, a Python error of a task, in pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("queues.errors.", "workers."))]
-    line = told[-1].split(": ", 1)[-1] if told else next(iter(lines), type(error).__name__)
-    return line[:500]
+    own = [line for line in lines if line.startswith(OURS)]
+    if own:
+        return own[-1].split(": ", 1)[-1][:500]
+    raised = [line for line in lines if RAISED.match(line) and not line.startswith(WRAPPING)]
+    return (raised or lines or [type(error).__name__])[-1 if raised else 0][:500]
