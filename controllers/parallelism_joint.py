@@ -50,7 +50,7 @@ PARAMETERS = (
     Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
     Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
     Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.2, 0, 1),
-    Parameter("missed_cost", "times its work", "Of an event that comes too late.", 10.0, 0, 1e6),
+    Parameter("missed_cost", "times its work", "Of an event that comes too late.", 8.0, 0, 1e6),
     Parameter("deadline_seconds", "s", "An event that waits longer has failed.", 60.0, 1e-3, 1e6),
     Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
     Parameter("interval_seconds", "s", "Between decisions; tasks change no sooner.", 60.0, 1e-3, 1e7),
