@@ -144,7 +144,7 @@ def _seen(entry: LedgerEntry) -> Seen | None:
         threads,
         per_second,
         terms["samples"],
-        entry.action is not None,
+        entry.applied,
         entry.reason,
         terms["threads"],
         terms.get("steady_per_second"),
@@ -167,11 +167,12 @@ def newest_by_threads(seen: Iterable[Seen]) -> list[Point]:
 
 def cycles(seen: Iterable[Seen]) -> list[dict[str, Any]]:
     """Explorations, the newest first: when and why each began, its steps, its range, and where it came to
-    rest."""
+    rest. What was only advised is none."""
     by_epoch: dict[int, list[Seen]] = {}
     for each in seen:
         by_epoch.setdefault(each.epoch, []).append(each)
-    return [_cycle(rows[::-1]) for _, rows in sorted(by_epoch.items(), reverse=True)]
+    explored = {epoch: rows for epoch, rows in by_epoch.items() if any(row.acted for row in rows)}
+    return [_cycle(rows[::-1]) for _, rows in sorted(explored.items(), reverse=True)]
 
 
 def _cycle(rows: list[Seen]) -> dict[str, Any]:

@@ -79,7 +79,12 @@ def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):
     for _ in range(2):
         plant.work(station(6))
         plant.tick()
-    assert "Measured with 2 processes only" in shown_to(browsers["viewer"], loop).content.decode()
+    plant.rows[HOST]["done"]["full_seconds"] += 1_000.0  # an exploration is due, and only advised
+    plant.work(station(6))
+    plant.tick()
+    text = shown_to(browsers["viewer"], loop).content.decode()
+    assert "Measured with 2 processes only" in text and "explored nothing yet" in text
+    assert "time to explore again" in text and "What if" not in text
 
 
 def test_where_more_processes_do_harm_the_page_says_from_which_number_on(plant, browsers):
