@@ -14,7 +14,7 @@ from workers.plants.models import RegisteredPlant
 from workers.plants.registry import seen
 from workers.plants.watch import PlantWatch
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(390)]
 LOW, HIGH = 0.2, 2.5  # tasks that the load keeps busy
 START_PER_SECOND, WARM_EVENTS = 1_000.0, 12_000  # a virtual machine that is cold takes ten times as long
 
