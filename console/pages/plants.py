@@ -143,7 +143,8 @@ def _tasks(found: Shown) -> int | None:
 
 
 def _operators(topology: Topology) -> list[dict[str, Any]]:
-    return [_operator(each, topology.window_seconds) for each in topology.operators.values()]
+    names = dict.fromkeys(name for path in topology.paths.values() for name in path)
+    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
 
 
 def _operator(operator: Operator, window_seconds: float) -> dict[str, Any]:
