@@ -178,7 +178,7 @@ def _since(before: dict, after: dict) -> dict:
     }
 
 
-def worked(control, perspective: str, cap: str = "shed", seconds: float = 40.0) -> Virtual:
+def worked(control, perspective: str, cap: str = "shed", seconds: float = 30.0) -> Virtual:
     control.flushall()
     Loop.objects.all().delete()
     ensure_ladder_loops(Topology(1, {}, {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}))
@@ -211,6 +211,6 @@ def test_at_twice_the_capacity_the_bound_is_kept_and_the_sinks_lose_least_by_the
 
 
 def test_a_queue_capped_below_shedding_loses_nothing_however_late_it_is(control):
-    orders = worked(control, "global", cap="throttle", seconds=20.0)
+    orders = worked(control, "global", cap="throttle", seconds=15.0)
     assert max(orders.shares) == 0 and recall_of(orders) == 1.0
     assert max(orders.p95_by_window()) > BOUND_SECONDS
