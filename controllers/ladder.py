@@ -18,9 +18,10 @@ the rest with the third; the loops of those rungs then give back what they took 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from controllers.decision import Decision, Json
+from controllers.decision import Decision, Expected, Json
 from controllers.law import Values
 from controllers.parameter import Parameter, read_values
 from queues.errors import BadInput
@@ -30,6 +31,7 @@ THROTTLE, SHED = RUNGS.index("throttle") + 1, RUNGS.index("shed") + 1
 # What it takes to let go of each rung: decisions since the overload was over.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
 CALM_FOR_THE_REST = 3
+EFFECT_SECONDS = 30.0
 
 PARAMETERS = (
     Parameter(
@@ -171,7 +173,14 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     because = f"since {' and '.join(passed)}" if passed else "the demand is not met"
     reason = f"{RUNGS[rung - 1]} engages, {because}: {unmet:.0%} of the demand is not met."
     after = {"rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
-    return after, Decision(_action(rung, unmet), reason, terms, raw=float(rung))
+    decision = Decision(_action(rung, unmet), reason, terms, raw=float(rung))
+    return after, replace(decision, expected=_expected(parameters, observation))
+
+
+def _expected(parameters: Values, observation: Values) -> Expected | None:
+    """That what waits longer than it may is worked off."""
+    late = observation["backlog_seconds"] - parameters["backlog_bound_seconds"]
+    return Expected("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
 
 
 def _action(rung: int, unmet: float) -> dict[str, Json]:

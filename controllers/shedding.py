@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controllers.application import Floats
-from controllers.decision import Decision, Json
+from controllers.decision import Decision, Expected, Json
 from controllers.law import Values
 from controllers.parameter import Parameter
 from controllers.shedding_problem import Overload, Table
@@ -46,6 +46,8 @@ from controllers.shedding_trigger import (
 
 # How much more budget the price of the bound is asked for.
 PRICE_STEP = 0.01
+WORTH_EXPECTING = 0.05  # of the work
+EFFECT_SECONDS = 20.0  # what is shed is counted over ten of them
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Shedding:
         """A new table where one is called for, else nothing."""
         sight = Sight(application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
-            return initial_state(), _lifted(sight, state)
+            lifted = _lifted(sight, state)
+            return initial_state(), replace(lifted, expected=_expected(sight, state, lifted))
         why = trigger(sight, state)
         if why is None:
             reason = "The table stands: nothing it was computed for has changed enough."
@@ -120,6 +123,7 @@ class Shedding:
             reason = f"The solver found no table ({error}). The last one stays."
             return state, Decision(None, reason, work_shed(sight, state["shed"]), limited_by="solver")
         decision = _decision(sight, found, made, why)
+        decision = replace(decision, expected=_expected(sight, state, decision))
         shed = decision.action["shed"] if decision.action else {}
         return state_after(sight, shed), decision
 
@@ -207,6 +211,17 @@ def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, floa
     reason = " ".join([f"New table, since {why}:" if why != "first table" else "", _words(found)]).strip()
     terms = {**_terms(sight, found), **work_shed(sight, shed)}
     return Decision(action, reason, terms, "never_shed" if over else None)
+
+
+def _expected(sight: Sight, state: Json, decision: Decision) -> Expected | None:
+    """That so much more, or less, is shed soon; a small change can't be told from noise."""
+    if decision.action is None:
+        return None
+    before = work_shed(sight, state["shed"])["work_shed"]
+    change = work_shed(sight, decision.action["shed"])["work_shed"] - before
+    if abs(change) < WORTH_EXPECTING:
+        return None
+    return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
 def worth(sight: Sight, made: Mapping[str, float]) -> float:

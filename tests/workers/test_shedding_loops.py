@@ -95,6 +95,11 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     assert entry.action["shed"]["load-rises"] == plant.shed()["load-rises"]
     # 1.8 s of work a second are offered; the bound leaves a little less than 1.
     assert 0.4 < plant.shed()["load-rises"]["cpu"] < 0.6
+    assert entry.verdict == "checking" and entry.expected["metric"] == "shed_share"
+    plant.row["shed_share"] = 0.45
+    plant.tick("shedding", 21)
+    entry.refresh_from_db()
+    assert entry.verdict == "effective"
     assert entry.terms["work_shed"] == plant.snapshot["loops"]["shedding/performance"]["actuator"]
     assert plant.tick("shedding").action is None, "the same observation gives no new table"
     plant.load(0.5)
