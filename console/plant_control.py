@@ -46,7 +46,7 @@ def set_parallelism(
             before=before,
             after=checked,
         )
-        until = hold(actor, seen.plant, control, controller=controller, seconds=seconds)
+        until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
         plant.set_parallelism(checked)
     return until
 
@@ -67,7 +67,7 @@ def set_by_hand(
     why, seconds = read_reason(reason), 60.0 * minutes
     demand(actor, "plant.scale")
     seen.check_tasks(tasks, "tasks")
-    hold(actor, seen.plant, control, seconds=seconds)
+    take(actor, seen.plant, control, seconds=seconds)
     plant.hold(seconds)
     return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
 
@@ -80,7 +80,25 @@ def hold(
     controller: str = "",
     seconds: float = holding.SECONDS,
 ) -> float:
-    """Keep the plant without setting anything; until when. Its own loops of parallelism hold meanwhile."""
+    """Keep the plant without setting anything; until when. Noted when it is taken, not when it is kept."""
+    before = holding.holder_of(control, plant)
+    with transaction.atomic():
+        if before is None:
+            audit.record(actor, "plant.hold", plant, after={"holder": holder_name(actor, controller)})
+        return take(actor, plant, control, controller=controller, seconds=seconds)
+
+
+def take(
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+) -> float:
+    """The plant is this actor's; until when. Its own loops of parallelism hold meanwhile. What it is taken
+    for is noted by whoever takes it.
+    """
     demand(actor, "plant.scale")
     if not holding.LEAST_SECONDS <= seconds <= holding.MOST_SECONDS:
         takes = f"takes {holding.LEAST_SECONDS:g} to {holding.MOST_SECONDS:g} seconds, not {seconds!r}"
@@ -97,6 +115,15 @@ def release(actor: Actor, plant: str, control: redis.Redis, *, controller: str =
         if released:
             audit.record(actor, "plant.release", plant)
     return released
+
+
+def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) -> None:
+    """What a person has set by hand is the loops' again, here and at the plant. Raises BadInput where it is
+    not this person's.
+    """
+    if not release(actor, name, control):
+        raise BadInput("plant", f"{name} is not held by you.")
+    plant.release()
 
 
 def holder_name(actor: Actor, controller: str = "") -> str:

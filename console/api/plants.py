@@ -90,8 +90,9 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
 @router.post("/plants/{plant}/release", summary="Let the loops decide again at once")
 def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
-    released = plant_control.release(actor, topology_now(plant).plant, control())
-    return {"plant": plant, "released": released}
+    elastic = adapters.plant_named(plant, PublishedPlant(control(), time.time))
+    plant_control.release_hand(actor, elastic, plant, control())
+    return {"plant": plant, "released": True}
 
 
 def _plant(row: RegisteredPlant, seen: dict[str, Any] | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from queues.errors import BadInput
 from workers.plants import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import Elastic, PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, seen, why_unseen
 from workers.plants.topology import topology_of
@@ -249,8 +249,8 @@ def tasks(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> Done:
     """Nothing need be posted: whoever set tasks by hand lets the loops decide again."""
-    if not plant_control.release(actor_of(request), name, control()):
-        raise BadInput("plant", f"{name} is not held by you.")
+    with _refusals():
+        plant_control.release_hand(actor_of(request), _adapter(name), name, control())
     return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
 
 
@@ -266,8 +266,12 @@ def _refusals() -> Iterator[None]:
         raise BadInput("plant", str(error)) from error
 
 
-def _steered(request: HttpRequest, name: str) -> tuple[Topology, Any]:
+def _steered(request: HttpRequest, name: str) -> tuple[Topology, Elastic]:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantSilent("There is no snapshot yet.")
-    return seen(snapshot, name), adapters.plant_named(name, PublishedPlant(control(), time.time))
+    return seen(snapshot, name), _adapter(name)
+
+
+def _adapter(name: str) -> Elastic:
+    return adapters.plant_named(name, PublishedPlant(control(), time.time))

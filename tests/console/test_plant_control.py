@@ -145,6 +145,19 @@ def test_a_second_controller_is_told_who_holds_the_plant(call, people, control):
     assert call("setoperatorparallelism", "post", secret=other, operator=HOSTS, parallelism=1) == (200, True)
 
 
+def test_taking_a_plant_and_letting_go_is_audited_and_keeping_it_is_not(call):
+    for _ in range(3):
+        assert call("hold", "post", seconds=30)[0] == 200
+    assert call("release", "post") == (200, True)
+    noted = [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+    assert noted == [
+        ("token:of-operator", "plant.hold", "main"),
+        ("token:of-operator", "plant.release", "main"),
+    ]
+    assert call("hold", "post", role="viewer")[0] == 403
+    assert AuditEntry.objects.count() == 2
+
+
 def test_two_controllers_of_one_token_are_told_apart(call):
     assert call("hold", "post", controller="east", seconds=30)[1]["holder"] == "token:of-operator/east"
     assert call("hold", "post", controller="west")[0] == 409

@@ -21,7 +21,7 @@ from tests.workers.foreign_plants import FakeFlink, FakeHeron
 from workers.pipeline.controls import key_of
 from workers.plants.flink import FlinkPlant
 from workers.plants.heron import HeronPlant
-from workers.plants.holding import PlantHeld, hold
+from workers.plants.holding import PlantHeld, hold, holder_of
 from workers.plants.line import Line
 from workers.plants.local import LocalPlant
 from workers.plants.memory import MemoryPlant
@@ -252,6 +252,14 @@ def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(ri
     assert rig.parallelism() == {first: 3}
 
 
+def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
+    rig = RemoteRig(control, secret)
+    rig.plant.hold(30.0)
+    assert holder_of(control, "main")["holder"] == "token:weir-2"
+    rig.plant.release()
+    assert holder_of(control, "main") is None
+
+
 # What only a remote plant can do wrongly
 
 
@@ -326,5 +334,7 @@ def test_the_second_controller_of_a_plant_is_told_who_holds_it_and_until_when(
     assert (held.value.holder, held.value.until) == ("token:weir-3", until)
     with pytest.raises(PlantHeld):
         rig.plant.hold(30.0)
+    rig.plant.release()  # of what another holds: nothing
+    assert holder_of(control, "main")["holder"] == "token:weir-3"
     rig.settle()
     assert rig.parallelism()[rig.operators[0]] == 2

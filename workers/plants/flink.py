@@ -87,6 +87,9 @@ class FlinkPlant:
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
 
+    def release(self) -> None:
+        """It has none."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
         job = self._job()

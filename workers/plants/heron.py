@@ -80,6 +80,9 @@ class HeronPlant:
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
 
+    def release(self) -> None:
+        """It has none."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """By `heron update`, and only when they are others. Raises as `Elastic` says."""
         components = {each.name: each for each in self._components()}

@@ -116,6 +116,9 @@ class MemoryPlant:
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
 
+    def release(self) -> None:
+        """It has none."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """At once."""
         if self.error is not None:

@@ -34,6 +34,10 @@ class Elastic(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """Let the plant's own controllers go on at once; nothing where it has none."""
+        ...
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Let operators have so many tasks, all of them or none. Setting the same again changes nothing.
 

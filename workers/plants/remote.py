@@ -33,6 +33,10 @@ class RemotePlant:
         """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""
         self._ask("POST", "hold", seconds=seconds)
 
+    def release(self) -> None:
+        """Its own loops go on at once; not when another holds it."""
+        self._ask("POST", "release")
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """And hold the plant for SECONDS at least; raises as `Elastic` says."""
         if tasks:

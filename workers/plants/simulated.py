@@ -71,6 +71,9 @@ class SimulatedPlant:
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
 
+    def release(self) -> None:
+        """It has none."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """At once; the chain stops for its pause when they are others."""
         now = {kind.name: count for kind, count in zip(KINDS, self._chain.tasks, strict=True)}

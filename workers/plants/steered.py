@@ -58,6 +58,9 @@ class SteeredPlant(ABC):
     def hold(self, seconds: float) -> None:  # noqa: B027
         """Nothing: its own controllers are this console's loops, which ask who holds it."""
 
+    def release(self) -> None:  # noqa: B027
+        """Nothing, likewise."""
+
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The tasks of operators of the pipeline, from the next batch or the one after it on. Operators of an
         application change together; of several, one application after the other.
