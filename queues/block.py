@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,7 @@ class Block:
         own = self.batch.column(0)
         if own.null_count == 0:
             return own
-        rows = pa.array(np.arange(self.events)).cast(pa.string())
-        derived = pc.binary_join_element_wise(self.block_id, rows, ":")
+        derived = pc.binary_join_element_wise(self.block_id, _rows(self.events), ":")
         return derived if own.null_count == self.events else pc.coalesce(own, derived)
 
     def explicit(self) -> pa.RecordBatch:
@@ -286,6 +286,16 @@ def _look_like_objects(texts: pa.Array) -> bool:
         return False
     data = np.frombuffer(data_buffer, np.uint8)
     return bool((data[offsets[:-1]] == ord("{")).all() and (data[offsets[1:] - 1] == ord("}")).all())
+
+
+def _rows(count: int) -> pa.Array:
+    """The numbers of that many rows, as texts."""
+    return _numbers(-(-count // BLOCK_EVENTS) * BLOCK_EVENTS).slice(0, count)
+
+
+@lru_cache(4)
+def _numbers(count: int) -> pa.Array:
+    return pa.array(np.arange(count)).cast(pa.string())
 
 
 def _times_us(batch: pa.RecordBatch) -> Any:

@@ -3,16 +3,43 @@
 import re
 
 import pytest
+from pyspark.sql import functions as sql
 
+from queues.client import Client
 from queues.errors import BadInput
 from workers.pipeline.application import SHIPPED
 from workers.pipeline.attributes import Attribute
-from workers.pipeline.containers import Layout
-from workers.pipeline.declaration import read_application
+from workers.pipeline.containers import Layout, Range
+from workers.pipeline.declaration import application_of_text, read_application
+from workers.pipeline.portion import Portion
 from workers.pipeline.reference import ReferenceTable
+from workers.pipeline.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.rule_plan import RulePlans
 from workers.pipeline.rule_sql import apply_rules, check_rules, empty_events, rule_counts
-from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Sample, expanded, names_in
+from workers.pipeline.rules import (
+    Cleanse,
+    Enrich,
+    Filter,
+    Project,
+    Sample,
+    criterion_column,
+    expanded,
+    names_in,
+)
 from workers.pipeline.session import start_session
+from workers.pipeline.shedder import Shedder
+
+PLANNED = """
+name: planned
+queues: [telemetry]
+sink: alert
+criteria: {least: 0}
+rules:
+  - {name: noise, discard: "type = 'N'"}
+  - {name: large, keep: "coalesce(value, 5) >= :least and type != 'B'"}
+patterns:
+  - {name: a, pattern: SEQ(A), key: source, within_seconds: 1}
+"""
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -57,9 +84,11 @@ def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
 def test_what_passes_each_rule_is_counted(spark):
     rules = (Filter("first", "id != 'e0'"), Project("between", {"x": "1"}), Filter("last", "id = 'e1'", True))
     ruled = apply_rules(events(spark, None, None, None, None), rules, {})
-    kept = len(ruled.events.collect())
-    counts = [(count["name"], count["in"], count["out"]) for count in rule_counts(rules, ruled, 4, kept)]
-    assert counts == [("first", 4, 3), ("between", 3, 3), ("last", 3, 2)]
+    for _ in range(2):  # a plan is run for batch after batch: each is counted on its own
+        kept = len(ruled.events.collect())
+        counted = rule_counts(rules, ruled.passed(ruled.events), 4, kept)
+        counts = [(count["name"], count["in"], count["out"]) for count in counted]
+        assert counts == [("first", 4, 3), ("between", 3, 3), ("last", 3, 2)]
 
 
 def test_a_value_that_cannot_be_cast_is_unknown_and_ends_nothing(spark):
@@ -113,12 +142,13 @@ def test_cleansing_replaces_values_and_lets_go_of_events_without_a_clean_one(spa
 
 def test_a_criterion_stands_for_its_value_of_the_moment_but_not_within_a_text(spark):
     rule = Filter("f", "value > :slow and id != ':slow'")
-    given = spark.sql("select * from values ('a', 5.0D), ('b', 1.0D) as t(id, value)")
+    events = spark.sql("select * from values ('a', 5.0D), ('b', 1.0D) as t(id, value)")
     for slow, kept in ((2.0, ["a"]), (0.5, ["a", "b"])):
-        found = apply_rules(given, (rule,), {"slow": slow}).events.collect()
+        given = events.withColumn(criterion_column("slow"), sql.lit(slow))
+        found = apply_rules(given, (rule,), {"slow"}).events.collect()
         assert [row["id"] for row in found] == kept
     with pytest.raises(BadInput, match=":slow is not a declared criterion"):
-        apply_rules(given, (rule,), {})
+        apply_rules(events, (rule,), {})
 
 
 def test_a_table_that_changes_is_read_again_and_a_wrong_one_leaves_the_old_in_use(spark, tmp_path):
@@ -144,3 +174,29 @@ def test_only_words_that_may_be_columns_are_asked_for():
     rules = (Filter("f", "value > 3 and node = 'n1'"), Project("p", {"x": "upper(source)"}, ("attributes",)))
     assert {"value", "node", "source"} <= names_in(rules)
     assert "attributes" not in names_in(rules)
+
+
+@pytest.fixture
+def filled(control_server, nodes, plant_topology):
+    """Ranges of containers that hold twelve events, a third of them of type noise."""
+    with Client(control_server.url, "test") as client:
+        client.publish("telemetry", [{"id": f"e{n}", "type": "ABN"[n % 3], "source": "s"} for n in range(12)])
+    return tuple(
+        Range("telemetry", name, node.url, "0-0", "+") for name, node in plant_topology.nodes.items()
+    )
+
+
+def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled):
+    application = application_of_text(PLANNED, SHIPPED.parent)
+    plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
+    for tick in (1, 2):
+        portion = Portion(tick, (filled[:1], filled[1:]), 60_000_000, False, Shedder(), {"least": 3 * tick})
+        plan = plans.plan(2)
+        told, passed = plans.run(portion)
+        assert plans.plan(2) is plan
+        assert (sum(row["kept"] for row in told), passed) == (4 if tick == 1 else 0, {"noise": 8})
+        blobs = [Blob(*row[:7]) for row in told if row["name"]]
+        results = ResultQueue(control, "planned")
+        rows = results.read(Result("iap1", tick, None, tuple(blobs)), [blob.name for blob in blobs])
+        found = sorted(name for batch in rows for name in batch.column("id").to_pylist())
+        assert found == (["e0", "e3", "e6", "e9"] if tick == 1 else [])

@@ -48,13 +48,9 @@ def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> p
         times.cast(pa.string()),
         ',"id":',
         _quoted(events.column("id")),
-        ',"type":',
-        _named(events.column("type")),
-        ',"value":',
+        _named(',"type":', events.column("type"), ',"value":'),
         pc.fill_null(events.column("value").cast(pa.string()), "null"),
-        ',"source":',
-        _named(events.column("source")),
-        "}",
+        _named(',"source":', events.column("source"), "}"),
         "",
     )
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
@@ -72,7 +68,8 @@ def _quoted(texts: pa.Array) -> pa.Array:
     return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
 
 
-def _named(texts: pa.Array) -> pa.Array:
-    """The same of texts of which there are few."""
+def _named(before: str, texts: pa.Array, after: str) -> pa.Array:
+    """The same of texts of which there are few, between what is always the same."""
     encoded = texts.dictionary_encode()
-    return pc.fill_null(_quoted(encoded.dictionary).take(encoded.indices), "null")
+    named = pc.binary_join_element_wise(before, _quoted(encoded.dictionary), after, "")
+    return pc.fill_null(named.take(encoded.indices), f"{before}null{after}")

@@ -1,7 +1,7 @@
 """Reading containers: entries of segments as Arrow batches of the columns an application needs."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from queues import block
 from queues.errors import NodeUnavailable
 from queues.segment import Segment
 from workers.pipeline.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
+from workers.pipeline.rules import criterion_column
 
 MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
@@ -32,10 +33,13 @@ CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are read, in order: some of COLUMNS, then the declared attributes."""
+    """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
+    which the value of the moment is a column, too, behind the others.
+    """
 
     columns: tuple[str, ...] = COLUMNS
     attributes: tuple[Attribute, ...] = ()
+    criteria: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,7 +50,15 @@ class Layout:
     def sql(self) -> str:
         """The same for Spark."""
         own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
-        return ", ".join([*own, *(f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes)])
+        attributes = [f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes]
+        criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
+        return ", ".join([*own, *attributes, *criteria])
+
+    def with_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
+        """Rows under `schema` with the columns of the criteria."""
+        for name in self.criteria:
+            rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
+        return rows
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ from workers.pipeline.graph import Graph, Operator, check_symbols
 from workers.pipeline.monitored import Monitored
 from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
 from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.rules import Enrich, Rule, names_in
+from workers.pipeline.rules import Enrich, Rule, criteria_in, names_in
 
 NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
@@ -108,7 +108,8 @@ class Application:
         """The columns that its rules and patterns name, and those that everything needs."""
         monitored = {each.column for each in self.monitored}
         named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
-        return Layout(tuple(name for name in COLUMNS if name in named), self.attributes)
+        columns = tuple(name for name in COLUMNS if name in named)
+        return Layout(columns, self.attributes, criteria_in(self.rules))
 
 
 def read_application(path: Path) -> Application:

@@ -16,7 +16,7 @@ from workers.pipeline.finished_batch import InterEventBatch
 from workers.pipeline.graph import KEY_GROUPS, Operator, shares_of_groups
 from workers.pipeline.operators import OperatorCount, Unit, Work
 from workers.pipeline.outbox import Outbox
-from workers.pipeline.source import EVENTS_PER_TASK
+from workers.pipeline.portion import EVENTS_PER_TASK
 from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 

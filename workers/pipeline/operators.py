@@ -17,6 +17,7 @@ import redis
 
 from workers.pipeline.combining import Combined
 from workers.pipeline.complex_event import complex_events
+from workers.pipeline.connections import control_of
 from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
 from workers.pipeline.matcher import Matcher, masks_of
 from workers.pipeline.matches import Matches, joined
@@ -114,8 +115,8 @@ class Work:
 
     def __call__(self, units: Iterable[Unit]) -> list[OperatorCount]:
         """What a Spark task runs."""
-        with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
-            return [self.unit(control, unit) for unit in units]
+        control = control_of(self.control_url)
+        return [self.unit(control, unit) for unit in units]
 
     def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
         """Works a unit, unless an attempt before has written it."""

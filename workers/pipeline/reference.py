@@ -31,7 +31,9 @@ class Reference:
 
 @dataclass
 class ReferenceTable:
-    """A table on disk. `current` is what it held when it was last right; trouble says why it is not newer."""
+    """A table on disk. `current` is what it held when it was last right; trouble says why it is not newer.
+    seen: the state of the file when it was looked at.
+    """
 
     path: Path
     by: str
@@ -39,21 +41,21 @@ class ReferenceTable:
     where: str
     current: Reference
     trouble: str | None = None
-    _seen: tuple[int, int] | None = None
+    seen: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, path: Path, by: str, columns: tuple[str, ...], where: str) -> "ReferenceTable":
         """Raises BadInput naming `where`."""
         table = cls(path, by, columns, where, read_reference(path, by, columns, where))
-        table._seen = table._look()
+        table.seen = table._look()
         return table
 
     def refresh(self) -> None:
         """Reads the table again when its file has changed."""
         seen = self._look()
-        if seen is None or seen == self._seen:
+        if seen is None or seen == self.seen:
             return
-        self._seen = seen
+        self.seen = seen
         try:
             self.current = read_reference(self.path, self.by, self.columns, self.where)
             self.trouble = None

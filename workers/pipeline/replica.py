@@ -3,26 +3,30 @@ whose tasks leave their rows in the result queue, and then the publishing of the
 """
 
 import time
-from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 import redis
 from pyspark.sql import DataFrame
 
+from queues.topology import KEY as TOPOLOGY
+from queues.topology import Topology
 from workers.pipeline.assignment import Assignment
 from workers.pipeline.batch_work import BatchWork
 from workers.pipeline.checkpoint import Checkpoint
-from workers.pipeline.containers import CARRIED
+from workers.pipeline.connections import nodes_of
+from workers.pipeline.containers import Range
 from workers.pipeline.declaration import Application
 from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.faults import FaultStore
 from workers.pipeline.finished_batch import ReplicaBatch
+from workers.pipeline.portion import Portion, on_tasks
 from workers.pipeline.result_queue import Blob, Result, ResultQueue
-from workers.pipeline.result_writer import CUT_ROWS, WRITTEN, ResultWriter
-from workers.pipeline.rule_sql import apply_rules, rule_counts
+from workers.pipeline.result_writer import CUT_ROWS
+from workers.pipeline.rule_plan import RulePlans
+from workers.pipeline.rule_sql import rule_counts
 from workers.pipeline.shed_counts import together
-from workers.pipeline.shedder import Shedder
 from workers.pipeline.status import StatusBoard
+
+PLANNING_SECONDS = 1.0  # that a node may take to answer
 
 
 class ReplicaWork(BatchWork):
@@ -30,15 +34,15 @@ class ReplicaWork(BatchWork):
 
     def __init__(
         self,
-        control_url: str,
+        plans: RulePlans,
         application: Application,
         replica: str,
         checkpoint: Checkpoint,
         control: redis.Redis,
         status: StatusBoard,
     ) -> None:
-        self._control_url, self._application, self._replica = control_url, application, replica
-        self._checkpoint, self._status = checkpoint, status
+        self._plans, self._application, self._replica = plans, application, replica
+        self._checkpoint, self._control, self._status = checkpoint, control, status
         self._dispatches = Dispatches(control, application.name)
         self._results = ResultQueue(control, application.name)
         self._faults = FaultStore(control, application.name)
@@ -53,13 +57,12 @@ class ReplicaWork(BatchWork):
         self._results.abandon(self._replica, tick)
         for table in self._application.tables:
             table.refresh()
-        ruled = apply_rules(events, self._application.rules, given[-1].controls.criteria)
-        rows = self._run(ruled.events, tick, arrived, given[-1].controls.shedder)
+        rows, passed = self._plans.run(self._portion(tick, given))
         kept = sum(row["kept"] for row in rows)
         blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
         result = Result(self._replica, tick, given[0].watermark_us, blobs)
         if self._results.publish(result, arrived):
-            counts = rule_counts(self._application.rules, ruled, arrived, kept)
+            counts = rule_counts(self._application.rules, passed, arrived, kept)
             now = time.monotonic()
             made = (batch, arrived, kept, result.size_bytes, now - started, counts)
             response_seconds = max(0.0, time.time() - given[0].at_seconds)
@@ -71,20 +74,21 @@ class ReplicaWork(BatchWork):
         published = self._results.room().published.get(self._replica, 0)
         return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
 
-    def _run(self, rows: DataFrame, tick: int, arrived: int, shedder: Shedder) -> list:
-        application = self._application
-        names = sorted({"time", *CARRIED, *application.graph.columns})
-        writer = ResultWriter(
-            self._control_url,
-            application.name,
-            self._replica,
-            tick,
-            application.graph,
-            arrived >= CUT_ROWS,
-            shedder,
-        )
+    def _portion(self, tick: int, given: list[Assignment]) -> Portion:
+        """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
+        controls = given[-1].controls
+        tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
+        cut = sum(each.events for each in given) >= CUT_ROWS
+        criteria = {**self._application.controls.criteria, **controls.criteria}
+        return Portion(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
-        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return writer(batches)
-
-        return rows.select(*names).mapInArrow(write, WRITTEN).collect()
+    def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
+        topology = Topology.from_json(self._control.get(TOPOLOGY))
+        found = []
+        for part in (part for each in given for part in each.parts):
+            queue, node = part.container.split("/")
+            # A node that was taken out of the topology is gone for good, and what it held with it.
+            if node in topology.nodes:
+                whole = Range(queue, node, topology.nodes[node].url, part.after, part.through)
+                found.append((whole, part.events))
+        return found

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import redis
 from pyspark import TaskContext
 
 from workers.pipeline.arrow_blob import encode
+from workers.pipeline.connections import control_of
 from workers.pipeline.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.matcher import masks_of
 from workers.pipeline.pattern import Pattern
@@ -52,8 +52,7 @@ class ResultWriter:
                 parts.setdefault(route, []).append(rows)
         blobs, data = self.blobs(parts, TaskContext.get().partitionId())
         if data:
-            with redis.Redis.from_url(self.control_url, socket_timeout=10.0) as control:
-                ResultQueue(control, self.application).put(self.replica, self.tick, data)
+            ResultQueue(control_of(self.control_url), self.application).put(self.replica, self.tick, data)
         yield _told(blobs, kept, to_text(shed))
 
     def wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -68,11 +67,8 @@ class ResultWriter:
             held = self._held(self.graph.patterns_of(key), key, batch, shed)
             if not held.any():
                 continue
-            rows = batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
+            yield key, batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
             taken |= held
-            keys = rows.column(key).cast(pa.string())
-            rows = rows.append_column("match_key", keys)
-            yield key, rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
     def _held(
         self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
@@ -104,7 +100,7 @@ class ResultWriter:
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():
-            for slice_, rows in self._slices(pa.concat_batches(batches)):
+            for slice_, rows in self._slices(_keyed(pa.concat_batches(batches), route)):
                 name = f"{task}:{route}:{slice_}"
                 data[name] = encode(rows)
                 times = pc.min_max(rows.column("time")).as_py()
@@ -125,6 +121,13 @@ class ResultWriter:
             if end > start:
                 yield slice_, rows.slice(start, end - start)
             start = end
+
+
+def _keyed(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
+    """With their key as text, and its group."""
+    keys = rows.column(route).cast(pa.string())
+    rows = rows.append_column("match_key", keys)
+    return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
 
 def _told(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:

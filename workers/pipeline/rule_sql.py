@@ -1,17 +1,17 @@
 """Declared rules carried out by Spark SQL."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
 from workers.pipeline.containers import Layout
 from workers.pipeline.reference import Reference, Row
-from workers.pipeline.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample, expanded
+from workers.pipeline.rules import DOT, REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample, expanded
 
 _NEEDED = ("id", "time", "type", "source", "value")
 _BUCKETS = 1_000_000
@@ -23,36 +23,44 @@ _NUMBER = f"CASE WHEN {_VALID} THEN {_SUM} END"  # of an address in parts; null 
 
 @dataclass
 class Ruled:
-    """Events after the rules, and the counts behind each filter but the last (it is counted where the events
-    arrive).
+    """Events after the rules. counted: the rules behind which they are counted: each that removes some but
+    the last (those are counted where they arrive).
     """
 
     events: DataFrame
-    counts: dict[str, Observation]
+    counted: tuple[str, ...]
+
+    def passed(self, ran: DataFrame) -> dict[str, int]:
+        """Events that passed each counted rule when `ran`, made of these events, was last carried out."""
+        if not self.counted:
+            return {}
+        # What PySpark's own Observation gives can be had of one run only; a plan is run for every batch.
+        observed = ran._jdf.queryExecution().observedMetrics()
+        return {name: observed.apply(name).getLong(0) for name in self.counted}
 
 
 def apply_rules(
-    events: DataFrame, rules: tuple[Rule, ...], criteria: Mapping[str, float], observe: bool = True
+    events: DataFrame, rules: tuple[Rule, ...], criteria: Collection[str], observe: bool = True
 ) -> Ruled:
     """The rules in order, lazily. `observe`: count what passes each filter, for `rule_counts`."""
     filters = [rule for rule in rules if isinstance(rule, REMOVING)]
-    counts: dict[str, Observation] = {}
+    counted: list[str] = []
     for rule in rules:
         events = apply_rule(events, rule, criteria)
         if observe and isinstance(rule, REMOVING) and rule is not filters[-1]:
-            counts[rule.name] = Observation()
-            events = events.observe(counts[rule.name], sql.count(sql.lit(1)).alias("out"))
-    return Ruled(events, counts)
+            counted.append(rule.name)
+            events = events.observe(rule.name, sql.count(sql.lit(1)).alias("out"))
+    return Ruled(events, tuple(counted))
 
 
-def rule_counts(rules: tuple[Rule, ...], ruled: Ruled, arrived: int, kept: int) -> list[dict]:
-    """Per rule how many events went in and came out, after the batch has run."""
+def rule_counts(rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int) -> list[dict]:
+    """Per rule how many events went in and came out. passed: of the counted rules."""
     result, before = [], arrived
     filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
     for rule in rules:
         after = before
-        if rule.name in ruled.counts:
-            after = ruled.counts[rule.name].get["out"]
+        if rule.name in passed:
+            after = passed[rule.name]
         elif filters and rule.name == filters[-1]:
             after = kept
         result.append({"name": rule.name, "in": before, "out": after})
@@ -60,7 +68,7 @@ def rule_counts(rules: tuple[Rule, ...], ruled: Ruled, arrived: int, kept: int) 
     return result
 
 
-def apply_rule(events: DataFrame, rule: Rule, criteria: Mapping[str, float]) -> DataFrame:
+def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> DataFrame:
     """One rule. Raises Spark's AnalysisException or ParseException where an expression is wrong, BadInput
     where it names a criterion that nobody declares.
     """
@@ -90,17 +98,27 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Mapping[str, float]) -> 
 
 def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
     """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
-    parts = events.withColumn("_parts", sql.split(using, "[.]"))
+    parts = events.withColumn("_parts", sql.expr(f"split(`{using}`, '{DOT}')"))
     numbered = parts.withColumn("_address", sql.expr(_NUMBER))
     found = numbered.drop("_parts")
-    names = []
+    names, candidates = [], []
     for length, rows in reference.networks.items():
+        if length == 0:
+            candidates.append(_of_any_address(rows[0], reference.columns))
+            continue
         names.append(f"_row{length}")
+        candidates.append(sql.col(names[-1]))
         bits = sql.shiftright("_address", 32 - length)
         found = _joined(found, bits, rows, names[-1], reference.columns)
-    row = sql.coalesce(*names)
+    row = sql.coalesce(*candidates)
     columns = {name: row.getField(name) for name in reference.columns}
     return found.withColumns(columns).drop("_address", *names)
+
+
+def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:
+    """The row of 0.0.0.0/0, as a join would give it: whatever the address is, if it is one."""
+    values = [sql.lit(value).alias(name) for value, name in zip(row, columns, strict=True)]
+    return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
 
 
 def _looked_up(
@@ -135,7 +153,7 @@ def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
 
 
 def check_rules(
-    events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Mapping[str, float]
+    events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Collection[str]
 ) -> None:
     """Lets Spark analyse every rule (nothing is read). Raises BadInput naming the rule, or the column a
     pattern needs and nobody makes.

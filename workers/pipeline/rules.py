@@ -8,7 +8,7 @@ declared attributes and what rules before have added. `:name` stands for a crite
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from queues.errors import BadInput
@@ -64,6 +64,7 @@ class Cleanse:
     columns: Mapping[str, str]
 
 
+DOT = r"\\."  # as SQL writes the pattern: Java splits by this one without making a regular expression of it
 Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
 
@@ -74,13 +75,18 @@ def address_number(column: str) -> str:
     The column is named once: Spark writes out what a column stands for wherever it is named. The leading 1
     tells four parts from three or five.
     """
-    parts = f"transform(split({column}, '[.]'), part -> cast(part as bigint))"
+    parts = f"transform(split({column}, '{DOT}'), part -> cast(part as bigint))"
     return f"(aggregate({parts}, 1L, (number, part) -> number * 256L + part) - {256**4}L)"
 
 
-def expanded(text: str, field_name: str, criteria: Mapping[str, float]) -> str:
-    """An expression with `in_subnet(…)` written out, and the value of each criterion in place of its `:name`.
-    Raises BadInput for a wrong subnet or an unknown criterion.
+def criterion_column(name: str) -> str:
+    """The column that holds a criterion's value of the moment: it may change without a new plan."""
+    return f"criterion {name}"
+
+
+def expanded(text: str, field_name: str, criteria: Collection[str]) -> str:
+    """An expression with `in_subnet(…)` written out, and the column of each criterion in place of its
+    `:name`. Raises BadInput for a wrong subnet or an unknown criterion.
     """
 
     def write(found: re.Match) -> str:
@@ -91,19 +97,30 @@ def expanded(text: str, field_name: str, criteria: Mapping[str, float]) -> str:
         inside = f"shiftright({address_number(address)}, {free_bits}) = {low >> free_bits}L"
         return f"(startswith({address}, '{begins}') AND {inside})"
 
-    def value(found: re.Match) -> str:
+    def column(found: re.Match) -> str:
         if found["name"] is None:
             return found[0]
         if found["name"] not in criteria:
             known = ", ".join(sorted(criteria)) or "none"
             raise BadInput(field_name, f":{found['name']} is not a declared criterion; there are {known}")
-        return repr(float(criteria[found["name"]]))
+        return f"`{criterion_column(found['name'])}`"
 
-    return _CRITERION.sub(value, _SUBNET.sub(write, text))
+    return _CRITERION.sub(column, _SUBNET.sub(write, text))
 
 
 def names_in(rules: tuple[Rule, ...]) -> frozenset[str]:
     """Every word in the rules that may be a column."""
+    return frozenset(_WORD.findall(" ".join(_texts(rules))))
+
+
+def criteria_in(rules: tuple[Rule, ...]) -> tuple[str, ...]:
+    """The criteria that they name."""
+    found = _CRITERION.finditer(" ".join(_texts(rules)))
+    return tuple(sorted({each["name"] for each in found if each["name"]}))
+
+
+def _texts(rules: tuple[Rule, ...]) -> list[str]:
+    """Their expressions and columns."""
     texts: list[str] = []
     for rule in rules:
         match rule:
@@ -115,4 +132,4 @@ def names_in(rules: tuple[Rule, ...]) -> frozenset[str]:
                 texts.append(rule.using)
             case Cleanse():
                 texts += [*rule.columns, *rule.columns.values()]
-    return frozenset(_WORD.findall(" ".join(texts)))
+    return texts

@@ -25,7 +25,8 @@ from workers.pipeline.monitor import Monitor
 from workers.pipeline.outbox import Outbox
 from workers.pipeline.replica import ReplicaWork
 from workers.pipeline.result_queue import ResultQueue
-from workers.pipeline.source import AssignmentSource, ResultSource, layout_option, monitored_option
+from workers.pipeline.rule_plan import RulePlans
+from workers.pipeline.source import AssignmentSource, ResultSource
 from workers.pipeline.state import StateStore
 from workers.pipeline.status import StatusBoard
 
@@ -97,13 +98,11 @@ class Running:
 
     def _start_replicas(self) -> None:
         for replica in self._replicas:
+            plans = RulePlans(
+                self._spark, self._control_url, self._application, replica, self._patience_seconds
+            )
             work = ReplicaWork(
-                self._control_url,
-                self._application,
-                replica,
-                self._checkpoint.of(replica),
-                self._control,
-                self._status,
+                plans, self._application, replica, self._checkpoint.of(replica), self._control, self._status
             )
             self._query(AssignmentSource.name(), replica, work)
 
@@ -119,10 +118,7 @@ class Running:
             "application": self._application.name,
             "replica": name,
             "replicas": ",".join(self._replicas),
-            "layout": layout_option(self._application.layout),
-            "monitored": monitored_option(self._application.monitored),
             "controls": json.dumps(self._application.controls.to_document()),
-            "patience": str(self._patience_seconds),
         }
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")

@@ -8,10 +8,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from workers.java import spark_environment
+from workers.pipeline.event_source import EventSource
 from workers.pipeline.source import AssignmentSource, ResultSource
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
+    # What a batch makes is garbage when it ends, and must not be moved to the old generation, kept small.
+    "-Xmn128m",
     "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
@@ -20,13 +23,21 @@ _JAVA_OPTIONS = (
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
 )
+# A worker needs as much memory for each task. Given back in between, every page of it is cleared anew, which
+# takes longer than the matching.
+_KEPT_BYTES = 256 * 2**20
+_WORKER_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
+    "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
+}
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
 
 def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
-    """A session with the segment source registered. `folder` takes Spark's scratch files."""
+    """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     os.environ.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
@@ -34,8 +45,8 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(AssignmentSource)
-    spark.dataSource.register(ResultSource)
+    for source in (AssignmentSource, EventSource, ResultSource):
+        spark.dataSource.register(source)
     return spark
 
 
@@ -52,6 +63,7 @@ def _settings(folder: Path, heap: str) -> dict[str, str]:
         "spark.driver.memory": heap,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.log.level": "ERROR",
@@ -63,11 +75,14 @@ def _settings(folder: Path, heap: str) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # With any other limit in bytes, each row is followed by adding up what there is.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.stopTimeout": "5000",
+        "spark.python.daemon.module": "workers.pipeline.worker_daemon",
         "spark.python.worker.reuse": "true",
         "spark.cleaner.periodicGC.interval": "10min",
     }
