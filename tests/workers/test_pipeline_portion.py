@@ -34,7 +34,7 @@ def test_a_small_batch_is_worked_by_one_task():
 
 def test_a_portion_is_the_same_when_it_has_travelled():
     tasks = on_tasks(Nodes(1.0), ranges([100_000, 100_000]), 2)
-    portion = Portion(7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01))
+    portion = Portion(7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5})
     assert Portion.from_text(portion.to_text()) == portion
 
 

@@ -6,7 +6,7 @@ batch (`rule_plan`), and only this is new.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 
 from pyspark import SparkContext, TaskContext
 
@@ -31,7 +31,7 @@ class Portion:
     criteria: Mapping[str, float] = field(default_factory=dict)
 
     def to_text(self) -> str:
-        shed = [self.shedder.shares, self.shedder.spared_share]
+        shed = [getattr(self.shedder, each.name) for each in fields(Shedder)]
         tasks = [[astuple(part) for part in task] for task in self.tasks]
         return json.dumps([self.tick, tasks, self.ahead_us, self.cut, shed, dict(self.criteria)])
 
