@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -74,13 +73,13 @@ class EventReader(DataSourceReader):
             rows = laid_out(lot, self._layout, faults)
             sketches.add(rows)
             yield self._layout.with_criteria(rows, portion.criteria)
-        self._keep(portion.tick, faults, sketches)
+        self._keep(portion.tick, partition.value, faults, sketches)
 
-    def _keep(self, tick: int, faults: Faults, sketches: Sketches) -> None:
+    def _keep(self, tick: int, task: int, faults: Faults, sketches: Sketches) -> None:
         application, replica = self._options["application"], self._options["replica"]
         control = control_of(self._options["control"])
         if faults.found:
             FaultStore(control, application).keep(replica, tick, faults)
         if sketches.found:
-            writer = f"{replica}:{tick}:{TaskContext.get().partitionId()}"
+            writer = f"{replica}:{tick}:{task}"
             MonitorStore(control, application).keep(sketches, writer, time.time())
