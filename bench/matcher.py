@@ -3,9 +3,9 @@
 SEQ(A; B; C) within 10 s over A, B and C in equal shares, so that every event matters; 200 and 10,000 keys.
 Conditions, bringing together by key, matching and the matches' events are all in it. `…_saved`: the state of
 all 64 key groups is also packed after each batch and read again before the next. Seconds are of processor
-time: one thread does it all, so that is what it takes when nothing else runs; `wall_…` goes by the clock. The plain Python peer does
-the same work event by event, and must find the same matches; the others' figures were measured on such a
-machine.
+time: one thread does it all, so that is what it takes when nothing else runs; `wall_…` goes by the clock. The
+plain Python peer does the same work event by event, and must find the same matches; the others' figures were
+measured on such a machine.
 """
 
 import time
