@@ -1,16 +1,24 @@
 """The process that Spark's Python workers are forked from: `spark.python.daemon.module`.
 
 It has imported what their tasks need: to import it anew takes a worker a second, as long as half a million
-events.
+events. Spark starts one for each kind of worker; those that only look sources up need nothing.
 """
 
-import pandas
+import sys
+from importlib import import_module
+
 from pyspark.daemon import manager
 
-from workers.pipeline import event_source, operators, result_writer
-
-# pandas: PyArrow imports it when it is given the first array of NumPy.
-IMPORTED = (event_source, operators, result_writer, pandas)
+TASKS = "pyspark.worker"  # the kind that carries tasks out
+NEEDED = (
+    "workers.pipeline.event_source",
+    "workers.pipeline.operators",
+    "workers.pipeline.result_writer",
+    "pandas",  # which PyArrow imports when it is given the first array of NumPy
+)
 
 if __name__ == "__main__":
+    if TASKS in sys.argv:
+        for name in NEEDED:
+            import_module(name)
     manager()
