@@ -4,36 +4,59 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pipeline.containers import Nodes, Range
+from queues.segment import Surveyed
+from workers.pipeline.containers import Range
 from workers.pipeline.portion import EVENTS_PER_TASK, Portion, on_tasks
 from workers.pipeline.shedder import Shedder
 
-EVENTS = st.lists(st.integers(1, 200_000), min_size=1, max_size=30)
+BLOCK = 512
+BLOCKS = st.lists(st.integers(1, 300), min_size=1, max_size=12)
 
 
-def ranges(events: list[int]) -> list[tuple[Range, int]]:
-    """As many containers, each with so many events."""
-    return [(Range("telemetry", f"n{place}", "", "0-0", "9-0"), count) for place, count in enumerate(events)]
+class Filled:
+    """Stands where the nodes do: each container holds blocks of 512 events, numbered from 1."""
+
+    def __init__(self, blocks: dict[str, int]) -> None:
+        self._blocks = blocks
+
+    def segment(self, queue: str, url: str) -> "Filled":
+        return Filled({"": self._blocks[url]})
+
+    def survey(self, after: str, limit_events: int) -> list[Surveyed]:
+        first = int(after.partition("-")[0]) + 1
+        return [Surveyed(f"{number}-0", BLOCK, 0) for number in range(first, self._blocks[""] + 1)]
 
 
-@given(EVENTS, st.integers(1, 8))
-def test_every_range_is_worked_by_one_task_and_none_has_much_more_than_another(events, most):
-    given_ranges = ranges(events)
-    most = min(most, len(events))
-    tasks = on_tasks(Nodes(1.0), given_ranges, most)
-    counts = {part.node: count for part, count in given_ranges}
-    assert sorted(part.node for task in tasks for part in task) == sorted(counts)
-    loads = [sum(counts[part.node] for part in task) for task in tasks]
-    assert max(loads) - min(loads) <= max(events)
-    assert len(tasks) <= min(most, 1 + sum(events) // EVENTS_PER_TASK)
+def filled(blocks: list[int]) -> tuple[Filled, list[tuple[Range, int]]]:
+    """Containers with so many blocks, and the ranges that are all of them."""
+    ranges = [
+        (Range("q", f"n{n}", f"n{n}", "0-0", f"{count}-0"), count * BLOCK) for n, count in enumerate(blocks)
+    ]
+    return Filled({f"n{n}": count for n, count in enumerate(blocks)}), ranges
+
+
+def numbers(part: Range) -> set[tuple[str, int]]:
+    """The blocks of a range."""
+    after, through = (int(entry.partition("-")[0]) for entry in (part.after, part.through))
+    return {(part.node, number) for number in range(after + 1, through + 1)}
+
+
+@given(BLOCKS, st.integers(1, 8))
+def test_every_block_is_worked_by_one_task_and_no_task_has_much_more_than_another(blocks, most):
+    tasks = on_tasks(*filled(blocks), most)
+    worked = [number for task in tasks for part in task for number in numbers(part)]
+    assert len(worked) == len(set(worked)) == sum(blocks)
+    loads = [sum(len(numbers(part)) * BLOCK for part in task) for task in tasks]
+    assert max(loads) - min(loads) <= sum(loads) / (2 * len(tasks)) + BLOCK
+    assert len(tasks) == min(most, 1 + sum(blocks) * BLOCK // EVENTS_PER_TASK)
 
 
 def test_a_small_batch_is_worked_by_one_task():
-    assert len(on_tasks(Nodes(1.0), ranges([10, 20, 30]), 8)) == 1
+    assert len(on_tasks(*filled([10, 20, 5]), 8)) == 1
 
 
 def test_a_portion_is_the_same_when_it_has_travelled():
-    tasks = on_tasks(Nodes(1.0), ranges([100_000, 100_000]), 2)
+    tasks = on_tasks(*filled([200, 200]), 2)
     portion = Portion(7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5})
     assert Portion.from_text(portion.to_text()) == portion
 

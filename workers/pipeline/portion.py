@@ -57,13 +57,13 @@ class Portion:
 
 def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tuple[tuple[Range, ...], ...]:
     """Ranges, with their events, on as many tasks as they are worth, at most `most`: each to the task with
-    the fewest events so far, the largest first.
+    the fewest events so far, the largest first. A range of more than half a task's events is cut.
     """
     ranges = list(ranges)
     total = sum(events for _, events in ranges)
     wanted = min(most, 1 + total // EVENTS_PER_TASK)
-    if wanted > len(ranges):
-        ranges = [piece for part in ranges for piece in _cut(nodes, *part, total // wanted)]
+    if wanted > 1:
+        ranges = [piece for part in ranges for piece in _cut(nodes, *part, total // (2 * wanted))]
     groups: list[list[Range]] = [[] for _ in range(wanted)]
     loads = [0] * wanted
     for part, events in sorted(ranges, key=lambda item: -item[1]):
@@ -75,6 +75,8 @@ def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tu
 
 def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tuple[Range, int]]:
     """A range in pieces of about `piece_events`, when its container can be asked now."""
+    if events <= piece_events:
+        return [(whole, events)]
     try:
         entries = nodes.segment(whole.queue, whole.url).survey(whole.after, events)
     except UNREACHABLE:
