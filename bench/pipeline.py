@@ -114,11 +114,11 @@ def drained(
             return recorder.matched if INTER in tiers else recorder.worked
 
         own.close()
-        own.client.publish(own.queue, events.slice(0, half))
+        own.publish(events.slice(0, half))
         own.steer()
         wait_for(running, count, half)
         own.close()
-        own.publish_all(events.slice(half))
+        own.publish_last(events.slice(half))
         begin = moment(count())
         own.steer()
         wait_for(running, count, events.num_rows)
@@ -131,7 +131,7 @@ def matched(
     """Of the inter-event tier alone, over results that wait for it; of the second half of the events."""
     with plant(application) as own:
         own.close()
-        own.publish_all(events)
+        own.publish_last(events)
         own.steer()
         with own.running(spark, folder, (INTRA,)) as (recorder, running):
             wait_for(running, lambda: recorder.worked, events.num_rows + 1)

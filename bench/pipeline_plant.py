@@ -29,6 +29,7 @@ from workers.pipeline.running import TIERS, Running
 
 NODES = ("n1", "n2", "n3")
 BATCH_EVENTS = 200_000
+PIECE_EVENTS = 40_000
 ROOM_BYTES = 2**30
 LATER_SECONDS = 60
 STALLED_SECONDS = 60.0
@@ -101,11 +102,16 @@ class Plant:
         """Nothing more is dispatched."""
         self.steer(admit_events_per_batch=0)
 
-    def publish_all(self, events: pa.Table) -> None:
-        """The last events, and one so much later that event time passes them all. None may be admitted
-        meanwhile: of the containers that are read first, all others' events would be late.
+    def publish(self, events: pa.Table) -> None:
+        """Event after event. None may be admitted meanwhile: of the containers that are read first, all
+        others' events would be late. Piece by piece: flushes overtake one another.
         """
-        self.client.publish(self.queue, events)
+        for start in range(0, events.num_rows, PIECE_EVENTS):
+            self.client.publish(self.queue, events.slice(start, PIECE_EVENTS))
+
+    def publish_last(self, events: pa.Table) -> None:
+        """And one so much later that event time passes them all."""
+        self.publish(events)
         last = events.slice(events.num_rows - 1)
         later = pc.add(last.column("time"), pa.scalar(LATER_SECONDS * 1_000_000, pa.duration("us")))
         self.client.publish(self.queue, last.set_column(last.schema.get_field_index("time"), "time", later))

@@ -17,8 +17,20 @@ NEEDED = (
     "pandas",  # which PyArrow imports when it is given the first array of NumPy
 )
 
+
+def forget_archives() -> None:
+    """Spark names PySpark's archives, too, beside the PySpark that is installed: each task would read their
+    directories anew.
+    """
+    archives = [path for path in sys.path_importer_cache if path.endswith(".zip")]
+    sys.path[:] = [path for path in sys.path if path not in archives]
+    for path in archives:
+        del sys.path_importer_cache[path]
+
+
 if __name__ == "__main__":
     if TASKS in sys.argv:
         for name in NEEDED:
             import_module(name)
+        forget_archives()
     manager()
