@@ -1,7 +1,7 @@
 """What applies a loop's decision: one actuator per law, harmless when it is used twice for the same entry."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any
 
@@ -87,13 +87,14 @@ def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Give the operators the entry's tasks; at another plant, and keep its own controllers off them."""
-    elastic_of(loop, plant).set_parallelism(entry.action["tasks"])
+    with elastic_of(loop, plant) as elastic:
+        elastic.set_parallelism(entry.action["tasks"])
 
 
 def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Give one operator the entry's tasks."""
     name = f"{loop.target['application']}/{loop.target['operator']}"
-    elastic_of(loop, plant).set_parallelism({name: int(entry.action["tasks"])})
+    plant.set_parallelism({name: int(entry.action["tasks"])})
 
 
 def keep_plant(loop: Loop, plant: Plant) -> None:
@@ -101,11 +102,11 @@ def keep_plant(loop: Loop, plant: Plant) -> None:
     that plant is silent, or another has taken it, the next observation says so.
     """
     if "plant" in loop.target:
-        with suppress(WeirError):
-            elastic_of(loop, plant).hold(KEPT_INTERVALS * loop.interval_seconds)
+        with suppress(WeirError), elastic_of(loop, plant) as elastic:
+            elastic.hold(KEPT_INTERVALS * loop.interval_seconds)
 
 
-def elastic_of(loop: Loop, plant: Plant) -> Elastic:
+def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
     """Whose tasks the loop sets: ours, or those of a registered plant."""
     return plant_named(loop.target.get("plant", LOCAL), plant)
 

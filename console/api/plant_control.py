@@ -280,8 +280,8 @@ def tasks_of(wanted: str) -> dict[str, int]:
 def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
     actor: Actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
-    elastic = adapters.plant_named(plant, PublishedPlant(control(), time.time))
-    plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
     return True
 
 

@@ -75,23 +75,24 @@ def remove_plant(request: HttpRequest, plant: str, body: Why) -> dict[str, Any]:
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
-    until = plant_control.set_by_hand(
-        actor,
-        adapters.plant_named(plant, PublishedPlant(control(), time.time)),
-        topology,
-        {body.operator: body.tasks},
-        control(),
-        minutes=body.minutes,
-        reason=body.reason,
-    )
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        until = plant_control.set_by_hand(
+            actor,
+            elastic,
+            topology,
+            {body.operator: body.tasks},
+            control(),
+            minutes=body.minutes,
+            reason=body.reason,
+        )
     return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
 
 
 @router.post("/plants/{plant}/release", summary="Let the loops decide again at once")
 def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
-    elastic = adapters.plant_named(plant, PublishedPlant(control(), time.time))
-    plant_control.release_hand(actor, elastic, plant, control())
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        plant_control.release_hand(actor, elastic, plant, control())
     return {"plant": plant, "released": True}
 
 

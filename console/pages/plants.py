@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -231,12 +231,11 @@ def tasks(request: HttpRequest, name: str) -> Done:
     minutes = number_of(text_of(request, "minutes", "say for how long"), "minutes")
     if wanted != int(wanted):
         raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
-    with _refusals():
-        topology, elastic = _steered(request, name)
+    with _refusals(), _adapter(name) as elastic:
         plant_control.set_by_hand(
             actor_of(request),
             elastic,
-            topology,
+            _seen(request, name),
             {operator: int(wanted)},
             control(),
             minutes=minutes,
@@ -249,8 +248,8 @@ def tasks(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> Done:
     """Nothing need be posted: whoever set tasks by hand lets the loops decide again."""
-    with _refusals():
-        plant_control.release_hand(actor_of(request), _adapter(name), name, control())
+    with _refusals(), _adapter(name) as elastic:
+        plant_control.release_hand(actor_of(request), elastic, name, control())
     return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
 
 
@@ -266,12 +265,12 @@ def _refusals() -> Iterator[None]:
         raise BadInput("plant", str(error)) from error
 
 
-def _steered(request: HttpRequest, name: str) -> tuple[Topology, Elastic]:
+def _seen(request: HttpRequest, name: str) -> Topology:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantSilent("There is no snapshot yet.")
-    return seen(snapshot, name), _adapter(name)
+    return seen(snapshot, name)
 
 
-def _adapter(name: str) -> Elastic:
+def _adapter(name: str) -> AbstractContextManager[Elastic]:
     return adapters.plant_named(name, PublishedPlant(control(), time.time))

@@ -15,6 +15,7 @@ from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
 from workers.plants.registry import UnknownPlant, seen
+from workers.plants.remote import RemotePlant
 from workers.plants.watch import Lookout, PlantWatch
 
 NOW = 1_790_000_000.0
@@ -174,8 +175,12 @@ def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word(
 @pytest.mark.django_db
 def test_plants_are_found_by_name():
     local = MemoryPlant(lambda: NOW, [])
-    assert plant_named("main", local) is local
-    with pytest.raises(UnknownPlant, match="east"):
-        plant_named("east", local)
+    with plant_named("main", local) as found:
+        assert found is local
+    with pytest.raises(UnknownPlant, match="east"), plant_named("east", local):
+        pass
     row().save()
-    plant_named("east", local).close()
+    with plant_named("east", local) as found:
+        assert isinstance(found, RemotePlant)
+    with pytest.raises(RuntimeError, match="closed"):
+        found.topology()

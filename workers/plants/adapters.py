@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Protocol
 
 import httpx
@@ -95,11 +96,16 @@ def registered() -> list[RegisteredPlant]:
     return list(RegisteredPlant.objects.order_by("name"))
 
 
-def plant_named(name: str, local: Elastic) -> Elastic:
-    """The plant, to set its tasks: `local`, or a registered one. Raises UnknownPlant."""
+@contextmanager
+def plant_named(name: str, local: Elastic) -> Iterator[Elastic]:
+    """The plant, to set its tasks: `local`, or a registered one, whose line is closed afterwards. Raises
+    UnknownPlant.
+    """
     if name == LOCAL:
-        return local
+        yield local
+        return
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
-    return adapter_of(row)
+    with closing(adapter_of(row)) as adapter:
+        yield adapter
