@@ -6,10 +6,9 @@ from functools import cache
 
 import redis
 
-from workers.pipeline.containers import Nodes
+from workers.pipeline.containers import READ_BYTES, Nodes
 
 CONTROL_TIMEOUT_SECONDS = 10.0
-READ_BYTES = 2**20  # at once from a socket: results come by the megabyte
 
 
 @cache

@@ -16,6 +16,7 @@ from queues.segment import Segment
 from workers.pipeline.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
 from workers.pipeline.rules import criterion_column
 
+READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
 MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -99,7 +100,11 @@ class Nodes:
     def segment(self, queue: str, url: str) -> Segment:
         if url not in self._connections:
             self._connections[url] = redis.Redis.from_url(
-                url, socket_connect_timeout=0.3, socket_timeout=self._timeout_seconds, retry=None
+                url,
+                socket_connect_timeout=0.3,
+                socket_timeout=self._timeout_seconds,
+                socket_read_size=READ_BYTES,
+                retry=None,
             )
         if (queue, url) not in self._segments:
             self._segments[queue, url] = Segment(self._connections[url], queue)
