@@ -96,7 +96,8 @@ def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(
 ) -> None:
     (loop,) = ensure_pool_loops(control)
     Loop.objects.update(mode="auto", interval_seconds=1.0)
-    until(lambda: rig.rests(range(5, 8)), WAIT_SECONDS, 0.0)
+    # Six are served at once. Starting each worker takes a moment, too, and a step is a quarter.
+    until(lambda: rig.rests(range(5, 9)), WAIT_SECONDS, 0.0)
     first = rig.sizes[-1]
     explored = max(rig.sizes)
     for _ in range(15):
