@@ -12,6 +12,9 @@ completions over their events, cut when they have as many events as come in abou
 variance depend on how large blocks are; and as departures of a pool are more regular than chance, a few
 large groups tell more than many small ones of the same time.
 
+A pool that has just changed its size warms up: new processes load what they need with their first worker, and
+what is under way was begun by another number. Counted is from `WARM_UP_SECONDS` after it was first full.
+
 All instants are of the host's monotonic clock, which its processes share. What happened is known up to the
 begin of the longest call under way: further is nothing settled.
 """
@@ -27,7 +30,8 @@ ARRIVAL_SECONDS = 0.25  # how long a note of a worker may be under way
 GROUP_SECONDS, MOST_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 KEPT_SAMPLES = 64
 MOST_PENDING = 20_000
-BEGAN, DONE, ENDED = "began", "done", "ended"
+WARM_UP_SECONDS = 1.0
+DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +40,7 @@ class Note:
 
     at_seconds: float
     slot: int
-    kind: str
+    kind: int
     events: int = 0
 
 
@@ -51,6 +55,7 @@ class Departures:
         self._occupied: set[int] = set()
         self._known_until: dict[int, float] = {}  # of slots at work
         self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending ones of each slot, in order
+        self._warm = False
         self._begin_group()
         self._enough_events: int | None = None  # until the first group has shown how many come
 
@@ -58,7 +63,7 @@ class Departures:
         """From now on the pool has so many slots: what was measured was of another configuration."""
         if size == self._size:
             return
-        self._size, self._since = size, at_seconds
+        self._size, self._since, self._warm = size, at_seconds, False
         self.recent.clear()
         self._begin_group()
 
@@ -85,6 +90,7 @@ class Departures:
             note = self._pending[place]
             self._advance(note.at_seconds, others)
             self._take(note, others)
+            self._warm_up(note.at_seconds, others)
             place += 1
         del self._pending[:place]
         self._advance(horizon, others)
@@ -119,6 +125,10 @@ class Departures:
             self._group_seconds += passed
             self.full_seconds += passed
         self._at = max(self._at, at_seconds)
+
+    def _warm_up(self, at_seconds: float, others: int) -> None:
+        if not self._warm and at_seconds >= self._since and self._is_full(others):
+            self._since, self._warm = at_seconds + WARM_UP_SECONDS, True
 
     def _take(self, note: Note, others: int) -> None:
         if note.kind == BEGAN:
