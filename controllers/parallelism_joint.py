@@ -284,7 +284,7 @@ def _decision(
         "by_hand": by_hand,
     }
     failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
-    reason = _words(needs, before, tasks)
+    reason = _words(parameters, needs, before, tasks)
     if failed:
         reason += f" The last rescale of {', '.join(failed)} brought less than it should have."
     if needs.blocked:
@@ -316,11 +316,12 @@ def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | 
     return "maximum" if full and not needs.keeps[0] else None
 
 
-def _words(needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+def _words(parameters: Values, needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
+    pause = "the pause" if parameters["pause_seconds"] else "the change"
     if tasks == before:
         does = "do" if needs.keeps[0] else "are the most there may be and do not do"
-        return f"{now} tasks {does} for now; a change would not pay for its pause."
+        return f"{now} tasks {does} for now; others would not pay for {pause}."
     if not needs.keeps[0]:
         return f"{now} tasks do not do for what comes: {then} for all operators together."
-    return f"{then} tasks instead of {now} pay for the pause."
+    return f"{then} tasks instead of {now} pay for {pause}."

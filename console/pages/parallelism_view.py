@@ -6,6 +6,7 @@ its rescales brought.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from workers.scope import active_loops
 Floats = npt.NDArray[np.float64]
 JOINT = "parallelism_joint"
 PAST_SECONDS, PAST_POINTS = 2_700.0, 90
-SHOWN_RESCALES, READ_ENTRIES = 8, 400
+SHOWN_RESCALES, READ_ENTRIES = 8, 100
 COST_SECONDS = 3_600.0
 ABOUT = {
     "parallelism_queueing": "fewest within the bound, for what comes now",
@@ -167,45 +168,49 @@ def _deciders(loop: Loop) -> Iterator[dict[str, Any]]:
 
 def _rescales(loop: Loop) -> Iterator[dict[str, Any]]:
     """The last changes that this loop made or would have made, and what came of them."""
-    acted = loop.entries.filter(acted=True).order_by("-at", "-id")[:SHOWN_RESCALES]
-    for entry in acted:
-        before = (entry.terms.get("tasks_before") or {}) if isinstance(entry.terms, Mapping) else {}
+    acted = loop.entries.filter(acted=True).order_by("-at", "-id")[:READ_ENTRIES]
+    changed = ((entry, changes) for entry in acted if (changes := _changes(loop, entry)))
+    for entry, changes in islice(changed, SHOWN_RESCALES):
         expected, outcome = entry.expected or {}, entry.outcome or {}
         is_capacity = expected.get("metric") == "capacity_per_second"
         gained = outcome.get("gained")
         yield {
             "entry": entry,
-            "changes": _changes(loop, before, (entry.action or {}).get("tasks")),
+            "changes": changes,
             "expected": round(expected["amount"]) if is_capacity else None,
             "gained": round(gained) if is_capacity and gained is not None else None,
         }
 
 
-def _changes(loop: Loop, before: Mapping[str, int], tasks: Any) -> list[dict[str, Any]]:
-    if not isinstance(tasks, Mapping):
-        operator = str(loop.target.get("operator", ""))
-        return [{"name": operator, "from": None, "to": int(tasks)}] if tasks is not None else []
+def _changes(loop: Loop, entry: LedgerEntry) -> list[dict[str, Any]]:
+    """Operators that got, or would have got, other tasks."""
+    tasks = (entry.action or {}).get("tasks")
+    if isinstance(tasks, Mapping):
+        before = entry.terms.get("tasks_before") or {}
+    else:
+        name = str(loop.target.get("operator", ""))
+        tasks, before = {name: tasks}, {name: (entry.observation or {}).get("current")}
     return [
         {"name": name.rpartition("/")[2], "from": before.get(name), "to": int(count)}
         for name, count in tasks.items()
-        if before.get(name) != count
+        if count is not None and before.get(name) != count
     ]
 
 
 def _cost(loop: Loop, names: Sequence[str], kept: Kept, now_seconds: float) -> dict[str, Any] | None:
-    """Task-hours of the last hour, as far as it was watched; the most there were; and the mean."""
+    """Task-hours of the last hour, as far as it was watched, and the mean."""
     if "application" not in loop.target or not names:
         return None
     series = [f"pipeline.applications.{name.replace('/', '.operators.', 1)}.parallelism" for name in names]
-    _, rows = kept.figures(series, now_seconds - COST_SECONDS, now_seconds)
-    totals = rows[:, ~np.isnan(rows).any(axis=0)].sum(axis=0)
-    if not totals.size:
+    at, rows = kept.figures(series, now_seconds - COST_SECONDS, now_seconds)
+    known = ~np.isnan(rows).any(axis=0)
+    if not known.any():
         return None
+    mean, seconds = float(rows[:, known].sum(axis=0).mean()), float(np.ptp(at[known]))
     return {
-        "hours": float(totals.sum()) / 3_600,
-        "mean": float(totals.mean()),
-        "most": float(totals.max()),
-        "minutes": totals.size / 60,
+        "hours": round(mean * seconds / 3_600, 2),
+        "mean": round(mean, 2),
+        "minutes": round(seconds / 60),
     }
 
 
@@ -218,13 +223,25 @@ def _forecast(
         return None
     row = (snapshot.get("forecasts") or {}).get(application) or {}
     means = row.get("mean_per_second")
-    said = {"refused": row.get("refused"), "days": row.get("days"), "trained_until": row.get("trained_until")}
+    said = {
+        "refused": row.get("refused"),
+        "past": _length(row.get("days") or 0.0),
+        "trained_until": row.get("trained_until"),
+    }
     if not means:
         return {**said, "drawing": None}
     pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
     queues = (pipeline.get(application) or {}).get("queues", ())
     past = _past(queues, kept, now_seconds)
     return {**said, "drawing": _drawing(past, row, now_seconds)}
+
+
+def _length(days: float) -> str:
+    """Of a past, in words."""
+    hours = 24 * days
+    if hours < 2:
+        return f"{60 * hours:.0f} min"
+    return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
 
 
 def _past(queues: Sequence[str], kept: Kept, now_seconds: float) -> list[tuple[float, float]]:

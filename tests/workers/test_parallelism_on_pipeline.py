@@ -37,7 +37,7 @@ patterns:
 """
 OPERATOR = "exact/abc"
 CALM, TIMES, LOAD_SECONDS = 1, 6, 30  # chunks a second; how many times more; how long
-CHUNKS = 600
+CHUNKS = 900
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_load_step_changes_tasks_between_two_batches_without_a_restart_a_lost_
         while time.monotonic() < deadline and desk.seen[-1]["parallelism"] == 1:
             second(CALM * TIMES)
         assert desk.seen[-1]["parallelism"] == 2, [each.reason for each in loop.entries.order_by("-pk")[:5]]
-        for _ in range(5):
-            second(CALM * TIMES)
+        # Taken over by a batch after it, with what is in flight.
+        until(lambda: second(CALM * TIMES)["tasks"] == 2, 60, every_seconds=0.0)
         marker = {"id": "end", "time": begin + CHUNK_SECONDS * published + 60, "type": "N", "source": "s0"}
         client.publish("telemetry", [marker])
         expected = undisturbed(tmp_path / "exact.yaml", chunks[:published])

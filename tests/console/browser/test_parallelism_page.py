@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.served import ROOT, Served
+from tests.servers import Server
 from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = [*BROWSER, pytest.mark.slow]
@@ -18,15 +19,19 @@ PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")
 
 
 @pytest.fixture(scope="module")
-def steered(served: Served) -> None:
-    """An application that the joint law has steered for three quarters of an hour."""
+def steered(served: Served, _control_server: Server) -> dict[bytes, bytes]:
+    """What the control server holds of an application that was steered for three quarters of an hour."""
     environment = {**served.environment, "DJANGO_SETTINGS_MODULE": "console.settings"}
     command = [sys.executable, "-m", "tests.console.browser.steered"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    control = _control_server.client()
+    return {key: control.dump(key) for key in control.keys("weir:*")}
 
 
 @pytest.fixture
 def watched(steered, control) -> Observer:
+    for key, value in steered.items():
+        control.restore(key, 0, value, replace=True)
     return Observer(control, orjson.loads(control.get(SNAPSHOT_KEY)))
 
 
