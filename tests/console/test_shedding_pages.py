@@ -51,6 +51,7 @@ def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
     assert "hosts binds: it is offered" in page
     assert "more for each event would bring back" in page
     assert "48 to 58" in page
+    assert "which may shed" in page
     assert "What if" in page and "Put it in force" not in page
 
 
