@@ -24,6 +24,9 @@ BEHIND_SECONDS = 5.0
 # Who publishes over HTTP, and so can be told to wait.
 THROTTLED_PRODUCER = "api"
 BEING_EXECUTED = ("approved", "running")
+# Laws whose actuator is what the last decision did; that of others stays, and their verdict says it.
+COUNTED_ANEW = ("rebalancing", "node_scaling", "worker_rate")
+NOTHING_DONE = (None, "no action")
 Document = Mapping[str, Any]
 
 
@@ -89,7 +92,8 @@ def _idle(loop: str, snapshot: Document) -> bool:
     if row is None or row["mode"] != "auto":
         return True
     plans = snapshot.get("plans") or ()
-    return not row["actuator"] and not any(plan["state"] in BEING_EXECUTED for plan in plans)
+    acted = row["actuator"] if row["law"] in COUNTED_ANEW else row["verdict"] not in NOTHING_DONE
+    return not acted and not any(plan["state"] in BEING_EXECUTED for plan in plans)
 
 
 def _all_in_use(snapshot: Document) -> bool:
@@ -100,11 +104,10 @@ def _all_in_use(snapshot: Document) -> bool:
 def _no_more_workers(name: str, row: Document, snapshot: Document) -> bool:
     if row.get("kind") == "pipeline":
         return all(_idle(loop, snapshot) for loop in _parallelism_loops(name, snapshot))
-    totals = snapshot.get("totals") or {}
+    totals, loops = snapshot.get("totals") or {}, snapshot.get("loops") or {}
     if (totals.get("workers_busy") or 0) >= (totals.get("worker_slots") or 0):
-        return True
-    loops = [key for key in snapshot.get("loops") or {} if key.startswith(f"worker_rate/{name}/")]
-    return all(_idle(loop, snapshot) for loop in loops)
+        return all(_idle(loop, snapshot) for loop in loops if loop.startswith("concurrency/"))
+    return all(_idle(loop, snapshot) for loop in loops if loop.startswith(f"worker_rate/{name}/"))
 
 
 def _parallelism_loops(queue: str, snapshot: Document) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
-from workers import throttling
+from workers import ladder_sensor, throttling
 from workers.control_record import control_record
 from workers.ladder_loops import ensure_ladder_loops
 from workers.loops import tick_law
@@ -151,6 +151,18 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     for _ in range(3):
         plant.tick("ladder")
     assert not control.exists(throttling.KEY.format(queue="telemetry"))
+
+
+def test_a_rung_whose_loops_still_act_is_not_passed(plant):
+    plant.load(2.0)
+    acting = {"law": "rebalancing", "mode": "auto", "actuator": 120.0, "verdict": "checking", "target": {}}
+    plant.snapshot["loops"] = {"rebalancing": acting}
+    assert plant.tick("ladder").action == {"rung": 1}
+    pool = {**acting, "law": "concurrency", "actuator": 4}
+    totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
+    for verdict, spent in (("checking", False), ("no action", True)):
+        seen = {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
+        assert ladder_sensor.saturated("alert", {"kind": "jobs"}, seen)["workers"] is spent
 
 
 def test_stale_measurements_hold_the_table(plant):
