@@ -25,7 +25,7 @@ function columns(levels) {
   const gap = Math.max(LEAST_GAP, (LEAST_WIDTH - whole) / (kinds.length - 1));
   let x = 0;
   const made = kinds.map((kind, place) => {
-    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, result: 92, sinks: 46 }[kind] ?? 74 };
+    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, result: 104, sinks: 46 }[kind] ?? 74 };
     x += WIDTHS[kind] + gap;
     return column;
   });
@@ -45,13 +45,14 @@ function busyBox(id, name, row, word, text, url) {
 export function model(snapshot, name, row, chosen) {
   const levels = Math.max(0, ...Object.values(row.operators).map((each) => each.level)) + 1;
   const setpoint = snapshot.loops?.[`flow/${name}`]?.setpoint, room = row.result_queue;
+  const fullness = { utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second };
   const replicas = Object.entries(row.replicas), operators = Object.entries(row.operators);
   const boxes = [
     row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")], ["behind", shown(snapshot.queues?.[queue]?.wait_seconds, "seconds", "s")]] })),
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
-      id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf({ utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second }),
-      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["on the way", shown(row.in_flight_events, "integer")]],
+      id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf(fullness),
+      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["on the way", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{
