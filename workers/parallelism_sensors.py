@@ -64,18 +64,19 @@ def forecast(
     if topology is None or measured.unfit:
         return Sensed(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
+    if operator is None:
+        gone = f"the application has no operator {target['operator']}"
+        return Sensed(nothing, Measured(measured.age_seconds, gone), {})
     why, missed = _missed(target, snapshot, topology, operator)
-    if operator is None or missed is None:
-        return Sensed(nothing, Measured(measured.age_seconds, why), {})
+    if missed is None:
+        return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
     return Sensed({"missed": missed, "current": min(operator.parallelism, CORES)}, measured, {})
 
 
 def _missed(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: Topology, operator: Operator | None
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: Topology, operator: Operator
 ) -> tuple[str, list[list[float]] | None]:
     """Windows by tasks; or why there is nothing to decide on."""
-    if operator is None:
-        return f"the application has no operator {target['operator']}", None
     rate = topology_sight.rate_per_second(operator, topology.window_seconds)
     service = topology_sight.service_seconds(operator)
     if rate is None or not service:
