@@ -1,5 +1,6 @@
 """A second Weir, with a database and control server of its own, steers the first through its control API."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -25,7 +26,7 @@ def token(plant: RunningPlant) -> str:
     """A token of the first Weir, for the second."""
     made = plant.manage("token", "second", "--role", "operator")
     assert made.returncode == 0, made.stderr
-    return next(word for word in made.stdout.split() if word.startswith("weir_"))
+    return str(json.loads(made.stdout)["token"])
 
 
 def tasks_in_force(plant: RunningPlant) -> dict[str, int]:
