@@ -93,8 +93,8 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
         own = until(lambda: first_entry_after(plant, "parallelism_queueing", held_at), 20.0, 0.5)
         assert "token:second steers the tasks" in own["reason"]
         assert seen(second.observe(), "first").holder is None  # to the second it is its own
-        client = plant.signed_in()
-        audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()
+        with plant.signed_in() as client:
+            audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()
         assert "token:second" in str(audited)
     finally:
         watch.close()

@@ -20,6 +20,7 @@ from workers.plants.models import RegisteredPlant
 LOOK_SECONDS = 2.0
 STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
+CLOSE_SECONDS = 10.0
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
 UNKNOWN = {"tasks": None, "in_per_second": None, "latency_seconds": None}
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class PlantWatch:
     ) -> None:
         self._plants, self._make, self._monotonic = plants, make, monotonic
         self._look_seconds = look_seconds
-        self._running: dict[str, tuple[Lookout, threading.Event]] = {}
+        self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
 
     def rows(self) -> dict[str, Any]:
@@ -97,15 +98,19 @@ class PlantWatch:
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
             self._follow(self._plants())
-        return {name: lookout.document() for name, (lookout, _) in sorted(self._running.items())}
+        return {name: lookout.document() for name, (lookout, *_) in sorted(self._running.items())}
 
     def close(self) -> None:
+        """The threads end once their plants have answered, or not in time."""
+        threads = [thread for _, _, thread in self._running.values()]
         self._follow(())
+        for thread in threads:
+            thread.join(CLOSE_SECONDS)
 
     def _follow(self, rows: Iterable[RegisteredPlant]) -> None:
         """Lookouts for these, and no others; one for a plant that was changed starts anew."""
         wanted = {row.name: row for row in rows}
-        for name, (lookout, ended) in list(self._running.items()):
+        for name, (lookout, ended, _) in list(self._running.items()):
             if name not in wanted or _differs(wanted[name], lookout.row):
                 ended.set()
                 del self._running[name]
@@ -115,10 +120,11 @@ class PlantWatch:
 
     def _start(self, row: RegisteredPlant) -> None:
         lookout, ended = Lookout(row, self._make, self._monotonic), threading.Event()
-        self._running[row.name] = lookout, ended
-        threading.Thread(
+        thread = threading.Thread(
             target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True
-        ).start()
+        )
+        self._running[row.name] = lookout, ended, thread
+        thread.start()
 
     def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
         while not ended.is_set():
