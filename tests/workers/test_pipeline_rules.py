@@ -15,7 +15,7 @@ from workers.pipeline.portion import Portion
 from workers.pipeline.reference import ReferenceTable
 from workers.pipeline.result_queue import Blob, Result, ResultQueue
 from workers.pipeline.rule_plan import RulePlans
-from workers.pipeline.rule_sql import apply_rules, check_rules, empty_events, rule_counts
+from workers.pipeline.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
 from workers.pipeline.rules import (
     Cleanse,
     Enrich,
@@ -79,6 +79,14 @@ def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
         "e4": (None, None),
         "e5": (None, None),
     }
+
+
+def test_an_address_is_a_number_where_it_is_one(spark):
+    wrong = ("256.1.1.1", "1.2.3", "1.2.3.4.5", "-1.2.3.4", "1.2.3.x", "", None)
+    given = events(spark, "0.0.0.0", "1.2.3.4", "255.255.255.255", *wrong)
+    found = {row["id"]: row["_address"] for row in numbered(given, "address").collect()}
+    assert [found[f"e{place}"] for place in range(3)] == [0, 16_909_060, 2**32 - 1]
+    assert [found[f"e{place}"] for place in range(3, 10)] == [None] * len(wrong)
 
 
 def test_what_passes_each_rule_is_counted(spark):

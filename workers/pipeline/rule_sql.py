@@ -15,8 +15,9 @@ from workers.pipeline.rules import DOT, REMOVING, Cleanse, Enrich, Filter, Proje
 
 _NEEDED = ("id", "time", "type", "source", "value")
 _BUCKETS = 1_000_000
-_PARTS = [f"cast(_parts[{place}] as bigint)" for place in range(4)]
-_VALID = " AND ".join(["size(_parts) = 4", *(f"{part} BETWEEN 0 AND 255" for part in _PARTS)])
+_PARTS = [f"_part{place}" for place in range(4)]
+# A number from 0 to 255 has no other bits; null where a part is none.
+_VALID = f"_four AND ({' | '.join(_PARTS)}) BETWEEN 0 AND 255"
 _SUM = " + ".join(f"{part} * {256**power}L" for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))
 _NUMBER = f"CASE WHEN {_VALID} THEN {_SUM} END"  # of an address in parts; null where it is none
 
@@ -98,9 +99,7 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
 
 def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
     """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
-    parts = events.withColumn("_parts", sql.expr(f"split(`{using}`, '{DOT}')"))
-    numbered = parts.withColumn("_address", sql.expr(_NUMBER))
-    found = numbered.drop("_parts")
+    found = numbered(events, using)
     names, candidates = [], []
     for length, rows in reference.networks.items():
         if length == 0:
@@ -113,6 +112,14 @@ def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame
     row = sql.coalesce(*candidates)
     columns = {name: row.getField(name) for name in reference.columns}
     return found.withColumns(columns).drop("_address", *names)
+
+
+def numbered(events: DataFrame, using: str) -> DataFrame:
+    """With `_address`, an address as a number. Each part is a column of its own, so that it is read once."""
+    parts = events.withColumn("_parts", sql.expr(f"split(`{using}`, '{DOT}')"))
+    read = {part: sql.expr(f"cast(_parts[{place}] as bigint)") for place, part in enumerate(_PARTS)}
+    numbers = parts.withColumns({**read, "_four": sql.expr("size(_parts) = 4")})
+    return numbers.withColumn("_address", sql.expr(_NUMBER)).drop("_parts", "_four", *_PARTS)
 
 
 def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:

@@ -6,8 +6,8 @@ events. Spark starts one for each kind of worker; those that only look sources u
 
 import sys
 from importlib import import_module
-
-from pyspark.daemon import manager
+from importlib.util import find_spec
+from zipimport import zipimporter
 
 TASKS = "pyspark.worker"  # the kind that carries tasks out
 NEEDED = (
@@ -18,19 +18,24 @@ NEEDED = (
 )
 
 
-def forget_archives() -> None:
-    """Spark names PySpark's archives, too, beside the PySpark that is installed: each task would read their
-    directories anew.
+def prefer_installed() -> None:
+    """Spark names archives of PySpark before the PySpark that is installed. What comes out of an archive is
+    compiled anew, and each task reads the archive's directory again.
     """
-    archives = [path for path in sys.path_importer_cache if path.endswith(".zip")]
-    sys.path[:] = [path for path in sys.path if path not in archives]
-    for path in archives:
-        del sys.path_importer_cache[path]
+    named = list(sys.path)
+    sys.path[:] = [path for path in named if not path.endswith(".zip")]
+    if find_spec("pyspark") is None:
+        sys.path[:] = named
+        return
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter):
+            del sys.path_importer_cache[path]
 
 
 if __name__ == "__main__":
+    prefer_installed()
+    daemon = import_module("pyspark.daemon")
     if TASKS in sys.argv:
         for name in NEEDED:
             import_module(name)
-        forget_archives()
-    manager()
+    daemon.manager()
