@@ -110,7 +110,7 @@ def sample_snapshot() -> dict[str, Any]:
         "seq": 1,
         "at": 1_790_000_000.2,
         "plant": "main",
-        "health": {"state": "NORMAL", "sentence": "All 1 nodes normal; every queue keeps up; nothing shed."},
+        "health": {"state": "NORMAL", "sentence": "All nodes normal; every queue keeps up; nothing shed."},
         "totals": {
             "in_per_second": 41.0,
             "out_per_second": 40.0,
