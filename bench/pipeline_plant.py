@@ -28,7 +28,7 @@ from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
 from workers.pipeline.running import TIERS, Running
 
 NODES = ("n1", "n2", "n3")
-BATCH_EVENTS = 200_000
+BATCH_EVENTS = 400_000  # twice what applications have by default: for throughput, not for soon
 PIECE_EVENTS = 40_000
 ROOM_BYTES = 2**30
 LATER_SECONDS = 60

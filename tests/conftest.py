@@ -7,12 +7,13 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from django.db.backends.base.operations import BaseDatabaseOperations
 from hypothesis import settings as hypothesis_settings
+from xdist.scheduler import LoadScopeScheduling
 
 from console import append_only
 from queues.points import share
@@ -29,26 +30,30 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("weir")
 
 NODE_NAMES = ("n1", "n2", "n3")
-SHARED = {"plant": "plant", "browser": "console/browser", "spark": ""}  # what is started once → its folder
+TOGETHER = ("tests/plant", "tests/console/browser")  # folders whose tests share a plant, or a browser
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests stay together when several processes share the run (`-n 2 --dist loadgroup`): those of one
-    file, and all that use the same plant, browser or Spark. The longest groups begin first.
-    """
-    places = [*SHARED, *dict.fromkeys(_group(item) for item in items)]
-    items.sort(key=lambda item: places.index(_group(item)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    """The longest first, so that no process is left with them alone in the end."""
+    items.sort(key=lambda item: (group_of(item.nodeid) not in TOGETHER, not item.get_closest_marker("spark")))
 
 
-def _group(item: pytest.Item) -> str:
-    path = item.path.relative_to(Path(__file__).parent)
-    for name, folder in SHARED.items():
-        if (folder and path.is_relative_to(folder)) or (not folder and item.get_closest_marker(name)):
-            return name
-    return str(path)
+class Groups(LoadScopeScheduling):
+    """When several processes share the run, one gets all tests of a file, or of a folder of TOGETHER."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
 @pytest.fixture(scope="session", autouse=True)

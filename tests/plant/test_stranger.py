@@ -53,7 +53,7 @@ def test_a_killed_process_comes_back(plant: RunningPlant):
     observer = plant.process_matching("manage.py", "observe")
     observer.send_signal(signal.SIGKILL)
     before = (plant.snapshot() or {"at": 0})["at"]
-    plant.until(lambda snapshot: snapshot["at"] > before + 2, 30, "a new observer goes on")
+    plant.until(lambda snapshot: snapshot["at"] > before + 2, 60, "a new observer goes on")
 
 
 @pytest.fixture
