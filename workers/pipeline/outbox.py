@@ -3,6 +3,7 @@ that never change.
 """
 
 import logging
+import threading
 
 import orjson
 import pyarrow as pa
@@ -26,9 +27,15 @@ class Outbox:
     def __init__(self, store: StateStore, client: Client) -> None:
         self._store, self._client = store, client
         self._pending = True  # what a process before may have left
+        # A batch's end and who looks after the process are threads of their own.
+        self._turn = threading.Lock()
 
     def publish(self) -> int:
         """All that is there; how many. Raises WeirError when a queue takes none: they stay."""
+        with self._turn:
+            return self._publish()
+
+    def _publish(self) -> int:
         self._pending = True
         total = 0
         while outputs := self._store.outputs(MOST_AT_ONCE):
@@ -41,8 +48,8 @@ class Outbox:
         return total
 
     def retry(self) -> None:
-        """What could not be published before."""
-        if self._pending:
+        """What could not be published before; nothing while it is being published."""
+        if self._pending and not self._turn.locked():
             self.try_publish()
 
     def try_publish(self) -> None:

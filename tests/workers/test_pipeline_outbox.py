@@ -1,0 +1,58 @@
+"""Complex events leave the outbox for their queues."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from queues import block
+from queues.errors import NoContainerAvailable
+from workers.pipeline.outbox import Outbox
+from workers.pipeline.state import StateStore, Written
+
+
+class Publisher:
+    """Takes batches and notes their ids; `meanwhile` is called in another thread first."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.meanwhile, self.ids = meanwhile, []
+
+    def publish_batches(self, queue, batches):
+        other = threading.Thread(target=self.meanwhile)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+        self.ids += [each for batch in batches for each in batch.column("id").to_pylist()]
+
+
+@pytest.fixture
+def store(control):
+    store = StateStore(control, "exact")
+    events = [{"id": f"c{n}", "time": 1.0, "type": "abc", "source": "s", "attributes": {}} for n in range(3)]
+    rows = pa.Table.from_batches([block.from_events(events, 0)]).combine_chunks().to_batches()[0]
+    store.write(1, Written({"op/1": (b"state", None)}, outbox={"alert|1/1/0": rows}))
+    return store
+
+
+def test_what_is_being_published_is_not_published_again_by_who_looks_after_it(store):
+    client = Publisher(lambda: outbox.retry())
+    outbox = Outbox(store, client)
+    assert outbox.publish() == 3
+    assert client.ids == ["c0", "c1", "c2"] and not store.outputs(10)
+
+
+def test_what_no_queue_takes_stays_and_is_tried_again(store):
+    client = Publisher()
+    outbox = Outbox(store, client)
+
+    def refuse(queue, batches):
+        raise NoContainerAvailable("every node is down")
+
+    client.publish_batches = refuse
+    outbox.try_publish()
+    assert len(store.outputs(10)) == 1
+    del client.publish_batches
+    outbox.retry()
+    assert client.ids == ["c0", "c1", "c2"] and not store.outputs(10)
+    outbox.retry()
+    assert len(client.ids) == 3
