@@ -62,7 +62,7 @@ def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
         return of
     silent = [name for name, row in rows.items() if row["response_seconds"] is None]
     if silent:
-        return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a batch yet")
+        return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a warm batch lately")
     busiest = max((row["utilisation"] for row in rows.values()), default=0.0)
     if busiest < LEAST_UTILISATION:
         why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"

@@ -100,6 +100,23 @@ def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     assert document["replicas"]["iap2"]["response_seconds"] is None
 
 
+def test_how_soon_a_replica_answers_is_told_once_it_is_warm_and_only_of_the_window(control):
+    at = [0.0]
+    shown = board(control, lambda: at[0])
+
+    def told(now: float) -> float | None:
+        at[0] = now
+        return shown.document({})["replicas"]["iap1"]["response_seconds"]
+
+    shown.replica("iap1", ReplicaBatch(8.0, 1, 50, 40, 4_000, 7.4, [], 7.4))
+    assert told(9.0) is None  # Spark was warming up
+    shown.replica("iap1", ReplicaBatch(9.0, 2, 50, 40, 4_000, 0.2, [], 6.0))
+    assert told(17.0) is None  # and that one waited for it
+    shown.replica("iap1", ReplicaBatch(20.0, 3, 50, 40, 4_000, 0.2, [], 0.4))
+    assert told(21.0) == 0.4
+    assert told(31.0) is None  # it has had nothing to do since
+
+
 def test_each_task_is_measured_by_its_own_batches(control):
     now = iter([0.0, *[100.0] * 10])
     shown = board(control, lambda: next(now))

@@ -10,7 +10,8 @@ is their ratio. Of an operator `overhead_seconds` is its time for one event besi
 the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
 time from an event's own to the end of the batch that has worked it.
 
-A replica's `response_seconds` is the mean of the window, or of its last batch.
+A replica's `response_seconds` is the mean of the window; null without a batch in it, and as long as the
+process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
 
 `state` is starting (until something is worked since a start), running, stalled (events wait and nothing
 moves: `hindrance` says why), stopping or failed; `error` is what ended the run before, until something is
@@ -70,6 +71,7 @@ class StatusBoard:
         self._results = ResultQueue(control, application.name)
         self._dispatches = Dispatches(control, application.name)
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
+        self._first_at: dict[str, float] = {}
         self._batches: deque[InterEventBatch] = deque()
         self._started = monotonic()
         self._progress = ProgressRecord(self._started)
@@ -112,6 +114,7 @@ class StatusBoard:
         """A replica's batch is published."""
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
+            self._first_at.setdefault(name, batch.at)
             self._shed.at_replica(batch.at, batch.shed)
             self._progress.at_replica(name, batch)
             self._error = None
@@ -280,9 +283,14 @@ class StatusBoard:
             "kept_per_second": self._rate((batch.kept for batch in recent), now),
             "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             "batch_seconds": newest.seconds if newest else None,
-            "response_seconds": _mean([each.response_seconds for each in recent or [newest] if each]),
+            "response_seconds": self._response_seconds(name, recent, now),
             "work": measures(samples, self._window(now)),
         }
+
+    def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
+        if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
+            return None
+        return _mean([each.response_seconds for each in recent])
 
     def _operator(self, operator: Operator, now: float, parallelism: int) -> dict[str, Any]:
         name = operator.name
