@@ -18,6 +18,7 @@ import redis
 from console.local import LocalPlant
 from console.processes import Process, plant_processes
 from console.supervision import Supervisor
+from queues.private_files import keep_private, mend
 from queues.server import free_port, server_process
 
 NODES = ("n1", "n2", "n3")
@@ -154,7 +155,6 @@ def stop_on_signal(signum: int, frame: FrameType | None) -> None:
 
 
 def set_environment(data: Path) -> None:
-    data.mkdir(parents=True, exist_ok=True)
     os.environ["WEIR_DATA"] = str(data)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
@@ -163,6 +163,22 @@ def set_environment(data: Path) -> None:
     # Numeric libraries would start a thread per core in every process, each with its own arena.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def close_to_others(data: Path) -> None:
+    """The data folder is this user's alone, also what an older version left in it."""
+    keep_private()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = data.stat().st_uid
+    if owner != os.getuid():
+        raise SystemExit(
+            f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
+        )
+    mended = mend(data)
+    if mended.changed:
+        say(f"{mended.changed} files in {data} were open to other users; they are yours alone now.")
+    if mended.foreign:
+        say(f"{mended.foreign} files in {data} belong to other users and were left as they are.")
 
 
 def announce(address: str, password: str | None) -> None:
@@ -176,6 +192,7 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     data = options.data.resolve()
     set_environment(data)
+    close_to_others(data)
     lock = take_lock(data)
     port = options.port or free_port()
     if not options.prepare and not is_free(port):

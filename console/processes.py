@@ -10,6 +10,12 @@ WEB_OPTIONS = (
     "websockets-sansio",
     "--ws-per-message-deflate",
     "false",
+    "--no-proxy-headers",  # console.proxies believes those of trusted proxies only
+    # A socket says {"ask": "snapshot"} at most; the rest of a longer frame is not read.
+    "--ws-max-size",
+    "4096",
+    # No version in answers to strangers.
+    "--no-server-header",
     "--no-access-log",
     "--log-level",
     "warning",

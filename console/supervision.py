@@ -17,6 +17,7 @@ from xmlrpc.client import ServerProxy
 from supervisor.xmlrpc import SupervisorTransport
 
 from console.processes import Process
+from queues.private_files import private_folder, write_private
 
 HEAD = """[supervisord]
 nodaemon=true
@@ -27,6 +28,7 @@ pidfile={data}/supervisor.pid
 childlogdir={data}/logs
 user={user}
 minfds=1024
+umask=077
 
 [unix_http_server]
 file={socket}
@@ -47,6 +49,7 @@ startsecs=2
 startretries=1000
 stopwaitsecs={stop_seconds}
 killasgroup=true
+umask=077
 redirect_stderr=true
 stdout_logfile={data}/logs/{name}.log
 stdout_logfile_maxbytes=5MB
@@ -70,14 +73,14 @@ class Supervisor:
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
         """Starts the supervisor and the servers; the rest waits for `start_page` and `start_plant`."""
-        (self.data / "logs").mkdir(parents=True, exist_ok=True)
+        private_folder(self.data / "logs")
         self.end_leftover()
         self.plant = list(plant)
         parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in servers]
         parts += [self._program(process, autostart=False) for process in self.plant]
         path = self.data / "supervisor.conf"
-        path.write_text("".join(parts))
+        write_private(path, "".join(parts))
         self.child = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(path)],
             stdout=subprocess.PIPE,

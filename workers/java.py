@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from queues.errors import WeirError
+from queues.private_files import private_folder, write_private
 
 OLDEST = 17
+# Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
+_NO_PERFORMANCE_FILE = "-XX:-UsePerfData"
 _VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
 # Spark always asks for a module that the bundled runtime does not have; the shim leaves just that argument
@@ -60,7 +63,9 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 def _major_version(java: Path) -> int:
     """0 when it does not run."""
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        answer = subprocess.run(
+            [java, _NO_PERFORMANCE_FILE, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return 0
     found = _VERSION.search(answer.stderr + answer.stdout)
@@ -77,9 +82,9 @@ def _bundled_home() -> Path | None:
 
 def _shim(home: Path, folder: Path) -> Path:
     java = folder / "bin" / "java"
-    java.parent.mkdir(parents=True, exist_ok=True)
-    java.write_text(_SHIM.format(java=home / "bin" / "java"))
-    java.chmod(0o755)
+    private_folder(java.parent)
+    write_private(java, _SHIM.format(java=home / "bin" / "java"))
+    java.chmod(0o700)
     return folder
 
 
@@ -92,6 +97,8 @@ def spark_environment(shim_folder: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": path,
+        # Of the Java that only writes Spark's command line.
+        "SPARK_LAUNCHER_OPTS": _NO_PERFORMANCE_FILE,
         # Each thread's own memory arena adds up in processes of many threads that do little.
         "MALLOC_ARENA_MAX": "2",
     }

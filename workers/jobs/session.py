@@ -7,16 +7,21 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from workers.environment import narrowed, needed
 from workers.java import spark_environment
+from workers.spark_privacy import java_options, private_settings
 
 HEAP = "2g"
 LOCAL_MASTER = "local[*]"
 PARTITIONS = 8
+_JAVA_OPTIONS = "-XX:+UseParallelGC -Djava.net.preferIPv4Stack=true"
 _SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=true",
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",
     # Partitions small enough to be sorted in memory; those that stay small are joined.
     "spark.sql.shuffle.partitions": str(PARTITIONS),
@@ -38,13 +43,20 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("weir batch jobs")
     local = {
         "spark.driver.memory": heap,
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options(folder)}",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    for key, value in {**_SETTINGS, **local, **_addresses(master)}.items():
+    for key, value in {
+        **_SETTINGS,
+        **local,
+        **_addresses(master),
+        **private_settings(master, folder),
+    }.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with narrowed(needed(os.environ)):
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from queues.errors import BadInput, WeirError
+from workers.environment import PIPELINE_PREFIX, needed
 from workers.jobs.job import Made, Surroundings, Work
+from workers.spark_privacy import SECRET as SPARK_SECRET
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 10.0
@@ -107,7 +109,7 @@ class SparkProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**needed(os.environ, {SPARK_SECRET}, (PIPELINE_PREFIX,)), "PYTHONPATH": path},
             # A signal to the worker's group is the worker's to handle: it stops Spark in its own time.
             start_new_session=True,
         )

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from queues.errors import BadInput
+from queues.private_files import keep_private
 from workers.jobs import extract, rollup, statistics, training
 from workers.jobs.request import Request
 from workers.jobs.session import LOCAL_MASTER, start_session
@@ -116,6 +117,7 @@ def incoming(source: TextIO) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
+    keep_private()
     # What Spark and Java print on standard output must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,0 +1,107 @@
+"""Files of a plant are its owner's alone: the umask of its processes, secrets, and what is there already."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+UMASK = 0o077
+OTHERS = 0o077  # the bits that group and others must not have
+MOST_ENTRIES = 1_000_000
+# By path, chmod would follow a link that took an entry's place; Linux can open the entry itself.
+_OPENED = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What `mend` found. `foreign`: entries of other users, which are left as they are; `unseen`: whether a
+    limit ended the walk (what was not seen still lies in a folder that nobody else may enter).
+    """
+
+    changed: int = 0
+    foreign: int = 0
+    unseen: bool = False
+
+
+def keep_private() -> None:
+    """Whatever this process and its children make from now on, group and others can't open."""
+    os.umask(UMASK)
+
+
+def private_folder(path: Path) -> None:
+    """Makes a folder, and those above it, for its owner alone; one that is there is made so."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & OTHERS:
+        path.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces a file in one step. It has mode 0600 before its first byte, whatever lay there before."""
+    fresh = _beside(path, text)
+    fresh.replace(path)
+
+
+def kept_secret(path: Path, fresh: str) -> str:
+    """The secret in a file, or `fresh` where there is none yet. The first process's is kept."""
+    if not path.exists():
+        private_folder(path.parent)
+        made = _beside(path, fresh)
+        try:
+            path.hardlink_to(made)
+        except FileExistsError:
+            pass
+        finally:
+            made.unlink()
+    return path.read_text()
+
+
+def _beside(path: Path, text: str) -> Path:
+    """A new file next to `path`. O_EXCL: nobody laid one there, or a link, for us to write into."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    return fresh
+
+
+def mend(folder: Path, most_entries: int = MOST_ENTRIES) -> Mended:
+    """Takes the rights of group and others from a folder and all below it. Follows no links; changes only
+    what belongs to this user. The folder itself comes first: from then on nobody else gets in.
+    """
+    me = os.getuid()
+    private_folder(folder)
+    seen = changed = foreign = 0
+    for _, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
+        for name in (*folders, *files):
+            seen += 1
+            if seen > most_entries:
+                return Mended(changed, foreign, unseen=True)
+            owner, mended = _mend_entry(name, descriptor, me)
+            changed += mended
+            foreign += owner != me
+    return Mended(changed, foreign)
+
+
+def _mend_entry(name: str, folder: int, me: int) -> tuple[int, bool]:
+    """(the entry's owner, whether its mode changed). What vanished meanwhile is nobody's concern."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if found.st_uid != me or stat.S_ISLNK(found.st_mode) or not found.st_mode & OTHERS:
+            return found.st_uid, False
+        entry = os.open(name, _OPENED, dir_fd=folder)
+    except FileNotFoundError:
+        return me, False
+    try:
+        now = os.fstat(entry)
+        if stat.S_ISLNK(now.st_mode) or now.st_uid != me:
+            return now.st_uid, False
+        _set_mode(entry, stat.S_IMODE(now.st_mode) & ~OTHERS)
+    finally:
+        os.close(entry)
+    return me, True
+
+
+def _set_mode(entry: int, mode: int) -> None:
+    if hasattr(os, "O_PATH"):  # such a descriptor takes no fchmod
+        Path(f"/proc/self/fd/{entry}").chmod(mode)
+    else:
+        os.fchmod(entry, mode)

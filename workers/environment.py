@@ -1,0 +1,83 @@
+"""The environment that a process of ours gives to the processes it starts, or goes on with itself: only what
+they need. Passwords and keys are for those that use them; a rule, a job or a library in any other process
+can't tell what it was never given.
+
+| for | gets |
+|---|---|
+| every process | EVERYWHERE, and what begins with a prefix of EVERYWHERE_PREFIXES |
+| Spark: driver's Java, executors, Python workers, master and worker of a cluster | no more than that |
+| the pipeline | besides, PIPELINE and WEIR_PIPELINE_… |
+| Spark's process of batch jobs | besides, WEIR_SPARK_SECRET and WEIR_PIPELINE_… (its declaration) |
+| the lab's simulation | no more than everywhere |
+"""
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+EVERYWHERE = frozenset(
+    {
+        "HOME",
+        "JAVA_HOME",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "LOGNAME",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONHASHSEED",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONUNBUFFERED",
+        "PYTHONWARNINGS",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "VIRTUAL_ENV",
+    }
+)
+EVERYWHERE_PREFIXES = ("ARROW_", "LC_", "MALLOC_", "PYSPARK_", "SPARK_")
+PIPELINE = frozenset({"REDIS_URL", "WEIR_DATA", "WEIR_NODE_LOGIN", "WEIR_SPARK_SECRET"})
+PIPELINE_PREFIX = "WEIR_PIPELINE_"
+
+
+def needed(
+    environment: Mapping[str, str], names: Collection[str] = (), prefixes: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Of an environment what every process may have, and these names and prefixes."""
+    begins = (*EVERYWHERE_PREFIXES, *prefixes)
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in EVERYWHERE or name in names or name.startswith(begins)
+    }
+
+
+@contextmanager
+def narrowed(environment: Mapping[str, str]) -> Iterator[None]:
+    """While inside, processes that are started get this environment, and no other thread should need more."""
+    before = dict(os.environ)
+    _become(environment)
+    try:
+        yield
+    finally:
+        _become(before)
+
+
+def _become(environment: Mapping[str, str]) -> None:
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+def go_on_with(environment: Mapping[str, str]) -> None:
+    """Starts this program again in the same process without the rest of its environment, which otherwise can
+    be read in /proc by all that the process starts. Returns where there is no rest.
+    """
+    if set(os.environ) - set(environment):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environment))
