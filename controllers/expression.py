@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 
-MOST_REPEATS = 1000
+MOST_REPEATS = 1000  # of a quantifier, and of those within one another together
 MOST_DEPTH = 20
+MOST_ALTERNATIVES = 2000  # of all ORs, as often as quantifiers repeat them
+_SHOWN = 40  # characters of a text that a refusal quotes
 _TOKEN = re.compile(
     r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))"
 )
+_SPACE = re.compile(r"\s*")
 _SEPARATORS = {"SEQ": ";", "AND": ",", "OR": ","}
 
 
@@ -97,6 +100,7 @@ def parse(text: object, field: str) -> Expression:
         raise BadInput(field, "takes a pattern, such as SEQ(A; B; C)")
     expression = _Reader(text, field).expression()
     check(expression.root, field)
+    _check_size(expression.root, field)
     return expression
 
 
@@ -199,6 +203,49 @@ def check(item: Item, field: str, inside: str = "") -> None:
             check(part, field, "quantified")
 
 
+def _check_size(root: Item, field: str) -> None:
+    """Refuses quantifiers and alternatives that multiply beyond what can be worked with."""
+    repeats = _repeats(root)
+    if repeats > MOST_REPEATS:
+        raise Forbidden(
+            field, f"repeats within one another multiply to {_short(repeats)}; {MOST_REPEATS} at most"
+        )
+    alternatives = _alternatives(root)
+    if alternatives > MOST_ALTERNATIVES:
+        raise Forbidden(
+            field, f"has {_short(alternatives)} alternatives, repeats counted; {MOST_ALTERNATIVES} at most"
+        )
+
+
+def _short(number: int) -> str:
+    return str(number) if number < 10**9 else "more than 10⁹"
+
+
+def _repeats(item: Item) -> int:
+    """The product of the quantifiers' numbers along the deepest of their nestings."""
+    match item:
+        case Sequence(items) | Conjunction(items) | Choice(items):
+            return max((_repeats(part) for part in items), default=1)
+        case Repeat(part, least, most, _):
+            return max(least, most or 0, 1) * _repeats(part)
+        case Hidden(part):
+            return _repeats(part)
+    return 1
+
+
+def _alternatives(item: Item) -> int:
+    match item:
+        case Sequence(items) | Conjunction(items):
+            return sum(_alternatives(part) for part in items)
+        case Choice(items):
+            return len(items) + sum(_alternatives(part) for part in items)
+        case Repeat(part, least, _, _):
+            return max(least, 1) * _alternatives(part)
+        case Hidden(part):
+            return _alternatives(part)
+    return 0
+
+
 def _check_absences(items: tuple[Item, ...], field: str) -> None:
     if isinstance(items[0], Absent):
         raise BadInput(field, f"NOT {items[0].symbol.name} needs a step before it: its time begins there")
@@ -239,13 +286,14 @@ class _Reader:
         at_last = self._skip("$")
         if self._token:
             self._refuse(
-                f"{self._token!r} is not expected here; put several steps into SEQ( ; ), AND( , ) or OR( , )"
+                f"{self._token[:_SHOWN]!r} is not expected here; "
+                "put several steps into SEQ( ; ), AND( , ) or OR( , )"
             )
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
     def _item(self, depth: int) -> Item:
         if depth > MOST_DEPTH and not self._reads_remains:
-            self._refuse(f"is nested deeper than {MOST_DEPTH}")
+            raise Forbidden(self._field, f"is nested deeper than {MOST_DEPTH}")
         item = self._primary(depth)
         while self._token in ("+", "*", "?", "{"):
             item = self._quantified(item)
@@ -258,12 +306,12 @@ class _Reader:
             return hidden
         name = self._token
         if not name or not self._is_symbol:
-            self._refuse("a symbol is expected" + (f", not {name!r}" if name else ""))
+            self._refuse("a symbol is expected" + (f", not {name[:_SHOWN]!r}" if name else ""))
         self._advance()
         if name in _SEPARATORS:
             return self._group(name, depth)
         if self._token == "(":
-            self._refuse(f"{name!r} is not known; known are SEQ, AND, OR")
+            self._refuse(f"{name[:_SHOWN]!r} is not known; known are SEQ, AND, OR")
         if name == "NOT":
             return self._absent()
         return Symbol(name)
@@ -320,7 +368,8 @@ class _Reader:
 
     def _number(self) -> int:
         token = self._token
-        if not token.isascii() or not token.isdigit() or int(token) > MOST_REPEATS:
+        plain = token.isascii() and token.isdigit() and len(token) <= 9
+        if not plain or int(token) > MOST_REPEATS:
             self._refuse(f"a quantifier takes whole numbers up to {MOST_REPEATS}, such as {{2}} or {{1,3}}")
         self._advance()
         return int(token)
@@ -333,20 +382,19 @@ class _Reader:
 
     def _expect(self, mark: str) -> None:
         if not self._skip(mark):
-            self._refuse(f"{mark!r} is expected" + (f", not {self._token!r}" if self._token else ""))
+            self._refuse(f"{mark!r} is expected" + (f", not {self._token[:_SHOWN]!r}" if self._token else ""))
 
     def _advance(self) -> None:
-        rest = self._text[self._end :]
-        found = _TOKEN.match(rest)
-        self._position = self._end + len(rest) - len(rest.lstrip())
+        found = _TOKEN.match(self._text, self._end)
+        self._position = _SPACE.match(self._text, self._end).end()  # type: ignore[union-attr]
         if found:
             self._token = found["symbol"] or found["mark"]
             self._is_symbol = found["symbol"] is not None
-            self._end += found.end()
-        elif not rest.strip():
+            self._end = found.end()
+        elif self._position == len(self._text):
             self._token, self._is_symbol = "", False
         else:
-            self._refuse(f"{rest.lstrip()[0]!r} has no meaning here")
+            self._refuse(f"{self._text[self._position]!r} has no meaning here")
 
     def _refuse(self, reason: str) -> NoReturn:
         raise BadInput(self._field, f"at character {self._position + 1}: {reason}")

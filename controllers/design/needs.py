@@ -53,7 +53,10 @@ def _of(item: Item) -> Needs:
         case Hidden(part):
             return _of(part)
         case Repeat(part, least, _, _):
-            return _all([_of(part) for _ in range(least)])
+            once = _of(part)
+            if not once.groups:
+                return Needs({name: least * count for name, count in once.counts.items()} if least else {})
+            return _all([once, *(_of(part) for _ in range(least - 1))] if least else [])
         case Choice(items):
             return _either([_of(part) for part in items])
         case expression.Sequence(items) | expression.Conjunction(items):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -28,9 +29,11 @@ def test_a_role_that_does_not_exist_is_named():
 def started(tmp_path: Path) -> Iterator:
     processes = []
 
-    def start(*arguments: str) -> subprocess.Popen:
+    def start(*arguments: str, secret: str = "s" * 32) -> subprocess.Popen:
         with (tmp_path / f"{arguments[0]}.log").open("w") as log:
-            environment = {**os.environ, "WEIR_DATA": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+            folder = tmp_path / arguments[0]
+            environment = {**os.environ, "WEIR_DATA": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+            environment["WEIR_SPARK_SECRET"] = secret
             process = subprocess.Popen(
                 [*MODULE, *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
             )
@@ -58,3 +61,24 @@ def test_a_worker_joins_the_master(started):
     worker = ["--host", "127.0.0.1", "--cores", "1", "--memory", "512m", "--webui-port", str(free_port())]
     started("worker", f"spark://127.0.0.1:{port}", *worker)
     until(lambda: alive_workers(web_port) == 1, 60)
+
+
+@pytest.mark.spark
+def test_a_worker_with_another_secret_is_refused_and_no_secret_is_on_a_command_line(started, tmp_path):
+    port, web_port = free_port(), free_port()
+    master = started("master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
+    until(lambda: alive_workers(web_port) is not None and listens(port), 60)
+    worker = ["--host", "127.0.0.1", "--cores", "1", "--memory", "512m", "--webui-port", str(free_port())]
+    stranger = started(
+        "worker", f"spark://127.0.0.1:{port}", *worker, secret="another secret".replace(" ", "-") * 3
+    )
+    until(lambda: "Failed to connect to master" in (tmp_path / "worker.log").read_text(), 90)
+    assert alive_workers(web_port) == 0
+    for process in (master, stranger):
+        line = Path(f"/proc/{process.pid}/cmdline").read_text()
+        assert "ssss" not in line and "another-secret" not in line
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

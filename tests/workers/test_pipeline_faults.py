@@ -29,7 +29,7 @@ def read(control_server, nodes, plant_topology):
         connected = Nodes(5.0)
         blocks = []
         for name, node in plant_topology.nodes.items():
-            blocks += read_range(connected, Range("telemetry", name, node.url, "0-0", "+"), 1.0)
+            blocks += read_range(connected, Range("telemetry", name, node.url, "0-0", "+"), 1.0, faults)
         rows = [row for lot in merged(blocks) for row in laid_out(lot, LAYOUT, faults).to_pylist()]
         return rows, faults
 

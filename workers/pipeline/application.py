@@ -10,6 +10,9 @@
 | WEIR_PIPELINE_PATIENCE_SECONDS | 30 | how long a planned batch waits for a node that went away |
 | WEIR_PIPELINE_STUCK_SECONDS | 120 | a process that could work and finishes nothing for so long ends itself |
 
+Of the environment it keeps these and what `workers.environment` names: no key of the console, no password of
+the database.
+
 SIGTERM: nothing more is admitted, the running batch ends, the process ends with 0. Bad input ends it with 2.
 """
 
@@ -23,10 +26,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workers.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
+
+if __name__ == "__main__":
+    # Before anything large is imported, since it begins again: without the keys that it was started with.
+    go_on_with(needed(os.environ, PIPELINE, (PIPELINE_PREFIX,)))
+
 import redis
 from py4j.protocol import Py4JError
 
 from queues.errors import BadInput, WeirError
+from queues.private_files import keep_private
 from workers.pipeline.batch_work import sentence
 from workers.pipeline.declaration import read_application
 from workers.pipeline.declared import Declarations, Declared, of_file
@@ -204,6 +214,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
     given = parser.parse_args(arguments)
+    keep_private()
     logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
     try:
         settings = Settings.of(os.environ)

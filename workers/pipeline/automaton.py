@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, reduce
+from math import prod
 from operator import or_
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ class Option(NamedTuple):
 
 
 AGAIN, ON = -1, -2
+MOST_STATES = 20_000
 
 
 def options(item: Item) -> tuple[Option, ...]:
@@ -76,6 +78,9 @@ def _concealed(move: Move) -> Move:
 
 
 def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
+    """What follows an item that may end follows each of its endings alike: it is worked out for the first
+    only, so that items that may all be left out cost their number, not a power of it.
+    """
     if not items:
         yield Option(Ending.NOW)
         return
@@ -84,13 +89,16 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
         for what, turns in _options(sequence(rest)):
             yield Option(what if isinstance(what, Move) else Ending.LATE, turns)
         return
+    ended: set[Ending] = set()
     for what, turns in _options(first):
         if isinstance(what, Move):
             yield Option(Move(what.symbol, what.hidden, sequence((what.rest, *rest))), turns)
-        elif rest:
+        elif rest and not ended:
             yield from (Option(after, (*turns, *more)) for after, more in _options(sequence(rest)))
-        else:
+        elif not rest and what not in ended:
             yield Option(what, turns)
+        if isinstance(what, Ending):
+            ended.add(what)
 
 
 def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
@@ -121,6 +129,22 @@ def _of_repeat(item: Repeat) -> Iterator[Option]:
     yield from moves
     if may_end and item.greedy:
         yield Option(Ending.NOW, (ON,))
+
+
+def most_states(item: Item) -> int:
+    """How many states a pattern may come to, at most: of what is in order the sum, of what is in any order
+    the product.
+    """
+    match item:
+        case Sequence(items) | Choice(items):
+            return 1 + sum(most_states(part) - 1 for part in items)
+        case Conjunction(items):
+            return prod(most_states(part) for part in items)
+        case Repeat(part, least, most, _):
+            return 1 + max(least + 1, most or 0) * (most_states(part) - 1)
+        case Hidden(part):
+            return most_states(part)
+    return 2
 
 
 def parted_by_choice(turns: tuple[int, ...], other: tuple[int, ...]) -> bool:

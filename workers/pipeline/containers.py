@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 import redis
 
 from queues import block
-from queues.errors import NodeUnavailable
+from queues.errors import MalformedEvent, NodeUnavailable
+from queues.node_login import logged_in
 from queues.segment import Segment
+from queues.unreadable import unreadable
 from workers.pipeline.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
 from workers.pipeline.rules import criterion_column
 
@@ -81,6 +83,11 @@ class Faults:
     now_us: int
     found: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
 
+    def refuse(self, origin: tuple[str, str, str, str], data: bytes, cause: str) -> None:
+        """Keep a block that can't be read, as one event that carries its bytes."""
+        entry_us = int(origin[2].partition("-")[0]) * 1000
+        self.found.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
+
     def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
         for cause in pc.unique(faults.drop_null()).to_pylist():
             rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
@@ -100,7 +107,7 @@ class Nodes:
     def segment(self, queue: str, url: str) -> Segment:
         if url not in self._connections:
             self._connections[url] = redis.Redis.from_url(
-                url,
+                logged_in(url),
                 socket_connect_timeout=0.3,
                 socket_timeout=self._timeout_seconds,
                 socket_read_size=READ_BYTES,
@@ -126,16 +133,21 @@ class Stored(NamedTuple):
     batch: pa.RecordBatch
 
 
-def read_range(nodes: Nodes, part: Range, patience_seconds: float) -> Iterator[Stored]:
+def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[Stored]:
     """The blocks of a range that was dispatched. They were promised to this batch, so a node that went away
-    meanwhile is waited for.
+    meanwhile is waited for. One that can't be read is kept by `faults`, and the batch goes on.
     """
     deadline = time.monotonic() + patience_seconds
     after = part.after
     while True:
         try:
             for entry_id, block_id, data in nodes.segment(part.queue, part.url).read(after, part.through):
-                yield Stored(part, entry_id, block_id, block.decode(block_id, data).explicit())
+                try:
+                    rows = block.decode(block_id, data).explicit()
+                except MalformedEvent as error:
+                    faults.refuse((part.queue, part.node, entry_id, block_id), data, str(error))
+                else:
+                    yield Stored(part, entry_id, block_id, rows)
                 after = entry_id
             return
         except UNREACHABLE as error:

@@ -19,12 +19,12 @@ go. YAML; see `applications/`.
 | sinks | list of {queue, types}: where further types go |
 
 A rule has a name and one of
-`discard` or `keep`: a condition in Spark SQL;
-`project`: {compute: {column: Spark SQL}, drop: [column]};
-`enrich`: {table: CSV file beside this one, using: column of the event, by: column of the table (`subnet`:
-by address), columns: [what it adds]}; the table is read again when it changes;
+`discard` or `keep`: a condition (`rule_language` says what of SQL rules may use);
+`project`: {compute: {column: expression}, drop: [column]};
+`enrich`: {table: name of a CSV file beside this one, using: column of the event, by: column of the table
+(`subnet`: by address), columns: [what it adds]}; the table is read again when it changes;
 `sample`: the share of events kept (by their id: the same ones each time);
-`cleanse`: {column: Spark SQL of its clean value}; an event of which one is null goes no further.
+`cleanse`: {column: expression of its clean value}; an event of which one is null goes no further.
 
 A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, as `match` takes it), define {symbol:
 condition} (a symbol not defined is an event type), key (column), within_seconds, contiguity (relaxed),
@@ -38,20 +38,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from queues.errors import BadInput
+from queues.documents import MOST_YAML_CHARACTERS, read_yaml
+from queues.errors import BadInput, Forbidden
 from workers.pipeline import fields
 from workers.pipeline.attributes import TYPES, Attribute
 from workers.pipeline.containers import CARRIED, COLUMNS, Layout
 from workers.pipeline.controls import Controls
 from workers.pipeline.declared_rules import COLUMN, read_rule
-from workers.pipeline.document_lines import line_of
 from workers.pipeline.graph import Graph, Operator, check_symbols
 from workers.pipeline.monitored import Monitored
-from workers.pipeline.pattern import CONSUMPTIONS, CONTIGUITIES, Pattern, definitions, expression_of, one_of
+from workers.pipeline.pattern import (
+    CONSUMPTIONS,
+    CONTIGUITIES,
+    MOST_SYMBOLS,
+    Pattern,
+    check_states,
+    definitions,
+    expression_of,
+    one_of,
+)
 from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.rules import Enrich, Rule, criteria_in, names_in
+from workers.pipeline.rule_check import (
+    MOST_RULES,
+    check_expressions,
+    check_size,
+    criteria_in,
+    names_in,
+)
+from workers.pipeline.rules import Enrich, Rule
 
 NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
@@ -59,6 +73,13 @@ SEVERITIES = ("info", "warning", "critical")
 
 
 MOST_REPLICAS = 16
+MOST_QUEUES = 32
+MOST_OPERATORS = 32
+MOST_PATTERNS = 64
+MOST_TYPES = 1_000
+MOST_ATTRIBUTES = 64
+MOST_CRITERIA = 64
+MOST_MONITORED = 32
 KEYS = (
     "name",
     "queues",
@@ -115,44 +136,47 @@ class Application:
 def read_application(path: Path) -> Application:
     """Reads a declaration and its reference tables. Raises BadInput naming the field and its line."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput("application", f"{path} can't be read: {error}") from None
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_YAML_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError):
+        raise BadInput("application", f"{path.name} can't be read as a text file") from None
     return application_of_text(text, path.parent, path.name)
 
 
 def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
     """The application of a YAML text; tables are looked for in `folder`."""
+    document = read_yaml(text, "application")
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadInput("application", f"{name} is not YAML: {' '.join(str(error).split())}") from None
-    try:
-        return application_of(document, folder)
+        return application_of(document.value, folder)
     except BadInput as error:
-        line = line_of(text, error.field)
-        raise BadInput(error.field, f"{error.message} ({name}, line {line})") from None
+        line = document.line_of(error.field)
+        raise type(error)(error.field, f"{error.message} ({name}, line {line})") from None
 
 
 def application_of(document: Any, folder: Path) -> Application:
     """The application of a YAML document; tables are looked for in `folder`."""
     fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
-    queues = fields.items(document["queues"], "queues")
+    queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
     for place, queue in enumerate(queues):
         fields.name(queue, f"queues[{place}]", QUEUE)
     rules = [
         read_rule(rule, f"rules[{place}]", folder)
-        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0))
+        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MOST_RULES))
     ]
     fields.distinct([rule.name for rule in rules], "rules")
+    check_size(rules)
     fields.distinct(queues, "queues")
     attributes = _attributes(document.get("attributes", {}))
+    criteria = _criteria(document.get("criteria", {}))
+    check_expressions(rules, [*COLUMNS, *(each.name for each in attributes)], criteria)
     graph = _graph(document)
     if "types" in document:
-        types = [fields.text(each, "types") for each in fields.items(document["types"], "types")]
+        types = [
+            fields.text(each, "types") for each in fields.items(document["types"], "types", most=MOST_TYPES)
+        ]
         check_symbols(graph, frozenset(types), _places(document))
     lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
-    controls = Controls(lateness_seconds=lateness_seconds, criteria=_criteria(document.get("criteria", {})))
+    controls = Controls(lateness_seconds=lateness_seconds, criteria=criteria)
     return Application(
         fields.name(document["name"], "name", NAME),
         tuple(queues),
@@ -171,7 +195,7 @@ def _monitored(
 ) -> tuple[Monitored, ...]:
     numbers = {"value", *(each.name for each in attributes if each.kind == "number")}
     found = []
-    for place, item in enumerate(fields.items(document, "monitor", 0)):
+    for place, item in enumerate(fields.items(document, "monitor", 0, MOST_MONITORED)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
         fields.mapping(item, where, keys, required=("criterion", "column", "quantile"))
@@ -195,13 +219,14 @@ def _monitored(
 
 def _replicas(value: Any) -> int:
     if type(value) is not int or not 1 <= value <= MOST_REPLICAS:
-        raise BadInput("replicas", f"takes a whole number from 1 to {MOST_REPLICAS}, not {value!r}")
+        raise BadInput(
+            "replicas", f"takes a whole number from 1 to {MOST_REPLICAS}, not {fields.shown(value)}"
+        )
     return value
 
 
 def _attributes(document: Any) -> tuple[Attribute, ...]:
-    if not isinstance(document, dict):
-        raise BadInput("attributes", "takes name: type pairs")
+    fields.pairs(document, "attributes", "name: type", MOST_ATTRIBUTES)
     return tuple(_attribute(name, value) for name, value in document.items())
 
 
@@ -221,8 +246,7 @@ def _attribute(name: Any, value: Any) -> Attribute:
 
 
 def _criteria(document: Any) -> dict[str, float]:
-    if not isinstance(document, dict):
-        raise BadInput("criteria", "takes name: number pairs")
+    fields.pairs(document, "criteria", "name: number", MOST_CRITERIA)
     for name, value in document.items():
         fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
         if type(value) not in (int, float) or not math.isfinite(value):
@@ -233,6 +257,7 @@ def _criteria(document: Any) -> dict[str, float]:
 def _graph(document: Mapping[str, Any]) -> Graph:
     """Declared operators, and one for each pattern that stands alone."""
     key = document.get("key")
+    _check_patterns(document)
     operators = [
         _operator(item, f"operators[{place}]", key)
         for place, item in enumerate(fields.items(document.get("operators", []), "operators", 0))
@@ -245,6 +270,15 @@ def _graph(document: Mapping[str, Any]) -> Graph:
     fields.distinct([operator.name for operator in operators], "operators")
     fields.distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
     return Graph(tuple(operators))
+
+
+def _check_patterns(document: Mapping[str, Any]) -> None:
+    """How many there are, before one is read."""
+    operators = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
+    lists = [each.get("patterns") for each in operators if isinstance(each, Mapping)]
+    count = sum(len(each) for each in (*lists, document.get("patterns", [])) if isinstance(each, list))
+    if count > MOST_PATTERNS:
+        raise Forbidden("patterns", f"takes at most {MOST_PATTERNS} patterns, not {count}")
 
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
@@ -277,11 +311,12 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
     default = _sink(document["sink"], "sink", queues)
     emitted = {pattern.emits for pattern in graph.patterns}
     found = {event_type: [default] for event_type in emitted - graph.inner_types}
-    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0)):
+    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MOST_QUEUES)):
         where = f"sinks[{place}]"
         fields.mapping(item, where, ("queue", "types"), required=("queue", "types"))
         queue = _sink(item["queue"], f"{where}.queue", queues)
         for event_type in fields.items(item["types"], f"{where}.types"):
+            fields.text(event_type, f"{where}.types")
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
                 raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
@@ -314,13 +349,11 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
-    define = document.get("define", {})
-    if not isinstance(define, dict):
-        raise BadInput(f"{where}.define", "takes symbol: condition pairs")
+    define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MOST_SYMBOLS)
     severity = document.get("severity", "warning")
     if severity not in SEVERITIES:
         raise BadInput(f"{where}.severity", f"takes one of {', '.join(SEVERITIES)}, not {severity!r}")
-    return Pattern(
+    pattern = Pattern(
         name=name,
         expression=expression,
         defines=definitions(expression, define, f"{where}.define"),
@@ -332,3 +365,5 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
         consume=one_of(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
     )
+    check_states(pattern, f"{where}.pattern")
+    return pattern

@@ -6,10 +6,12 @@ from typing import Any
 
 from queues.errors import BadInput
 from workers.pipeline import fields
-from workers.pipeline.reference import ReferenceTable
+from workers.pipeline.reference import ReferenceTable, table_path
+from workers.pipeline.rule_language import MOST_CHARACTERS
 from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Rule, Sample
 
-COLUMN = re.compile(r"\A[A-Za-z]\w*\Z")
+COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
+MOST_EXPRESSIONS = 64
 RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 
 
@@ -21,7 +23,7 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
         raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
-        return Filter(name, fields.text(value, f"{where}.{kind}"), kind == "discard")
+        return Filter(name, fields.text(value, f"{where}.{kind}", MOST_CHARACTERS), kind == "discard")
     if kind == "sample":
         return _sample(name, value, f"{where}.sample")
     if kind == "cleanse":
@@ -35,7 +37,7 @@ def _project(name: str, document: Any, where: str) -> Project:
     fields.mapping(document, where, ("compute", "drop"), required=())
     compute = _expressions(document.get("compute", {}), f"{where}.compute")
     drop = [
-        fields.text(column, f"{where}.drop")
+        fields.name(column, f"{where}.drop", COLUMN)
         for column in fields.items(document.get("drop", []), f"{where}.drop", 0)
     ]
     return Project(name, compute, tuple(drop))
@@ -43,16 +45,15 @@ def _project(name: str, document: Any, where: str) -> Project:
 
 def _sample(name: str, value: Any, where: str) -> Sample:
     if type(value) not in (int, float) or not 0 < value <= 1:
-        raise BadInput(where, f"takes a share above 0 and up to 1, not {value!r}")
+        raise BadInput(where, f"takes a share above 0 and up to 1, not {fields.shown(value)}")
     return Sample(name, float(value))
 
 
 def _expressions(document: Any, where: str) -> dict[str, str]:
-    if not isinstance(document, dict):
-        raise BadInput(where, "takes column: expression pairs")
+    fields.pairs(document, where, "column: expression", MOST_EXPRESSIONS)
     for column, text in document.items():
         fields.name(column, where, COLUMN)
-        fields.text(text, f"{where}.{column}")
+        fields.text(text, f"{where}.{column}", MOST_CHARACTERS)
     return document
 
 
@@ -61,10 +62,11 @@ def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
         document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
     )
     columns = [
-        fields.text(column, f"{where}.columns")
+        fields.name(column, f"{where}.columns", COLUMN)
         for column in fields.items(document["columns"], f"{where}.columns")
     ]
-    path = folder / fields.text(document["table"], f"{where}.table")
+    path = table_path(folder, fields.text(document["table"], f"{where}.table"), f"{where}.table")
     by = fields.text(document["by"], f"{where}.by")
+    using = fields.name(document["using"], f"{where}.using", COLUMN)
     table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
-    return Enrich(name, fields.text(document["using"], f"{where}.using"), table)
+    return Enrich(name, using, table)

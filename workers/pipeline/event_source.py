@@ -68,7 +68,7 @@ class EventReader(DataSourceReader):
         faults = Faults(portion.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
         ranges = portion.tasks[partition.value]
-        blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds))
+        blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds, faults))
         for lot in merged(blocks):
             rows = laid_out(lot, self._layout, faults)
             sketches.add(rows)

@@ -31,7 +31,7 @@ class FaultStore:
     def keep(self, replica: str, tick: int, faults: Faults) -> None:
         """What a task found. The same entry again replaces what was kept of it."""
         kept = {
-            "/".join((*origin, str(place))): f"{cause}\n".encode() + encode(rows)
+            "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
             for origin, found in faults.found.items()
             for place, (rows, cause) in enumerate(found)
         }
@@ -54,7 +54,7 @@ class FaultStore:
         return delivered
 
     def _letters(self, nodes: Nodes, topology: Topology, key: bytes, entry: str, letters: dict) -> int:
-        queue, node, entry_id, block_id = entry.split("/")
+        queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
         rows = [(batch, cause) for cause, batches in letters.values() for batch in batches]
         if node in topology.nodes:
             try:
@@ -82,3 +82,8 @@ def _by_entry(found: dict[bytes, bytes]) -> dict[str, dict[bytes, tuple]]:
         entry = name.decode().rpartition("/")[0]
         entries.setdefault(entry, {})[name] = (cause.decode(), decode(data))
     return entries
+
+
+def _one_line(cause: str) -> bytes:
+    """A cause as it is kept: to its end of line."""
+    return cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n"

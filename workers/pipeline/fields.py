@@ -2,10 +2,15 @@
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
+
+MOST_ITEMS = 256
+MOST_CHARACTERS = 200
+MOST_SHOWN = 80
 
 
 def mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
@@ -13,33 +18,51 @@ def mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[st
         raise BadInput(where, f"takes {', '.join(keys)}")
     for key in document:
         if key not in keys:
-            raise BadInput(f"{where}.{key}", f"is not known; known are {', '.join(keys)}")
+            raise BadInput(f"{where}.{str(key)[:MOST_SHOWN]}", f"is not known; known are {', '.join(keys)}")
     for key in required:
         if key not in document:
             raise BadInput(f"{where}.{key}", "is missing")
 
 
-def items(value: Any, where: str, least: int = 1) -> list:
+def items(value: Any, where: str, least: int = 1, most: int = MOST_ITEMS) -> list:
     if not isinstance(value, list) or len(value) < least:
         raise BadInput(where, "takes a list" + (" of at least one" if least else ""))
+    if len(value) > most:
+        raise Forbidden(where, f"takes at most {most}, not {len(value)}")
     return value
 
 
-def text(value: Any, where: str) -> str:
+def pairs(value: Any, where: str, what: str, most: int) -> dict:
+    if not isinstance(value, dict):
+        raise BadInput(where, f"takes {what} pairs")
+    if len(value) > most:
+        raise Forbidden(where, f"takes at most {most}, not {len(value)}")
+    return value
+
+
+def text(value: Any, where: str, most: int = MOST_CHARACTERS) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise BadInput(where, f"takes a text, not {value!r}")
+        raise BadInput(where, f"takes a text, not {shown(value)}")
+    if len(value) > most:
+        raise Forbidden(where, f"takes at most {most} characters, not {len(value)}")
     return value
+
+
+def shown(value: Any) -> str:
+    """What was given, short enough for a sentence."""
+    told = reprlib.repr(value)
+    return told if len(told) <= MOST_SHOWN else f"{told[:MOST_SHOWN]}…"
 
 
 def name(value: Any, where: str, form: re.Pattern) -> str:
     if not isinstance(value, str) or not form.match(value):
-        raise BadInput(where, f"takes a name (a lower-case letter, then letters, digits or -), not {value!r}")
+        raise BadInput(where, f"takes a name (a letter, then letters, digits, - or _), not {shown(value)}")
     return value
 
 
 def seconds(value: Any, where: str) -> float:
     if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 86_400:
-        raise BadInput(where, f"takes seconds from 0 to 86400, not {value!r}")
+        raise BadInput(where, f"takes seconds from 0 to 86400, not {shown(value)}")
     return float(value)
 
 
@@ -48,6 +71,8 @@ def microseconds(value: Any, where: str) -> int:
 
 
 def distinct(names: list[str], where: str) -> None:
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise BadInput(where, f"{name!r} is given twice")
+        seen.add(name)

@@ -6,7 +6,6 @@ sink. The graph has no cycles, so a batch works it level by level, each with the
 of a level has by then everything that the levels before make of this batch.
 """
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +34,12 @@ class Operator:
         return frozenset(pattern.emits for pattern in self.patterns)
 
     def reads(self, event_type: str) -> bool:
-        return any(event_type in types_named(pattern) for pattern in self.patterns)
+        return event_type in self.types
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The event types that its patterns name."""
+        return frozenset().union(*map(types_named, self.patterns))
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,15 @@ class Graph:
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
+        readers: dict[str, list[str]] = {}
+        for target in self.operators:
+            for event_type in target.types:
+                readers.setdefault(event_type, []).append(target.name)
         return tuple(
-            Edge(source.name, target.name, event_type)
+            Edge(source.name, target, event_type)
             for source in self.operators
             for event_type in sorted(source.emits)
-            for target in self.operators
-            if target.reads(event_type)
+            for target in readers.get(event_type, ())
         )
 
     @cached_property
@@ -114,7 +121,7 @@ class Graph:
     def reads_source(self, operator: Operator) -> bool:
         """Whether a symbol of the operator may be satisfied by an event that no operator has emitted."""
         return any(
-            not (named := _types_of(pattern.defines[symbol].text)) or not named <= self.inner_types
+            not (named := pattern.defines[symbol].types) or not named <= self.inner_types
             for pattern in operator.patterns
             for symbol in pattern.symbols
         )
@@ -168,16 +175,7 @@ def _ends_firmly(item: Item) -> bool:
 
 def types_named(pattern: Pattern) -> frozenset[str]:
     """The event types that its conditions ask for by name."""
-    return frozenset().union(*(_types_of(pattern.defines[symbol].text) for symbol in pattern.symbols))
-
-
-def _types_of(condition: str) -> frozenset[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(condition, mode="eval")):
-        match node:
-            case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
-                found |= {item.value for item in ast.walk(right) if isinstance(item, ast.Constant)}
-    return frozenset(found)
+    return frozenset().union(*(pattern.defines[symbol].types for symbol in pattern.symbols))
 
 
 def key_group(key: str) -> int:

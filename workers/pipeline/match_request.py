@@ -15,6 +15,7 @@ from workers.pipeline.pattern import (
     CONSUMPTIONS,
     CONTIGUITIES,
     Pattern,
+    check_states,
     definitions,
     expression_of,
     one_of,
@@ -56,7 +57,7 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
     key = document.get("key")
     if key is not None and (not isinstance(key, str) or not key):
         raise BadInput("key", f"takes the name of an attribute, or null, not {key!r}")
-    return Pattern(
+    pattern = Pattern(
         "match",
         expression,
         definitions(expression, document.get("define") or {}, "define"),
@@ -65,6 +66,8 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
         contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
         consume=one_of(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
     )
+    check_states(pattern, "pattern")
+    return pattern
 
 
 def _within_us(seconds: Any) -> int:

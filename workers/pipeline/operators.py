@@ -25,6 +25,7 @@ from workers.pipeline.operator_memory import OperatorMemory
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.result_queue import Result, ResultQueue
 from workers.pipeline.result_writer import SLICE_GROUPS, WHOLE
+from workers.pipeline.shed_counts import bounded
 from workers.pipeline.shedder import SPARED_GROUPS, Fates, KeyRanks, Shedder, by_type
 from workers.pipeline.state import StateStore, Written
 
@@ -244,7 +245,7 @@ class Work:
                 masks = _admitted(matcher.pattern, due, masks, fates, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
-            _add_types(count.types, by_type(due, of_use))
+            _add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         found = joined(parts)
@@ -333,9 +334,10 @@ def _admitted(
 ) -> np.ndarray:
     """The masks without what the pattern does without; what is dropped and spared is counted."""
     dropped = fates.dropped(pattern, masks)
-    _add_types(count.shed, by_type(due, dropped))
+    named = types_named(pattern)
+    _add_types(count.shed, bounded(by_type(due, dropped), named))
     spared = fates.spared & (masks != 0)
-    _add_types(count.spared_types, by_type(due, spared))
+    _add_types(count.spared_types, bounded(by_type(due, spared), named))
     count.spared_events = _added(count.spared_events, _by_group(fates.groups[spared]))
     return np.where(dropped, 0, masks)
 

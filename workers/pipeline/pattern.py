@@ -22,12 +22,13 @@ from controllers.expression import (
     shown,
     symbols,
 )
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 from workers.pipeline import predicate
-from workers.pipeline.automaton import Ending, options
+from workers.pipeline.automaton import MOST_STATES, Ending, most_states, options
 from workers.pipeline.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
+MOST_CHARACTERS = 2_000  # of an expression
 MOST_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
@@ -147,6 +148,8 @@ class Pattern:
 
 def expression_of(text: object, field: str) -> Expression:
     """A pattern's expression. Raises BadInput naming `field`."""
+    if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
     first = options(expression.root)[0].what
     if isinstance(first, Ending):
@@ -157,8 +160,22 @@ def expression_of(text: object, field: str) -> Expression:
         raise BadInput(field, "can never match: all its events are left out by {- -}")
     used = len(set(symbols(expression.root)))
     if used > MOST_SYMBOLS:
-        raise BadInput(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
+        raise Forbidden(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
     return expression
+
+
+def check_states(pattern: Pattern, field: str) -> None:
+    """Raises Forbidden where a pattern that is looked for event by event may come to more states than are
+    kept in memory.
+    """
+    if pattern.plain and (pattern.is_relaxed or pattern.consume == "skip-past-last"):
+        return
+    if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
+        return
+    states = most_states(pattern.expression.root)
+    if states > MOST_STATES:
+        shown = states if states < 10**9 else "more than 10⁹"
+        raise Forbidden(field, f"may come to {shown} states; {MOST_STATES} at most")
 
 
 def _flat(item: Item) -> Iterator[Item]:
@@ -202,5 +219,5 @@ def definitions(expression: Expression, define: object, field: str) -> dict[str,
 
 def one_of(value: object, choices: tuple[str, ...], field: str) -> str:
     if value not in choices or not isinstance(value, str):
-        raise BadInput(field, f"takes {' or '.join(choices)}, not {value!r}")
+        raise BadInput(field, f"takes {' or '.join(choices)}, not {str(value)[:40]!r}")
     return value

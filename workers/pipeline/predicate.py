@@ -11,12 +11,13 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 from workers.pipeline.contradiction import can_hold
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
@@ -36,10 +37,18 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 _WORDS = {"true": True, "false": False}
 _PREVIOUS = "prev"
 _LARGEST = 2**63
+MOST_CHARACTERS = 2_000
+MOST_NESTING = 12
+MOST_OPERATORS = 20  # within one another, chains of `and` and `or` being one
+_SHOWN = 80  # characters of a condition that a refusal quotes
 
 
 # Texts first, so that what stands in them stays as it is; then every operator that contains a `=`.
 _SQL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|<>|[=!<>]=|=|\b(?:AND|OR|NOT|IN)\b""")
+_TEXTS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_BRACKETS = re.compile(r"[()\[\]]")
+_STRANGE = re.compile(r"[^\w\s'\"()\[\],.=!<>+*/-]")
+_LONG_NUMBER = re.compile(r"\d[\d_]{39}")
 _AS_PYTHON = {"=": "==", "<>": "!=", "AND": "and", "OR": "or", "NOT": "not", "IN": "in"}
 
 
@@ -59,6 +68,17 @@ class Predicate:
     previous: frozenset[str]
     _tree: ast.expr
 
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The event types that it asks for by name."""
+        found: set[str] = set()
+        for node in ast.walk(self._tree):
+            match node:
+                case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
+                    values = [item.value for item in ast.walk(right) if isinstance(item, ast.Constant)]
+                    found |= {value for value in values if isinstance(value, str)}
+        return frozenset(found)
+
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """True where the expression holds; null counts as false. Raises pyarrow.ArrowException where a
         column's type does not fit, as a text compared with a number.
@@ -74,20 +94,49 @@ def parse(text: str, field: str) -> Predicate:
     """Reads an expression. Raises BadInput naming `field` where it is not of the language above."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, 'takes an expression such as "value > 80"')
+    _check_text(text, field)
     try:
         python = _as_python(text.strip())
         tree = ast.parse(python, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadInput(field, f"can't be read: {text!r} ({_reason(error)})") from None
+        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_reason(error)})") from None
+    _check_depth(tree, field)
     columns: set[str] = set()
     previous: set[str] = set()
     _check(tree, field, columns, previous)
     if not _is_condition(tree):
-        raise BadInput(field, f"must be true or false of an event, such as value > 80; {text!r} is neither")
+        raise BadInput(
+            field, f"must be true or false of an event, such as value > 80; {text[:_SHOWN]!r} is neither"
+        )
     parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
     if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
-        raise BadInput(field, f"{text!r} is never true: no event could match")
+        raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
     return parsed
+
+
+def _check_text(text: str, field: str) -> None:
+    """Judged before Python reads it: what it takes to read is bounded by length and brackets."""
+    if len(text) > MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    plain = _TEXTS.sub("''", text)
+    if found := _STRANGE.search(plain):
+        raise Forbidden(field, f"{found[0]!r} has no meaning in a condition")
+    if _LONG_NUMBER.search(plain):
+        raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+    depth = 0
+    for mark in _BRACKETS.findall(plain):
+        depth += 1 if mark in "([" else -1
+        if depth > MOST_NESTING:
+            raise Forbidden(field, f"is nested deeper than {MOST_NESTING}")
+
+
+def _check_depth(tree: ast.expr, field: str) -> None:
+    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MOST_OPERATORS:
+            raise Forbidden(field, f"has more than {MOST_OPERATORS} operators within one another")
+        waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
 
 
 def _is_true(constant: Predicate, field: str) -> bool:
@@ -135,7 +184,7 @@ def _column_before(node: ast.Call, field: str) -> str:
             column not in _WORDS
         ):
             return column
-    raise BadInput(field, f"{ast.unparse(node)!r} is not known: prev(column) is, such as prev(value)")
+    raise BadInput(field, f"{_shown(node)!r} is not known: prev(column) is, such as prev(value)")
 
 
 def _parts(node: ast.expr, field: str) -> list[ast.expr]:
@@ -168,7 +217,7 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
             return [left]
     raise BadInput(
         field,
-        f"{ast.unparse(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
+        f"{_shown(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
         "prev(column), column names, numbers and strings",
     )
 
@@ -182,6 +231,10 @@ def _check_members(node: ast.expr, field: str) -> None:
     kinds = {isinstance(item.value, str) for item in node.elts}  # type: ignore[attr-defined]
     if len(kinds) != 1:
         raise BadInput(field, "`in` takes a list of texts or a list of numbers, and at least one")
+
+
+def _shown(node: ast.expr) -> str:
+    return ast.unparse(node)[:_SHOWN]
 
 
 def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:

@@ -5,17 +5,31 @@ A table by subnet is kept by prefix length: an address is looked up among the ne
 first bits, and the longest prefix that has it wins. That is as many look-ups as there are lengths, whatever
 the number of subnets. A table whose file changes is read again; one that is then wrong leaves the old one in
 use.
+
+A declaration names a table, and whoever writes declarations may not read files: so a name is a plain name of
+a regular file in the reference folder, and no refusal says what a file holds or where it lies.
 """
 
 import csv
+import errno
+import io
 import ipaddress
+import os
+import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queues.errors import BadInput
+from queues.errors import BadInput, Forbidden
 
 Row = tuple[str, ...]
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)
+MOST_BYTES = 2**20
+MOST_ROWS = 10_000
+MOST_COLUMNS = 32
+# Without waiting for a writer of a pipe, and never through a link.
+_READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class ReferenceTable:
     where: str
     current: Reference
     trouble: str | None = None
-    seen: tuple[int, int] | None = None
+    seen: tuple[int, int, int] | None = None
 
     @classmethod
     def open(cls, path: Path, by: str, columns: tuple[str, ...], where: str) -> "ReferenceTable":
@@ -62,12 +76,23 @@ class ReferenceTable:
         except BadInput as error:
             self.trouble = str(error)
 
-    def _look(self) -> tuple[int, int] | None:
+    def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = self.path.stat()
+            found = self.path.lstat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def table_path(folder: Path, name: str, field: str) -> Path:
+    """Where the table of that name lies. Raises BadInput naming `field` where it is not a plain name."""
+    if not NAME.match(name):
+        raise Forbidden(
+            field,
+            "takes the plain name of a file in the reference folder (letters, digits, _, - and ., "
+            "ending in .csv), such as hosts.csv",
+        )
+    return folder / name
 
 
 def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) -> Reference:
@@ -78,9 +103,7 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
     for line, row in _rows(path, (by, *columns), field):
         key = row[by]
         if not key or key in keyed:
-            raise BadInput(
-                field, f"{path.name} line {line}: {by} is {'given twice' if key else 'empty'} ({key!r})"
-            )
+            raise BadInput(field, f"{path.name} line {line}: {by} is {'given twice' if key else 'empty'}")
         keyed[key] = tuple(row[name] for name in columns)
     if by != "subnet":
         return Reference(columns, keyed)
@@ -96,28 +119,62 @@ def by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[i
     return found
 
 
-def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
+def _text(path: Path, field: str) -> str:
+    """What a table holds, as text. Raises BadInput."""
+    unreadable = f"{path.name} can't be read; it takes the name of a CSV file in the reference folder"
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, strict=True)
-            rows = [(reader.line_num, row) for row in reader]
-            header = reader.fieldnames or []
-    except (OSError, csv.Error, UnicodeDecodeError) as error:
-        raise BadInput(field, f"{path} can't be read as a CSV file: {error}") from None
-    for name in needed:
-        if name not in header:
-            raise BadInput(field, f"{path.name} has no column {name!r}; it has {', '.join(header) or 'none'}")
-    for line, row in rows:
-        if None in row or None in row.values():
-            raise BadInput(field, f"{path.name} line {line} does not have {len(header)} columns")
+        file = os.open(path, _READ_ONLY)
+    except (OSError, ValueError) as error:
+        is_link = isinstance(error, OSError) and error.errno == errno.ELOOP
+        raise (Forbidden if is_link else BadInput)(field, unreadable) from None
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Forbidden(field, unreadable)
+        with os.fdopen(os.dup(file), "rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError:
+        raise BadInput(field, unreadable) from None
+    finally:
+        os.close(file)
+    if len(data) > MOST_BYTES:
+        raise BadInput(field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the most for a table")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(field, f"{path.name} is not written in UTF-8") from None
+
+
+def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
+    reader = csv.DictReader(io.StringIO(_text(path, field), newline=""), strict=True)
+    rows: list[tuple[int, dict[str, str]]] = []
+    try:
+        header = reader.fieldnames or []
+        if len(header) > MOST_COLUMNS:
+            raise BadInput(field, f"{path.name} has more than {MOST_COLUMNS} columns")
+        for name in needed:
+            if name not in header:
+                raise BadInput(field, f"{path.name} has no column {name!r}")
+        for row in reader:
+            if None in row or None in row.values():
+                raise BadInput(
+                    field, f"{path.name} line {reader.line_num} has not as many columns as the first line"
+                )
+            if len(rows) == MOST_ROWS:
+                raise BadInput(field, f"{path.name} has more than {MOST_ROWS} rows")
+            rows.append((reader.line_num, row))
+    except csv.Error:
+        raise BadInput(field, f"{path.name} line {reader.line_num} is not CSV") from None
     return rows
 
 
 def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(text)
-    except ValueError as error:
-        raise BadInput(field, f"{path.name}: {error}; write a subnet as 92.126.10.0/24") from None
+    except ValueError:
+        raise BadInput(
+            field,
+            f"{path.name} has a subnet that is none, or has host bits set; write one as 92.126.10.0/24",
+        ) from None
 
 
 def subnet_of(text: str, field: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from workers.pipeline.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.matcher import masks_of
 from workers.pipeline.pattern import Pattern
 from workers.pipeline.result_queue import Blob, ResultQueue
-from workers.pipeline.shed_counts import ShedCounts, counted, to_text
+from workers.pipeline.shed_counts import ShedCounts, bounded, counted, to_text
 from workers.pipeline.shedder import Fates, Shedder, by_type
 
 SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
@@ -92,7 +92,7 @@ class ResultWriter:
             held |= wanted
         for name, rows in dropped.items():
             # What stays for another pattern is dropped, and counted, at the operator.
-            counted(shed, name, by_type(batch, rows & present & ~held))
+            counted(shed, name, bounded(by_type(batch, rows & present & ~held)))
         return held & present
 
     def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:

@@ -1,25 +1,25 @@
-"""Declared rules carried out by Spark SQL."""
+"""Declared rules carried out by Spark: columns built from checked trees, never SQL of a declaration's."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
 from workers.pipeline.containers import Layout
 from workers.pipeline.reference import Reference, Row
-from workers.pipeline.rules import DOT, REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample, expanded
+from workers.pipeline.rule_columns import DOT, column_of, long
+from workers.pipeline.rule_language import written
+from workers.pipeline.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample
 
 _NEEDED = ("id", "time", "type", "source", "value")
 _BUCKETS = 1_000_000
 _PARTS = [f"_part{place}" for place in range(4)]
-# A number from 0 to 255 has no other bits; null where a part is none.
-_VALID = f"_four AND ({' | '.join(_PARTS)}) BETWEEN 0 AND 255"
-_SUM = " + ".join(f"{part} * {256**power}L" for part, power in zip(_PARTS, (3, 2, 1, 0), strict=True))
-_NUMBER = f"CASE WHEN {_VALID} THEN {_SUM} END"  # of an address in parts; null where it is none
 
 
 @dataclass
@@ -70,31 +70,38 @@ def rule_counts(rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int
 
 
 def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> DataFrame:
-    """One rule. Raises Spark's AnalysisException or ParseException where an expression is wrong, BadInput
-    where it names a criterion that nobody declares.
+    """One rule. Raises Spark's AnalysisException where types do not fit, BadInput where an expression is not
+    of the language or names a criterion that nobody declares.
     """
     match rule:
         case Filter():
-            held = sql.expr(expanded(rule.condition, rule.name, criteria))
+            held = _column(rule.condition, rule.name, criteria)
             return events.where(~sql.coalesce(held, sql.lit(False)) if rule.discard else held)
         case Project():
-            columns = {
-                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.compute.items()
-            }
-            return events.withColumns(columns).drop(*rule.drop)
+            return events.withColumns(_columns(rule.compute, rule.name, criteria)).drop(*rule.drop)
         case Sample():
             bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
             return events.where(bucket < round(rule.share * _BUCKETS))
         case Cleanse():
-            clean = {
-                name: sql.expr(expanded(text, rule.name, criteria)) for name, text in rule.columns.items()
-            }
+            clean = _columns(rule.columns, rule.name, criteria)
             return events.withColumns(clean).dropna(subset=list(rule.columns))
         case Enrich(table=table) if table.current.networks:
             return _by_subnet(events, rule.using, table.current)
         case Enrich(table=table):
             return _looked_up(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
     raise TypeError(f"{rule!r} is not a rule")
+
+
+def _columns(texts: Mapping[str, str], name: str, criteria: Collection[str]) -> dict[str, Column]:
+    return {column: _column(text, name, criteria) for column, text in texts.items()}
+
+
+def _column(text: str, name: str, criteria: Collection[str]) -> Column:
+    expression = written(text, name)
+    for criterion in sorted(expression.criteria - set(criteria)):
+        known = ", ".join(sorted(criteria)) or "none"
+        raise BadInput(name, f":{criterion} is not a declared criterion; there are {known}")
+    return column_of(expression)
 
 
 def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
@@ -116,10 +123,19 @@ def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame
 
 def numbered(events: DataFrame, using: str) -> DataFrame:
     """With `_address`, an address as a number. Each part is a column of its own, so that it is read once."""
-    parts = events.withColumn("_parts", sql.expr(f"split(`{using}`, '{DOT}')"))
-    read = {part: sql.expr(f"cast(_parts[{place}] as bigint)") for place, part in enumerate(_PARTS)}
-    numbers = parts.withColumns({**read, "_four": sql.expr("size(_parts) = 4")})
-    return numbers.withColumn("_address", sql.expr(_NUMBER)).drop("_parts", "_four", *_PARTS)
+    parts = events.withColumn("_parts", sql.split(sql.col(f"`{using}`"), DOT))
+    read = {part: sql.col("_parts").getItem(place).cast("bigint") for place, part in enumerate(_PARTS)}
+    numbers = parts.withColumns({**read, "_four": sql.size("_parts") == 4})
+    return numbers.withColumn("_address", _number()).drop("_parts", "_four", *_PARTS)
+
+
+def _number() -> Column:
+    """Of an address in parts; null where it is none."""
+    parts = [sql.col(part) for part in _PARTS]
+    # A number from 0 to 255 has no other bits; null where a part is none.
+    bits = reduce(Column.bitwiseOR, parts)
+    powers = [part * long(256**power) for part, power in zip(parts, (3, 2, 1, 0), strict=True)]
+    return sql.when(sql.col("_four") & bits.between(0, 255), reduce(add, powers))
 
 
 def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:
@@ -147,11 +163,14 @@ def _joined(
 def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
     """A small constant table: part of the plan, so that a batch needs no job to make it."""
     places = f"({', '.join('?' * len(columns))})"
-    names = ", ".join(columns)
+    names = [f"c{place}" for place in range(len(columns))]
     values = [value for row in rows for value in row]
-    return events.sparkSession.sql(
-        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({names})", args=values
+    # No name or value of a declaration or a table is part of this text.
+    table = events.sparkSession.sql(
+        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({', '.join(names)})",
+        args=values,
     )
+    return table.select(*[sql.col(name).alias(own) for name, own in zip(names, columns, strict=True)])
 
 
 def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
@@ -174,11 +193,9 @@ def check_rules(
         try:
             events = apply_rule(events, rule, criteria)
         except BadInput as error:
-            raise BadInput(where, f"({rule.name}) {error.message}") from None
-        except (AnalysisException, ParseException) as error:
-            raise BadInput(
-                where, f"({rule.name}) is not understood by Spark SQL: {_first_line(error)}"
-            ) from None
+            raise type(error)(where, f"({rule.name}) {error.message}") from None
+        except AnalysisException as error:
+            raise BadInput(where, f"({rule.name}) does not fit the events: {_first_line(error)}") from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")

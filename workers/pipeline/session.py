@@ -4,12 +4,16 @@ import logging
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from queues.node_login import VARIABLE as NODE_LOGIN
+from workers.environment import narrowed, needed
 from workers.java import spark_environment
 from workers.pipeline.event_source import EventSource
 from workers.pipeline.source import AssignmentSource, ResultSource
+from workers.spark_privacy import admit_this_user_only, java_options, private_settings
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
@@ -18,7 +22,6 @@ _JAVA_OPTIONS = (
     "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
-    "-XX:-UsePerfData",
     # Without memory some thread of it dies, and the others wait for that one for ever.
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
@@ -31,6 +34,13 @@ _WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
     "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
 }
+# No catalog but the session's own, no table that is a path, no variables in a text.
+CLOSED = {
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+}
+_REFLECTION = ("reflect", "java_method", "try_reflect")
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -41,13 +51,28 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     os.environ.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
-    for key, value in {**_settings(folder, heap), **_addresses(master)}.items():
+    settings = {**_settings(folder, heap), **_addresses(master), **private_settings(master, folder)}
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with narrowed(needed(os.environ, {NODE_LOGIN})):
+        spark = builder.getOrCreate()
+    admit_this_user_only(spark.sparkContext._gateway)
     spark.sparkContext.setLogLevel("ERROR")
+    forget_reflection(spark)
     for source in (AssignmentSource, EventSource, ResultSource):
         spark.dataSource.register(source)
     return spark
+
+
+def forget_reflection(spark: SparkSession) -> None:
+    """No expression of this session can call a Java class. None that comes as text is read at all
+    (`rule_language`): this is for what somebody may add one day.
+    """
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    java: Any = spark._jvm
+    builtin, system = java.scala.Option.apply("builtin"), java.scala.Option.apply("system")
+    for name in _REFLECTION:
+        registry.dropFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name, builtin, system))
 
 
 def _addresses(master: str) -> dict[str, str]:
@@ -61,7 +86,7 @@ def _addresses(master: str) -> dict[str, str]:
 def _settings(folder: Path, heap: str) -> dict[str, str]:
     return {
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, java_options(folder))),
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
         "spark.local.dir": str(folder / "scratch"),
@@ -69,6 +94,7 @@ def _settings(folder: Path, heap: str) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **CLOSED,
         "spark.sql.session.timeZone": "UTC",
         # A value that can't be cast is unknown, not the end of the batch.
         "spark.sql.ansi.enabled": "false",

@@ -1,8 +1,26 @@
 """How much was shed: pattern → type → events. Counted where an event ends, so that it is counted once."""
 
 import json
+from collections.abc import Collection
 
+MOST_TYPES = 32  # counted by name of one pattern, besides those that it names itself
+OTHERS = "(other types)"
 ShedCounts = dict[str, dict[str, int]]
+
+
+def bounded(types: dict[str, int], named: Collection[str] = ()) -> dict[str, int]:
+    """The named types and the most frequent others, all the rest as one: producers may invent as many types
+    as they like.
+    """
+    others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
+    if len(others) <= MOST_TYPES:
+        return types
+    frequent = sorted(others, key=lambda each: -others[each])[:MOST_TYPES]
+    found = {each: number for each, number in types.items() if each in named} | {
+        each: others[each] for each in frequent
+    }
+    found[OTHERS] = sum(types.values()) - sum(found.values())
+    return found
 
 
 def counted(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.pipeline.operators import OperatorCount, PatternCount
 from workers.pipeline.recall import recall_of
-from workers.pipeline.shed_counts import ShedCounts, counted
+from workers.pipeline.shed_counts import ShedCounts, bounded, counted
 from workers.pipeline.shedder import SPARED_GROUPS
 
 RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to tell by
@@ -83,6 +83,7 @@ class ShedRecord:
             self._lately.append((at, shed))
             for name, types in shed.items():
                 counted(self.totals, name, types)
+                self.totals[name] = bounded(self.totals[name])
 
 
 def _look(at: float, name: str, count: PatternCount) -> _Look:

@@ -34,10 +34,11 @@ from workers.pipeline.declaration import Application
 from workers.pipeline.dispatches import Dispatches
 from workers.pipeline.event_ages import EventAges
 from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
-from workers.pipeline.graph import Graph, Operator
+from workers.pipeline.graph import Graph, Operator, types_named
 from workers.pipeline.operators import PatternCount
 from workers.pipeline.progress_record import ProgressRecord
 from workers.pipeline.result_queue import ResultQueue, Room
+from workers.pipeline.shed_counts import bounded
 from workers.pipeline.shed_record import ShedRecord
 from workers.pipeline.shedder import is_sheddable
 from workers.pipeline.task_measures import WorkSample, measures
@@ -352,7 +353,8 @@ class StatusBoard:
         given = PatternCount()
         for count in counts:
             given.add(count)
-        types, lately = given.types, self._shed.lately(name)
+        named = types_named(pattern)
+        types, lately = bounded(given.types, named), bounded(self._shed.lately(name), named)
         events, shed = sum(types.values()), sum(lately.values())
         return {
             "operator": operator,
@@ -377,7 +379,7 @@ class StatusBoard:
     def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
         """What the spared keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.spared_matches, now)
-        return {"types": self._by_type(count.spared_types, now), "out_per_second": matches}
+        return {"types": self._by_type(bounded(count.spared_types), now), "out_per_second": matches}
 
 
 def _mean(values: list[float]) -> float | None:

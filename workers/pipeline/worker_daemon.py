@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from zipimport import zipimporter
 
+from queues.private_files import keep_private
+
 TASKS = "pyspark.worker"  # the kind that carries tasks out
 NEEDED = (
     "workers.pipeline.event_source",
@@ -33,6 +35,7 @@ def prefer_installed() -> None:
 
 
 if __name__ == "__main__":
+    keep_private()
     prefer_installed()
     daemon = import_module("pyspark.daemon")
     if TASKS in sys.argv:

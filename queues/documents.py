@@ -1,0 +1,273 @@
+"""The one reader of documents from outside, JSON and YAML: bounded in size, depth and digits, with values
+that any part of Weir can hold and print. What is refused is named by its place, as
+`observations[0].measured`.
+
+Refused are: numbers that are not finite or have too many digits, a key given twice, text that is no Unicode
+(half of a surrogate pair), and in YAML anchors, aliases and tags, by which a short text becomes a large one
+or another thing than it looks.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import yaml
+
+from queues.errors import BadInput, Forbidden
+
+MOST_JSON_BYTES = 64 * 2**20
+MOST_YAML_CHARACTERS = 100_000
+MOST_YAML_VALUES = 20_000
+MOST_DEPTH = 32
+MOST_DIGITS = 40
+
+_NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
+_STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVER = yaml.resolver.Resolver()
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_SCALARS = {
+    f"tag:yaml.org,2002:{kind}": getattr(_CONSTRUCTOR, f"construct_yaml_{kind}")
+    for kind in ("null", "bool", "int", "float", "timestamp")
+}
+
+
+class _Refused:
+    """Stands where a value was that can't be taken, until its place is known."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+class _At(Exception):  # noqa: N818
+    """A refusal on its way up, which gathers its place."""
+
+    def __init__(self, why: str, kind: type[BadInput] = BadInput) -> None:
+        super().__init__(why)
+        self.why, self.kind = why, kind
+        self.steps: list[str] = []
+
+    def refusal(self, name: str) -> BadInput:
+        path = "".join(reversed(self.steps)).removeprefix(".")
+        return self.kind(path or name, self.why)
+
+
+def read_json(text: str | bytes, name: str = "document") -> Any:
+    """The value of a JSON text. Raises BadInput naming the place in it, or `name` for the whole."""
+    if len(text) > MOST_JSON_BYTES:
+        raise Forbidden(name, f"takes at most {MOST_JSON_BYTES // 2**20} MiB")
+    try:
+        value = json.loads(
+            text, parse_constant=_constant, parse_float=_float, parse_int=_integer, object_pairs_hook=_object
+        )
+    except RecursionError:
+        raise Forbidden(name, f"is nested deeper than {MOST_DEPTH}") from None
+    except ValueError as error:
+        raise BadInput(name, f"is not JSON ({_where(error)})") from None
+    return checked(value, name)
+
+
+def _where(error: ValueError) -> str:
+    return str(error) if isinstance(error, json.JSONDecodeError) else "it is not written in UTF-8"
+
+
+def checked(value: Any, name: str) -> Any:
+    """The same value, when all in it can be taken. Raises BadInput naming the place."""
+    try:
+        _check(value, 0)
+    except _At as found:
+        raise found.refusal(name) from None
+    return value
+
+
+def _check(value: Any, depth: int) -> None:
+    kind = type(value)
+    if kind is str:
+        _check_text(value)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise _At("takes a finite number")
+    elif kind is _Refused:
+        raise _At(value.why)
+    elif kind is dict or kind is list:
+        if depth >= MOST_DEPTH:
+            raise _At(f"is nested deeper than {MOST_DEPTH}", Forbidden)
+        _check_parts(value, depth)
+
+
+def _check_parts(value: Any, depth: int) -> None:
+    step: Any = None
+    try:
+        if type(value) is dict:
+            for step, part in value.items():
+                _check_text(step)
+                _check(part, depth + 1)
+        else:
+            for step, part in enumerate(value):  # noqa: B007  it is named below
+                _check(part, depth + 1)
+    except _At as found:
+        found.steps.append(f"[{step}]" if type(step) is int else f".{_shown(step)}")
+        raise
+
+
+def _shown(key: Any) -> str:
+    return str(key)[:80].encode(errors="replace").decode()
+
+
+def _check_text(text: Any) -> None:
+    if type(text) is str and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _At("has half of a surrogate pair, which is no text") from None
+
+
+def _constant(token: str) -> _Refused:
+    return _Refused(f"{token} is not a finite number; numbers must be finite")
+
+
+def _float(text: str) -> float | _Refused:
+    """1e999 overflows to infinity: refused like Infinity."""
+    value = float(text)
+    return value if math.isfinite(value) else _Refused(f"{text[:20]} is not a finite number")
+
+
+def _integer(text: str) -> int | _Refused:
+    if len(text) > MOST_DIGITS:
+        return _Refused(f"takes numbers of at most {MOST_DIGITS} digits, not {len(text)}")
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                made[key] = _Refused("is given twice")
+            seen.add(key)
+    return made
+
+
+@dataclass
+class YamlDocument:
+    """The value of a YAML text, and where its parts stand."""
+
+    value: Any = None
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def line_of(self, place: str) -> int:
+        """The line (from 1) of a place such as `rules[0].enrich.table`, or of the innermost part of it
+        that is there.
+        """
+        line, path = 1, ""
+        for step in _STEP.findall(place):
+            path += step if step.startswith("[") or not path else f".{step}"
+            if path not in self.lines:
+                break
+            line = self.lines[path]
+        return line
+
+
+def read_yaml(text: str, name: str = "document") -> YamlDocument:
+    """The document of a YAML text. Raises BadInput naming the place in it (or `name`) and the line."""
+    if len(text) > MOST_YAML_CHARACTERS:
+        raise Forbidden(name, f"takes at most {MOST_YAML_CHARACTERS} characters, not {len(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput(name, "has half of a surrogate pair, which is no text") from None
+    try:
+        return _Builder(name).document(yaml.parse(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+        raise BadInput(name, f"is not YAML: {error.problem or error.context}{line}") from None
+    except yaml.YAMLError:
+        raise BadInput(name, "is not YAML: it has characters that no YAML may have") from None
+
+
+class _Builder:
+    """Makes the value from what the scanner tells, so that depth and size are judged while it is read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._made = YamlDocument()
+        self._values = 0
+
+    def document(self, events: Iterator[Any]) -> YamlDocument:
+        self._events = events
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse("", event, "takes one document")
+                self._made.value = self._value(next(events), "", 0)
+        return self._made
+
+    def _value(self, event: Any, path: str, depth: int) -> Any:
+        self._values += 1
+        if self._values > MOST_YAML_VALUES:
+            self._refuse(path, event, f"takes at most {MOST_YAML_VALUES} values", Forbidden)
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            self._refuse(path, event, "takes no anchors and aliases (& and *)", Forbidden)
+        if event.tag not in (None, "!"):
+            self._refuse(path, event, "takes no tags (!)", Forbidden)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, path)
+        if depth >= MOST_DEPTH:
+            self._refuse(path, event, f"is nested deeper than {MOST_DEPTH}", Forbidden)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(path, depth)
+        return self._mapping(path, depth)
+
+    def _sequence(self, path: str, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            inner = f"{path}[{len(items)}]"
+            self._made.lines[inner] = event.start_mark.line + 1
+            items.append(self._value(event, inner, depth + 1))
+        return items
+
+    def _mapping(self, path: str, depth: int) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                self._refuse(path, event, "takes plain keys", Forbidden)
+            key = self._value(event, path, depth + 1)
+            inner = f"{path}.{_shown(key)}".removeprefix(".")
+            if key in made:
+                self._refuse(inner, event, "is given twice")
+            self._made.lines[inner] = event.start_mark.line + 1
+            made[key] = self._value(next(self._events), inner, depth + 1)
+        return made
+
+    def _scalar(self, event: Any, path: str) -> Any:
+        value = event.value
+        try:
+            _check_text(value)
+        except _At as found:
+            self._refuse(path, event, found.why)
+        if not event.implicit[0]:  # in quotes
+            return value
+        if len(value) > MOST_DIGITS:
+            if _NUMBER.match(value):
+                self._refuse(path, event, f"takes numbers of at most {MOST_DIGITS} digits, not {len(value)}")
+            return value
+        tag = _RESOLVER.resolve(yaml.ScalarNode, value, (True, False))
+        if tag not in _SCALARS:
+            return value
+        try:
+            made = _SCALARS[tag](yaml.ScalarNode(tag, value))
+        except (ValueError, OverflowError):
+            self._refuse(path, event, f"{value!r} is no number, and no time")
+        if isinstance(made, float) and not math.isfinite(made):
+            self._refuse(path, event, f"takes a finite number, not {value!r}")
+        return made
+
+    def _refuse(self, path: str, event: Any, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
+        raise kind(path or self._name, f"{why} (line {event.start_mark.line + 1})")
