@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +11,15 @@ from functools import cached_property
 from typing import Any
 
 import redis
+from django.http import HttpResponse
 
 from queues.dead_letters import DeadLetter, DeadLetters
-from queues.errors import BadInput, NodeUnavailable
+from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.models import Container, Queue
-from queues.segment import Segment
+from queues.node_login import logged_in
+from queues.segment import Segment, entry_seconds
+from queues.unreadable import TYPE as UNREADABLE
+from queues.unreadable import bytes_of
 
 MOST_SCANNED = 20_000
 PAGE = 500
@@ -22,6 +27,7 @@ TIMEOUT_SECONDS = 2.0
 MAXIMUM_TEXT = 200
 GROUPS = 8
 ERROR_SHOWN = 160
+EXCERPT_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,9 @@ class Name:
         """Raises BadInput for what can't be a name."""
         parts = text.split("/")
         milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
-        if not (milliseconds.isdecimal() and number.isdecimal()):
+        if not all(
+            part.isascii() and part.isdecimal() and len(part) <= 20 for part in (milliseconds, number)
+        ):
             raise BadInput("letter", f"{text[:80]!r} names no dead letter; reload the page.")
         return cls(*parts)
 
@@ -67,12 +75,43 @@ class Letter:
         return self.stored.events
 
     @cached_property
+    def _read(self) -> tuple[list[dict[str, Any]], str, bytes]:
+        """The events by their fields; when they can't be read why, and the bytes that can't."""
+        try:
+            events = self.stored.batch.to_pylist()
+        except MalformedEvent as error:
+            return [], error.message, self.stored.data
+        except (ValueError, OverflowError) as error:  # a time that is in no calendar
+            return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
+        met_by_a_worker = len(events) == 1 and events[0]["type"] == UNREADABLE
+        if met_by_a_worker and (carried := bytes_of(events[0]["attributes"])):
+            return [], self.error, carried
+        return events, "", self.stored.data
+
+    @property
     def events(self) -> list[dict[str, Any]]:
-        """All of them, by their fields."""
-        return self.stored.batch.to_pylist()
+        """All of them; none when they can't be read."""
+        return self._read[0]
+
+    @property
+    def unreadable(self) -> str:
+        """Why the events can't be read; "" when they can."""
+        return self._read[1]
+
+    @property
+    def original(self) -> bytes:
+        """The bytes that can't be read; else the events as they are stored, an Arrow record batch."""
+        return self._read[2]
+
+    def excerpt(self) -> list[str]:
+        """The first bytes that can't be read: offset, hex, and what of it is ASCII, 16 a line."""
+        data = self.original[:EXCERPT_BYTES]
+        return [_hex_line(start, data[start : start + 16]) for start in range(0, len(data), 16)]
 
     @property
     def types(self) -> list[str]:
+        if self.unreadable:
+            return [UNREADABLE]
         return sorted({str(event["type"]) for event in self.events if event["type"] is not None})
 
     def document(self) -> dict[str, Any]:
@@ -83,8 +122,13 @@ class Letter:
             **{part: getattr(self.name, part) for part in ("queue", "node", "id")},
             "at": self.at,
             "events": self.events,
+            "unreadable": self._unreadable() if self.unreadable else None,
             **{part: getattr(self.stored, part) for part in of_stored},
         }
+
+    def _unreadable(self) -> dict[str, Any]:
+        data = self.original
+        return {"error": self.unreadable, "bytes": len(data), "hex": data[:EXCERPT_BYTES].hex()}
 
 
 @dataclass(frozen=True)
@@ -159,7 +203,12 @@ class Found:
 
 def entered(letter: Letter) -> datetime:
     """When it came among the letters as it is now: a mended one is newer than it is dead."""
-    return datetime.fromtimestamp(int(letter.name.id.partition("-")[0]) / 1000, UTC)
+    return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
+
+
+def _hex_line(start: int, data: bytes) -> str:
+    plain = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+    return f"{start:04x}  {data.hex(' '):<47}  {plain}"
 
 
 def search(wanted: LetterFilter) -> Found:
@@ -197,6 +246,14 @@ def find(queue: str, node: str, dead_id: str) -> Letter | None:
     name = Name.read(f"{queue}/{node}/{dead_id}/")
     letter = place_of(name).find(dead_id)
     return None if letter is None else _shown(queue, node, letter)
+
+
+def download(letter: Letter) -> HttpResponse:
+    """The letter's bytes as a file; a browser saves it, whatever is in it."""
+    name = re.sub(r"[^\w.-]", "_", f"{letter.name.queue}-{letter.name.node}-{letter.name.id}", flags=re.ASCII)
+    response = HttpResponse(letter.original, content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{name}.bin"'
+    return response
 
 
 def chosen(names: Iterable[str]) -> list[Name]:
@@ -248,5 +305,5 @@ def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
 @functools.lru_cache(maxsize=64)
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+        logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
     )

@@ -21,7 +21,9 @@ import redis
 from queues.cadence import wait_seconds
 from queues.errors import WeirError
 from queues.gauge import Gauge, read_gauges
+from queues.node_login import logged_in
 from queues.node_state import NodeState, Thresholds, smooth, step
+from queues.private_files import keep_private
 from queues.scripts import GROUP, SCRIPTS, keys_of
 from queues.server_time import CommandTime, shares
 from queues.topology import KEY, NodeSpec, Topology
@@ -138,7 +140,7 @@ class Agent:
     def _connected(self, spec: NodeSpec) -> redis.Redis:
         if self._node is None or self._spec is None or self._spec.url != spec.url:
             self.close()
-            self._node = connect(spec.url)
+            self._node = connect(logged_in(spec.url))
             self._before = None
         self._spec = spec
         return self._node
@@ -215,6 +217,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
     if len(arguments) != 1 or not os.environ.get("REDIS_URL"):
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.agent NODE")

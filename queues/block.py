@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,11 @@ FIELDS = tuple(SCHEMA.names)
 TIME_LEAST_US = 0
 TIME_MOST_US = 7_258_118_400_000_000  # 2200-01-01
 TEXT_MOST = 1_000
+TEXTS = ("id", "type", "source", "key")
+NOT_EMPTY = ("type",)  # null says that it is not known; an empty one says nothing
 ATTRIBUTES_MOST = 65_536
+SURELY_FLAT = 200  # so many brackets can't nest deeper than JSON is written
+_ATTRIBUTES_MESSAGE = f"takes a JSON object of at most {ATTRIBUTES_MOST} characters and 254 levels."
 _TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as seconds since 1970"
 
 
@@ -95,11 +100,15 @@ def newest_time_us(batch: pa.RecordBatch) -> int:
 
 
 def decode(block_id: str, data: Any) -> Block:
-    """A stored block. Raises `MalformedEvent` when the bytes are not a batch of `SCHEMA`."""
+    """A stored block. Raises `MalformedEvent` when the bytes are not a valid batch of `SCHEMA` with rows."""
     try:
-        return Block(block_id, pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA))
-    except (pa.ArrowException, OSError, EOFError, IndexError) as error:
-        raise MalformedEvent("block", f"{block_id} cannot be read ({error}).") from None
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, IndexError, ValueError) as error:
+        raise MalformedEvent("block", f"{block_id[:80]} cannot be read ({str(error)[:200]}).") from None
+    if not batch.num_rows or batch.column(1).null_count:
+        raise MalformedEvent("block", f"{block_id[:80]} has no events, or events without a time.")
+    return Block(block_id, batch)
 
 
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
@@ -161,10 +170,12 @@ def checked_text(value: Any, name: str) -> str | None:
     """Text or a whole number, as text; None stays None."""
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
         value = str(value)
-    if not isinstance(value, str) or len(value) > TEXT_MOST or not _encodes(value):
-        raise MalformedEvent(name, f"takes text of at most {TEXT_MOST} characters.")
+    if not isinstance(value, str) or len(value) > TEXT_MOST or not _encodes(value) or "\0" in value:
+        raise MalformedEvent(name, _text_message(name))
+    if not value and name in NOT_EMPTY:
+        raise MalformedEvent(name, _text_message(name))
     return value
 
 
@@ -175,9 +186,9 @@ def checked_time_us(value: Any, now_us: int) -> int:
     try:
         time_us = _time_us(value)
     except (ValueError, OverflowError):
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {value!r}.") from None
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shown(value)}.") from None
     if not TIME_LEAST_US <= time_us < TIME_MOST_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {value!r}.")
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}, not {_shown(value)}.")
     return time_us
 
 
@@ -186,7 +197,7 @@ def checked_value(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MalformedEvent("value", f"takes a finite number, not {value!r}.")
+        raise MalformedEvent("value", f"takes a finite number, not {_shown(value)}.")
     try:
         number = float(value)
     except OverflowError:
@@ -201,30 +212,62 @@ def checked_attributes(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        document = json.loads(value, parse_constant=_refuse_constant) if isinstance(value, str) else value
         text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         raise MalformedEvent("attributes", "takes a JSON object with finite numbers.") from None
-    if not isinstance(document, dict) or len(text) > ATTRIBUTES_MOST or not _encodes(text):
-        raise MalformedEvent("attributes", f"takes a JSON object of at most {ATTRIBUTES_MOST} characters.")
+    if not is_attributes(text):
+        raise MalformedEvent("attributes", _ATTRIBUTES_MESSAGE)
     return text
 
 
-def from_columns(columns: pa.RecordBatch | pa.Table, now_us: int) -> pa.RecordBatch:
+def is_attributes(text: str) -> bool:
+    """Whether a text is a JSON object of at most ATTRIBUTES_MOST characters and 254 levels."""
+    if len(text) > ATTRIBUTES_MOST:
+        return False
+    try:
+        document = orjson.loads(text)
+        if text.count("{") + text.count("[") > SURELY_FLAT:
+            orjson.dumps(document)  # writes 254 levels at most: what is read must be writable again
+    except (ValueError, TypeError):
+        return False
+    return type(document) is dict
+
+
+def from_columns(
+    columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are_read: bool = False
+) -> pa.RecordBatch:
     """Columnar events as one batch of `SCHEMA`: cast, and missing columns filled (time with `now_us`).
 
     Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
-    Raises `MalformedEvent` naming the column: unknown, not castable, a value that is not finite, a time out
-    of range, attributes that are not JSON objects.
+    The rules are those of `checked_event`. `attributes_are_read`: they were written from JSON just now, so
+    only their length is looked at. Raises `MalformedEvent` naming the column: unknown, there twice, of a type
+    that it can't be, or with a row that `checked_event` would refuse.
     """
     batch = _one_batch(columns)
-    for name in batch.schema.names:
+    names = batch.schema.names
+    for name in names:
         if name not in FIELDS:
             raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
+        if names.count(name) > 1:
+            raise MalformedEvent(name, "is there twice.")
     arrays = [_column(batch, field, now_us) for field in SCHEMA]
     result = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-    _check_columns(result)
+    _check_columns(result, attributes_are_read)
     return result
+
+
+def takes_type(name: str, kind: pa.DataType) -> bool:
+    """Whether a column of events may be of an Arrow type."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_null(kind) or (types.is_integer(kind) and name != "attributes"):
+        return True
+    if name == "value":
+        return bool(types.is_floating(kind))
+    if name == "time" and (types.is_floating(kind) or types.is_timestamp(kind)):
+        return True
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _one_batch(columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
@@ -242,28 +285,45 @@ def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
     if place < 0:
         return pa.nulls(batch.num_rows, field.type)
     array = batch.column(place)
+    if not takes_type(field.name, array.type):
+        raise MalformedEvent(field.name, f"can't be of type {str(array.type)[:80]}.")
     try:
+        if field.name == "value" and pa.types.is_integer(array.type):
+            return array.cast(field.type, safe=False)  # the nearest number, as float() gives it
         if field.name == "time":
             array = _time_column(array, now_us)
         return array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise MalformedEvent(field.name, f"cannot be read as {field.type} ({error}).") from None
+        raise MalformedEvent(field.name, f"cannot be read as {field.type} ({str(error)[:200]}).") from None
 
 
 def _time_column(array: pa.Array, now_us: int) -> pa.Array:
     """Times as µs timestamps; numbers are seconds since 1970, text is ISO 8601, null is now."""
     kind = SCHEMA.field("time").type
-    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+    if pa.types.is_null(array.type):
+        array = pa.nulls(len(array), kind)
+    elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         seconds = array.cast(pa.float64())
         array = pc.round(pc.multiply(seconds, 1e6)).cast(pa.int64()).cast(kind)
-    elif pa.types.is_timestamp(array.type) and array.type.tz is None:
-        array = array.cast(pa.timestamp("us"), safe=False).cast(kind)
+    elif pa.types.is_timestamp(array.type):
+        # Only nanoseconds may lose something; of a greater unit a time that overflows is out of range.
+        coarser = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
+        array = coarser.cast(kind)
     elif array.type != kind:
-        array = array.cast(kind, safe=not pa.types.is_timestamp(array.type))
+        array = _times_of_texts(array, now_us)
     return array.fill_null(pa.scalar(now_us, pa.int64()).cast(kind)) if array.null_count else array
 
 
-def _check_columns(batch: pa.RecordBatch) -> None:
+def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
+    """ISO 8601 by Arrow where every text has a zone, which is quick, else one by one."""
+    kind = SCHEMA.field("time").type
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        return pa.array([checked_time_us(text, now_us) for text in texts.to_pylist()], pa.int64()).cast(kind)
+
+
+def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
     if batch.num_rows == 0:
         return
     times = _times_us(batch)
@@ -272,20 +332,48 @@ def _check_columns(batch: pa.RecordBatch) -> None:
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
         raise MalformedEvent("value", "takes finite numbers; a row is not.")
+    for name in TEXTS:
+        array = batch.column(FIELDS.index(name))
+        if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
+            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row is not.")
     attributes = batch.column(FIELDS.index("attributes"))
-    if attributes.null_count < len(attributes) and not _look_like_objects(attributes):
-        raise MalformedEvent("attributes", "takes JSON objects; a row is not.")
+    if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
+        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row is not.")
 
 
-def _look_like_objects(texts: pa.Array) -> bool:
-    """True when each text begins with { and ends with }. Looks at two bytes a row, cheaply."""
-    texts = texts.drop_null() if texts.null_count else texts
+def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
+    """Whether each text is UTF-8 without NUL, of at most `most` characters, and not empty if so asked."""
+    lengths, data = _lengths_and_bytes(array)
+    if lengths.min() < int(not_empty and not array.null_count) or (data.size and data.min() == 0):
+        return False
+    if not_empty and array.null_count and pc.any(pc.equal(array, "")).as_py():
+        return False
+    if not data.size or (data.max() < 128 and lengths.max() <= most):
+        return True
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return bool(lengths.max() <= most or pc.max(pc.utf8_length(array)).as_py() <= most)
+
+
+def _lengths_and_bytes(texts: pa.Array) -> tuple[Any, Any]:
+    """The length of each text in bytes, nulls included, and all their bytes, without copying."""
+    texts.validate()
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    if (np.diff(offsets) < 2).any():
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return np.diff(offsets), data
+
+
+def _are_attributes(texts: pa.Array, are_read: bool) -> bool:
+    if are_read:
+        return bool((pc.max(pc.utf8_length(texts)).as_py() or 0) <= ATTRIBUTES_MOST)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
         return False
-    data = np.frombuffer(data_buffer, np.uint8)
-    return bool((data[offsets[:-1]] == ord("{")).all() and (data[offsets[1:] - 1] == ord("}")).all())
+    return all(map(is_attributes, texts.drop_null().unique().to_pylist()))
 
 
 def _rows(count: int) -> pa.Array:
@@ -330,5 +418,13 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
+def _text_message(name: str) -> str:
+    least = 1 if name in NOT_EMPTY else 0
+    return f"takes text of {least} to {TEXT_MOST} characters, without NUL."
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, whatever it is."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number of more than 64 bits"
+    return repr(value)[:60]

@@ -21,6 +21,7 @@ import redis
 from queues.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
 from queues.gates import Gates
+from queues.node_login import logged_in
 from queues.producers import ProducerReport
 from queues.segment import Segment
 from queues.splitter import Splitter
@@ -198,7 +199,8 @@ class Client:
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known[0] != url:
-                known = self._nodes[name] = (url, _connect(url, self._timeout_seconds))
+                client = _connect(logged_in(url), self._timeout_seconds)
+                known = self._nodes[name] = (url, client)
             return known[1]
 
     def _look(self) -> None:

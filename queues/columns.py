@@ -23,7 +23,6 @@ from queues.block import (
     ATTRIBUTES_MOST,
     FIELDS,
     SCHEMA,
-    TEXT_MOST,
     TIME_MOST_US,
     checked_attributes,
     checked_text,
@@ -128,7 +127,9 @@ class Mapper:
             _values(cells.get("value"), count),
             attributes,
         ]
-        return from_columns(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us)
+        return from_columns(
+            pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True
+        )
 
     def _time_us(self, value: Any, now_us: int) -> int:
         if value is None:
@@ -162,7 +163,7 @@ class Mapper:
         if not more:
             return _object_text(own) if type(own) is dict else checked_attributes(own)
         if own is not None:
-            more = {**orjson.loads(checked_attributes(own)), **more}
+            more = {**(own if type(own) is dict else orjson.loads(checked_attributes(own))), **more}
         return _object_text(more)
 
 
@@ -181,12 +182,9 @@ def _texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
     if cells is None:
         return pa.nulls(count, pa.string())
     try:
-        array = pa.array(cells, pa.string())
+        return pa.array(cells, pa.string())
     except (pa.ArrowInvalid, TypeError):
         return pa.array([checked_text(cell, part) for cell in cells], pa.string())
-    if (pc.max(pc.utf8_length(array)).as_py() or 0) > TEXT_MOST:
-        raise MalformedEvent(part, f"takes text of at most {TEXT_MOST} characters.")
-    return array
 
 
 def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:

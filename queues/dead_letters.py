@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from queues.block import BlockIds, decode, newest_time_us
 from queues.errors import BadInput
-from queues.segment import CHUNK, REMEMBERED_SECONDS, Segment, entry_seconds, letters_of
+from queues.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of, entry_seconds, letters_of
 
 GONE, CHANGED = 0, -1
 WORDS = {
@@ -42,7 +42,9 @@ class DeadLetter:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """The events; read when they are asked for, since of many letters few are looked at."""
+        """The events; read when they are asked for, since of many letters few are looked at. Raises
+        `MalformedEvent` when the bytes are none.
+        """
         return decode(self.block_id, self.data).batch
 
     @property
@@ -139,12 +141,16 @@ def _letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     since_ms = fields.get(b"since")
     return DeadLetter(
         dead_id=dead_id.decode(),
-        data=fields[b"e"],
-        events=int(fields[b"n"]),
-        error=fields[b"error"].decode(errors="replace"),
-        tries=int(fields[b"tries"]),
-        worker=fields[b"worker"].decode(),
-        block_id=fields[b"block"].decode(),
-        at_seconds=entry_seconds(dead_id) if since_ms is None else int(since_ms) / 1000,
-        fixes=int(fields.get(b"fixes", 0)),
+        data=fields.get(b"e", b""),
+        events=count_of(fields.get(b"n")),
+        error=_text(fields, b"error"),
+        tries=count_of(fields.get(b"tries")),
+        worker=_text(fields, b"worker"),
+        block_id=_text(fields, b"block"),
+        at_seconds=entry_seconds(dead_id if since_ms is None else b"%d" % count_of(since_ms)),
+        fixes=count_of(fields.get(b"fixes")),
     )
+
+
+def _text(fields: dict[bytes, bytes], name: bytes) -> str:
+    return fields.get(name, b"").decode(errors="backslashreplace").replace("\0", "\\0")

@@ -17,6 +17,12 @@ class BadInput(WeirError, ValueError):  # noqa: N818
         return type(self), (self.field, self.message)
 
 
+class Forbidden(BadInput):
+    """Input that reaches for what its author must not have: a file, a function, more time or memory than it
+    may take. Refused as bad input is, and audited where it came from a person or a token.
+    """
+
+
 class UnknownQueue(BadInput):
     """A queue that the topology does not have."""
 

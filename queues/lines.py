@@ -73,7 +73,7 @@ class EventLines:
         pieces = itertools.chain([first], pieces)
         name = self._format or ("jsonl" if first[1][0].lstrip()[:1] == b"{" else "csv")
         form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
-        yield from _gathered(self._batch(form, records) for records in _records(form, pieces))
+        yield from gathered(self._batch(form, records) for records in _records(form, pieces))
 
     def _batch(self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]) -> pa.RecordBatch:
         now_us = round(self._clock() * 1_000_000)
@@ -266,15 +266,17 @@ def _records(
         yield records
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of some thousand events out of smaller ones, so that most blocks are full."""
     waiting: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
         waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= BATCH_EVENTS:
+        rows += batch.num_rows
+        if rows >= BATCH_EVENTS:
             yield pa.concat_batches(waiting)
-            waiting = []
-    if sum(each.num_rows for each in waiting):
+            waiting, rows = [], 0
+    if rows:
         yield pa.concat_batches(waiting)
 
 

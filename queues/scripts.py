@@ -35,6 +35,12 @@ local function fields(entry)
   for i = 1, #entry[2], 2 do found[entry[2][i]] = entry[2][i + 1] end
   return found
 end
+-- A number of an entry; 0 where somebody else wrote something else: no entry may stop what comes behind it.
+local function count(text)
+  local number = tonumber(text)
+  if not number or number ~= math.floor(number) or number < 0 or number > 2^53 then return 0 end
+  return number
+end
 local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
@@ -51,7 +57,7 @@ local function remove(id)
   if not entry then return 0, 0 end
   redis.call('XDEL', stream, id)
   local got = fields(entry)
-  local n, bytes = tonumber(got.n), #got.d
+  local n, bytes = count(got.n), #(got.d or '')
   redis.call('HINCRBY', counters, 'removed_events', n)
   redis.call('HINCRBY', counters, 'removed_blocks', 1)
   redis.call('HINCRBY', counters, 'removed_bytes', bytes)
@@ -68,6 +74,7 @@ local function shown(id, digest)
   local entry = redis.call('XRANGE', dead, id, id)[1]
   if not entry then return nil, 0 end
   local got = fields(entry)
+  got.e, got.n, got.t = got.e or '', count(got.n), count(got.t)
   if redis.sha1hex(got.e) ~= digest then return nil, -1 end
   return got
 end
@@ -87,7 +94,7 @@ local function take(id)
   redis.call('ZREM', retry, id)
   if not entry or not entry[2] then return end
   found[#found + 1] = {id, entry[2], (tries[1] and tries[1][4] or 0) + 1}
-  events = events + tonumber(fields(entry).n)
+  events = events + count(fields(entry).n)
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 1000)) do
   if events >= limit then break end
@@ -156,13 +163,14 @@ local moved = {}
 for i = 2, #ARGV, 3 do
   local got, why = shown(ARGV[i], ARGV[i + 1])
   if got then
-    redis.call('XADD', stream, '*', 'i', ARGV[i + 2], 'n', got.n, 't', got.t, 'd', got.e)
+    local n, t = string.format('%.0f', got.n), string.format('%.0f', got.t)
+    redis.call('XADD', stream, '*', 'i', ARGV[i + 2], 'n', n, 't', t, 'd', got.e)
     redis.call('XDEL', dead, ARGV[i])
-    redis.call('HINCRBY', counters, 'inserted_events', got.n)
+    redis.call('HINCRBY', counters, 'inserted_events', n)
     redis.call('HINCRBY', counters, 'inserted_blocks', 1)
     redis.call('HINCRBY', counters, 'inserted_bytes', #got.e)
   end
-  moved[#moved + 1] = got and tonumber(got.n) or why
+  moved[#moved + 1] = got and math.max(1, got.n) or why
 end
 return moved
 """,
@@ -173,7 +181,7 @@ local gone = {}
 for i = 2, #ARGV, 2 do
   local got, why = shown(ARGV[i], ARGV[i + 1])
   if got then redis.call('XDEL', dead, ARGV[i]) end
-  gone[#gone + 1] = got and tonumber(got.n) or why
+  gone[#gone + 1] = got and math.max(1, got.n) or why
 end
 return gone
 """,
@@ -184,8 +192,8 @@ local got, why = shown(ARGV[2], ARGV[3])
 if not got then return why end
 local since = got.since or string.match(ARGV[2], '^%d+')
 -- What a stream holds can't be changed: the letter moves to the stream's end, and keeps its age.
-local id = redis.call('XADD', dead, '*', 'e', ARGV[4], 'error', got.error, 'n', ARGV[5], 't', ARGV[6],
-  'tries', got.tries, 'worker', got.worker, 'block', got.block, 'since', since,
+local id = redis.call('XADD', dead, '*', 'e', ARGV[4], 'error', got.error or '', 'n', ARGV[5], 't', ARGV[6],
+  'tries', count(got.tries), 'worker', got.worker or '', 'block', got.block or '', 'since', since,
   'fixes', (tonumber(got.fixes) or 0) + 1)
 redis.call('XDEL', dead, ARGV[2])
 return id
@@ -197,9 +205,9 @@ while true do
   local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
   for _, entry in ipairs(entries) do
     local got = fields(entry)
-    events = events + tonumber(got.n)
+    events = events + count(got.n)
     if #rows > 0 and events > limit then return rows end
-    rows[#rows + 1] = {entry[1], got.n, got.t}
+    rows[#rows + 1] = {entry[1], count(got.n), count(got.t)}
     from = '(' .. entry[1]
   end
   if #entries < 16 then return rows end
@@ -245,7 +253,7 @@ for i = 4, #ARGV, 2 do
 end
 -- The same block goes the same way whoever asks, while the weights stay; when they change the mark holds.
 local function target_of(block)
-  local place = (tonumber(string.sub(block, -7), 16) or 0) * 7919 % total
+  local place = (tonumber(string.sub(block or '', -7), 16) or 0) * 7919 % total
   for i = 4, #ARGV, 2 do
     place = place - tonumber(ARGV[i + 1])
     if place < 0 then return ARGV[i] end
@@ -253,8 +261,8 @@ local function target_of(block)
 end
 local function add(entry, target)
   local got = fields(entry)
-  rows[#rows + 1] = {entry[1], target, got.i, got.n, got.t, got.d}
-  bytes = bytes + #got.d
+  rows[#rows + 1] = {entry[1], target, got.i or entry[1], count(got.n), count(got.t), got.d or ''}
+  bytes = bytes + #(got.d or '')
 end
 local marked = redis.call('HGETALL', leaving)
 for i = 1, #marked, 2 do

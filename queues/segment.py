@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
-from queues.block import Block, EncodedBlock, decode, newest_time_us
+from queues.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.flush import Flush
 from queues.gauge import read_gauges
@@ -152,7 +152,7 @@ class Segment:
             with self.errors():
                 entries = self.node.xrange(self.stream, f"({start}", through_id, CHUNK)
             for entry_id, fields in entries:
-                yield entry_id.decode(), fields[b"i"].decode(), fields[b"d"]
+                yield entry_id.decode(), _block_id(entry_id, fields), stored_bytes(fields, b"d")
             if len(entries) < CHUNK:
                 return
             start = entries[-1][0].decode()
@@ -178,7 +178,14 @@ class Segment:
         with self.errors():
             rows = self.script("depart", most_blocks, most_bytes, *pairs)
         return [
-            Departing(entry_id.decode(), target.decode(), block_id.decode(), int(n), int(t), data)
+            Departing(
+                entry_id.decode(),
+                target.decode(),
+                block_id.decode(errors="backslashreplace"),
+                int(n),
+                int(t),
+                data,
+            )
             for entry_id, target, block_id, n, t, data in rows
         ]
 
@@ -271,11 +278,11 @@ def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
     return Claimed(
         entry_id=entry_id.decode(),
-        block_id=fields[b"i"].decode(),
-        events=int(fields[b"n"]),
+        block_id=_block_id(entry_id, fields),
+        events=count_of(fields.get(b"n")),
         tries=tries,
-        newest_time_us=int(fields[b"t"]),
-        data=fields[b"d"],
+        newest_time_us=min(count_of(fields.get(b"t")), TIME_MOST_US - 1),
+        data=stored_bytes(fields, b"d"),
         inserted_at_seconds=entry_seconds(entry_id),
     )
 
@@ -287,13 +294,30 @@ def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
         data = batch.serialize().to_pybytes()
-        letters += [data, error[:2000], batch.num_rows, newest_time_us(batch)]
+        # What a handler raised may quote what is no Unicode text.
+        said = error[:2000].encode(errors="backslashreplace")
+        letters += [data, said, batch.num_rows, newest_time_us(batch)]
     return letters
 
 
 def entry_seconds(entry_id: bytes) -> float:
-    """A stream id begins with the node's clock in milliseconds."""
-    return int(entry_id.split(b"-")[0]) / 1000
+    """A stream id begins with the node's clock in milliseconds, or with what somebody else put there."""
+    return min(int(entry_id.split(b"-")[0]) / 1000, TIME_MOST_US / 1e6 - 1)
+
+
+def count_of(text: bytes | None) -> int:
+    """A number as it is stored; 0 where something else is: what somebody else wrote must stop nobody."""
+    return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
+
+
+def stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
+    """The events of an entry; where it has none all that it has, so that it can be looked at."""
+    found = fields.get(name)
+    return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found
+
+
+def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:
+    return fields.get(b"i", entry_id).decode(errors="backslashreplace")
 
 
 def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:

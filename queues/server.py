@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queues.errors import WeirError
+from queues.private_files import private_folder, write_private
 
 NAMES = ("valkey-server", "redis-server")
 
@@ -27,6 +28,7 @@ class ServerConfig:
     bind: str = "127.0.0.1"
     appendonly: bool = True
     appendfsync: str = "everysec"
+    aclfile: Path | None = None
 
     @property
     def url(self) -> str:
@@ -61,10 +63,9 @@ def write_config(config: ServerConfig) -> Path:
 
     A full node must refuse writes, not forget: `noeviction`. Only the append-only file persists (`save ""`).
     """
-    config.folder.mkdir(parents=True, exist_ok=True)
+    private_folder(config.folder)
     path = config.folder / "server.conf"
-    path.touch(mode=0o600)
-    path.write_text("".join(f"{line}\n" for line in _lines(config)))
+    write_private(path, "".join(f"{line}\n" for line in _lines(config)))
     return path
 
 
@@ -86,6 +87,8 @@ def _lines(config: ServerConfig) -> list[str]:
         # Big blocks are stream nodes of their own and are not copied; small ones of a quiet queue share one.
         "stream-node-max-bytes 65536",
     ]
+    if config.aclfile:
+        lines.append(f'aclfile "{config.aclfile}"')
     return [*lines, f'requirepass "{config.password}"'] if config.password else lines
 
 

@@ -24,6 +24,7 @@ import psutil
 from queues.cadence import wait_seconds
 from queues.client import Client
 from queues.errors import BadInput, WeirError
+from queues.private_files import keep_private
 
 QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"
 PROCESSES = 10
@@ -214,6 +215,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
 
 
 def main() -> int:
+    keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
     if not os.environ.get("REDIS_URL"):
         log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")

@@ -14,6 +14,7 @@ from console.api.control import Given
 from console.api.moment import Moment
 from console.api.rows import check_rows
 from console.control_server import control
+from console.identity import Id
 from queues.errors import BadInput
 from workers.alerts import history, matching, on_call, preview, review, rules, silences
 from workers.alerts.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
@@ -105,7 +106,7 @@ def get_review(
 
 
 @router.get("/alerts/{alert_id}", summary="One alert, what happened to it and what was tried")
-def get_alert(request: HttpRequest, alert_id: int) -> dict[str, Any]:
+def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _alerts().filter(pk=alert_id).first()
     if found is None:
@@ -121,25 +122,25 @@ def get_alert(request: HttpRequest, alert_id: int) -> dict[str, Any]:
 
 
 @router.post("/alerts/{alert_id}/acknowledge", summary="You have it, until its rule's time-out")
-def acknowledge(request: HttpRequest, alert_id: int, body: Note) -> dict[str, Any]:
+def acknowledge(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.acknowledge")
     return _alert(alerting.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/snooze", summary="Tell nobody for some minutes")
-def snooze(request: HttpRequest, alert_id: int, body: Minutes) -> dict[str, Any]:
+def snooze(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
     actor = actor_for(request, "alert.snooze")
     return _alert(alerting.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/escalate", summary="Tell the next step at once")
-def escalate(request: HttpRequest, alert_id: int, body: Note) -> dict[str, Any]:
+def escalate(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.escalate")
     return _alert(alerting.escalate(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/notes", summary="Words beside an alert")
-def note(request: HttpRequest, alert_id: int, body: Note) -> dict[str, Any]:
+def note(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.note")
     return _event(alerting.note(actor, alert_id, text=body.note, now=timezone.now()))
 
@@ -165,7 +166,7 @@ def preview_silence(request: HttpRequest, body: Matchers) -> dict[str, Any]:
 
 
 @router.post("/silences/{silence_id}/end", summary="End a silence now")
-def end_silence(request: HttpRequest, silence_id: int) -> dict[str, Any]:
+def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "silence.end")
     found = Silence.objects.filter(pk=silence_id).first()
     if found is None:

@@ -6,7 +6,9 @@ from ninja.errors import AuthenticationError, HttpError
 from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
-from console.access import Actor, actor_of, actor_of_token, bearer_of, demand, named
+from console import submissions, token_failures
+from console.access import Actor, actor_of, admit, bearer_of, named
+from console.api.refusals import RefusedError
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -22,12 +24,15 @@ class Caller(HttpBearer):
         header = request.headers.get("Authorization")
         return self.by_token(request, header) if header is not None else self.by_session(request)
 
-    def authenticate(self, request: HttpRequest, token: str) -> Actor | None:
-        return actor_of_token(token, timezone.now(), request.META.get("REMOTE_ADDR"))
+    def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
+        address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
+        try:
+            return token_failures.actor_of(token, timezone.now(), address, request_id)
+        except token_failures.TooManyFailures as error:
+            raise RefusedError(429, "authorization", str(error), error.seconds) from None
 
     def by_token(self, request: HttpRequest, header: str) -> Actor:
-        secret = bearer_of(header)
-        actor = self.authenticate(request, secret) if secret else None
+        actor = self.authenticate(request, bearer_of(header))
         if actor is None:
             message = "The token is unknown, expired or revoked; make one in Settings or by manage.py token."
             raise AuthenticationError(message=message)
@@ -42,6 +47,11 @@ class Caller(HttpBearer):
 
 
 def actor_for(request: HttpRequest, action: str) -> Actor:
-    """The caller, when it may do `action`; raises PermissionDenied (403) otherwise."""
-    demand(request.auth, action)
-    return named(request, request.auth)
+    """The caller, when its role may do `action`; raises PermissionDenied (403) otherwise. What does it asks
+    whether it may be done to this queue (`console.access.demand`). What was sent
+    under a key already is answered here, and not before.
+    """
+    actor = named(request, request.auth)
+    admit(actor, action)
+    submissions.once(request, actor)
+    return actor

@@ -1,7 +1,6 @@
 """Steering: loops and overrides."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -11,8 +10,10 @@ from pydantic import ConfigDict
 
 from console import steering
 from console.api.authentication import actor_for
+from console.api.moment import GivenTime
 from console.api.plant import node_named
 from console.control_server import control
+from console.identity import Id, id_of
 from console.pages.loops import describe, described, parameter_rows
 from console.pages.overrides import law_and_name, scope_of
 from controllers import catalog
@@ -43,7 +44,7 @@ class NewOverride(Given):
     queue: str = ""
     node: str | None = None
     minutes: float | None = None
-    expires_at: datetime | None = None
+    expires_at: GivenTime | None = None
     endless: bool = False
 
     def expiry(self) -> Expiry:
@@ -54,7 +55,7 @@ class Longer(Given):
     """`minutes` more, or a new end."""
 
     minutes: float | None = None
-    expires_at: datetime | None = None
+    expires_at: GivenTime | None = None
 
 
 class NewMode(Given):
@@ -63,7 +64,7 @@ class NewMode(Given):
     mode: str
     reason: str
     minutes: float | None = None
-    expires_at: datetime | None = None
+    expires_at: GivenTime | None = None
     endless: bool = False
     value: float | None = None
 
@@ -75,7 +76,7 @@ def list_loops(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.get("/loops/{loop_id}", summary="One loop, its parameters and guard")
-def get_loop(request: HttpRequest, loop_id: int) -> dict[str, Any]:
+def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     now = timezone.now()
     found = loop_named(loop_id)
@@ -90,7 +91,7 @@ def get_loop(request: HttpRequest, loop_id: int) -> dict[str, Any]:
 
 
 @router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")
-def change_mode(request: HttpRequest, loop_id: int, body: NewMode) -> dict[str, Any]:
+def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, Any]:
     actor = actor_for(request, "loop.mode")
     found = loop_named(loop_id)
     expiry = Expiry(body.minutes, body.expires_at, body.endless)
@@ -134,7 +135,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status:
 
 
 @router.post("/overrides/{override_id}/end", summary="End an override now")
-def end_override(request: HttpRequest, override_id: int) -> dict[str, Any]:
+def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "override.end")
     found = override_numbered(override_id)
     ended = steering.end_override(actor, found, now=timezone.now(), control=control())
@@ -142,7 +143,7 @@ def end_override(request: HttpRequest, override_id: int) -> dict[str, Any]:
 
 
 @router.post("/overrides/{override_id}/extend", summary="Let an override run longer")
-def extend_override(request: HttpRequest, override_id: int, body: Longer) -> dict[str, Any]:
+def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict[str, Any]:
     actor = actor_for(request, "override.extend")
     found = override_numbered(override_id)
     return _override(steering.extend_override(actor, found, now=timezone.now(), **body.dict()))
@@ -150,8 +151,8 @@ def extend_override(request: HttpRequest, override_id: int, body: Longer) -> dic
 
 def loop_named(given: int | str) -> Loop:
     """A loop by id or name, or 404."""
-    by_id = isinstance(given, int) or given.isdigit()
-    found = Loop.objects.filter(**({"pk": int(given)} if by_id else {"name": given})).first()
+    number = given if isinstance(given, int) else id_of(given)
+    found = Loop.objects.filter(**({"name": given} if number is None else {"pk": number})).first()
     if found is None:
         raise Http404(f"loop {given} is not known; GET /api/v1/loops lists them.")
     return found

@@ -1,9 +1,8 @@
 """Dead letters: found by a filter, seen, mended, put in again, discarded."""
 
-from datetime import datetime
 from typing import Any
 
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Query, Router, Schema
 from pydantic import Field
@@ -11,7 +10,7 @@ from pydantic import Field
 from console import dead_letters, letter_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
-from console.api.moment import Moment
+from console.api.moment import GivenTime, Moment
 from console.api.rows import check_rows
 from console.dead_letters import LetterFilter, Name
 from queues.errors import BadInput
@@ -41,7 +40,7 @@ class Choice(Given):
     reason: str
     letters: list[str] = []
     filter: Wanted | None = None
-    through: datetime | None = None
+    through: GivenTime | None = None
     digest: str = ""
     count: int = 0
     confirm: str = ""
@@ -88,6 +87,20 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dic
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
     return found.document()
+
+
+@router.get(
+    "/dead-letters/{queue}/{node}/{dead_id}/bytes",
+    response={200: bytes},
+    summary="The bytes of a dead letter, as they are stored",
+)
+def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+    """Also of events that can't be read. An Arrow record batch where they can."""
+    actor_for(request, "plant.view")
+    found = dead_letters.find(queue, node, dead_id)
+    if found is None:
+        raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
+    return dead_letters.download(found)
 
 
 @router.post("/dead-letters/requeue", summary="Put dead letters into their queues again")

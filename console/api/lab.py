@@ -1,6 +1,5 @@
 """The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
 
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -11,9 +10,11 @@ from ninja import Router
 from console import lab_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
+from console.api.moment import GivenTime
 from console.api.rows import check_rows
 from console.control_server import latest_snapshot
 from console.experiments import experiment_document, experiments, series_document
+from console.identity import Id
 from console.lab import read_wanted
 from console.lab_traces import chosen_trace, known_traces
 from console.surroundings import surroundings
@@ -46,7 +47,7 @@ class Application(Given):
     reason: str
     loop: int | str = lab_steering.ALL
     minutes: float | None = None
-    expires_at: datetime | None = None
+    expires_at: GivenTime | None = None
 
 
 class Proposal(Given):
@@ -90,26 +91,26 @@ def begin(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
 
 
 @router.get("/experiments/{experiment_id}", summary="One experiment and what has come out so far")
-def get_experiment(request: HttpRequest, experiment_id: int) -> dict[str, Any]:
+def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return experiment_document(_found(experiment_id))
 
 
 @router.get("/experiments/{experiment_id}/series", summary="Its series by law, as they are drawn")
-def get_series(request: HttpRequest, experiment_id: int) -> dict[str, Any]:
+def get_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _found(experiment_id)
     return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
 
 
 @router.post("/experiments/{experiment_id}/cancel", summary="End its run; what is simulated stays")
-def cancel(request: HttpRequest, experiment_id: int) -> dict[str, Any]:
+def cancel(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "lab.run")
     return experiment_document(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
 
 
 @router.post("/experiments/{experiment_id}/apply", summary="Put parameters of a law in force as overrides")
-def apply(request: HttpRequest, experiment_id: int, body: Application) -> dict[str, Any]:
+def apply(request: HttpRequest, experiment_id: Id, body: Application) -> dict[str, Any]:
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
         actor,
@@ -125,7 +126,7 @@ def apply(request: HttpRequest, experiment_id: int, body: Application) -> dict[s
 
 
 @router.post("/experiments/{experiment_id}/plan", summary="Compute a plan by the goal of a law")
-def propose(request: HttpRequest, experiment_id: int, body: Proposal) -> dict[str, Any]:
+def propose(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
     actor = actor_for(request, "plan.propose")
     found = _found(experiment_id)
     return plan_document(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))

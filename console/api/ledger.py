@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from ninja import Query, Router, Schema
 from pydantic import Field
@@ -11,6 +12,7 @@ from console.api.authentication import actor_for
 from console.api.control import loop_named
 from console.api.moment import Moment
 from console.api.rows import check_rows
+from console.identity import Id
 from console.pages import what_if
 from console.pages.expiry import number_of
 from console.pages.streaming import export, newest_first
@@ -66,8 +68,8 @@ class Wanted(Schema):
 def list_ledger(
     request: HttpRequest,
     wanted: Query[Wanted],
-    before: int | None = None,
-    after: int | None = None,
+    before: Id | None = None,
+    after: Id | None = None,
     rows: int = 50,
 ) -> dict[str, Any]:
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
@@ -81,7 +83,7 @@ def list_ledger(
 @router.get("/ledger/export", summary="All decisions of a filter, streamed")
 def export_ledger(
     request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
-) -> StreamingHttpResponse:
+) -> HttpResponseBase:
     """As CSV, or as JSON lines; newest first, however many there are."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
@@ -90,7 +92,7 @@ def export_ledger(
 
 
 @router.get("/ledger/{entry_id}", summary="One decision")
-def get_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+def get_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
     """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
     actor_for(request, "plant.view")
     found = entry_numbered(entry_id)
@@ -98,7 +100,7 @@ def get_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
 
 
 @router.get("/ledger/{entry_id}/replay", summary="Decide once more from what is recorded")
-def replay_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+def replay_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
     """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
     actor_for(request, "plant.view")
     return ledger.replay(entry_numbered(entry_id)).to_json()
@@ -107,7 +109,7 @@ def replay_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
 @router.get("/loops/{loop_id}/what-if", summary="What it would have decided with other values")
 def ask_what_if(
     request: HttpRequest,
-    loop_id: int,
+    loop_id: Id,
     set: Annotated[list[str], Query(...)],
     hours: float = what_if.FIRST_HOURS,
 ) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from console.api.authentication import actor_for
 from console.api.control import Given
 from console.api.rows import check_rows
 from console.control_server import control, latest_snapshot
+from console.identity import Id
 from queues.errors import BadInput
 from workers.models import Plan
 from workers.plan_document import plan_document
@@ -65,7 +66,7 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[st
 
 
 @router.get("/plans/{plan_id}", summary="One plan, its moves and how far it is")
-def get_plan(request: HttpRequest, plan_id: int) -> dict[str, Any]:
+def get_plan(request: HttpRequest, plan_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return plan_document(_found(plan_id))
 
@@ -77,26 +78,26 @@ def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
 
 
 @router.post("/plans/{plan_id}/approve", summary="Approve a plan by its hash; it runs within a second")
-def approve(request: HttpRequest, plan_id: int, body: Approval) -> dict[str, Any]:
+def approve(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     made = planning.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
     return plan_document(made)
 
 
 @router.post("/plans/{plan_id}/reject", summary="Turn a proposed plan down")
-def reject(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+def reject(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     return plan_document(planning.reject(actor, _found(plan_id), body.reason, timezone.now()))
 
 
 @router.post("/plans/{plan_id}/stop", summary="Begin nothing more of an approved or running plan")
-def stop(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+def stop(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.stop")
     return plan_document(planning.stop(actor, _found(plan_id), body.reason, timezone.now()))
 
 
 @router.post("/plans/{plan_id}/roll-back", summary="A plan with the inverse of what a plan has moved")
-def roll_back(request: HttpRequest, plan_id: int, body: Reason) -> dict[str, Any]:
+def roll_back(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     return plan_document(planning.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
 

@@ -16,7 +16,9 @@ from console import plant_control
 from console.access import Actor
 from console.api.authentication import Caller, actor_for
 from console.api.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
+from console.boundary import Documents
 from console.control_server import control, latest_snapshot
+from console.identity import id_of
 from controllers.guard import STALE_SECONDS
 from controllers.measured_topology import AGGREGATES, Operator, Topology
 from queues.errors import BadInput
@@ -267,11 +269,12 @@ def tasks_of(wanted: str) -> dict[str, int]:
     tasks: dict[str, int] = {}
     for part in filter(None, (each.strip() for each in wanted.split(";"))):
         operator, _, count = part.rpartition(":")
-        if not operator or not count.strip().isdecimal():
+        tasks_wanted = id_of(count.strip())
+        if not operator or tasks_wanted is None:
             raise BadInput("map", f"takes operator:tasks;operator:tasks, not {part[:60]!r}")
         if operator in tasks:
             raise BadInput("map", f"names {operator} twice")
-        tasks[operator] = int(count)
+        tasks[operator] = tasks_wanted
     if not tasks:
         raise BadInput("map", "takes operator:tasks;operator:tasks, and names none")
     return tasks
@@ -293,6 +296,7 @@ def made() -> NinjaAPI:
         openapi_url=None,
         docs_url=None,
         auth=Caller(),
+        parser=Documents(),
         urls_namespace="control",
     )
     add_refusals(api)

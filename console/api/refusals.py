@@ -1,4 +1,6 @@
-"""How the API says no: always `{"errors": {"field": ["what it takes"]}}`, with the status that fits."""
+"""How the API says no: `{"errors": {"field": ["what it takes"]}}`, with the status that fits, in a
+problem document (`console.problem` adds the other members).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from console.submissions import AnsweredError
 from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 
 RETRY_AFTER_SECONDS = 2
@@ -47,6 +50,10 @@ def add_refusals(api: NinjaAPI) -> None:
         status = 404 if isinstance(error, UnknownQueue) else 422
         return refuse(request, status, error.field or "body", error.message)
 
+    @api.exception_handler(AnsweredError)
+    def answered(request: HttpRequest, error: AnsweredError) -> HttpResponse:
+        return error.response
+
     @api.exception_handler(BadTopology)
     def no_topology(request: HttpRequest, error: BadTopology) -> HttpResponse:
         return later(refuse(request, 503, error.field, error.message), RETRY_AFTER_SECONDS)
@@ -77,6 +84,9 @@ def add_refusals(api: NinjaAPI) -> None:
 
     @api.exception_handler(HttpError)
     def http(request: HttpRequest, error: HttpError) -> HttpResponse:
+        if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
+            status, cause = unreadable
+            return refuse(request, status, cause.field, cause.message)
         return refuse(request, error.status_code, "request", str(error))
 
     @api.exception_handler(NodeUnavailable)

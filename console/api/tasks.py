@@ -1,6 +1,6 @@
 """Batch tasks: seen, run, changed; their runs seen, cancelled, resumed."""
 
-from datetime import datetime, time
+from datetime import time
 from typing import Any
 
 from django.http import Http404, HttpRequest
@@ -10,8 +10,10 @@ from ninja import Router
 from console import task_steering
 from console.api.authentication import actor_for
 from console.api.control import Given
+from console.api.moment import GivenTime
 from console.api.plans import Reason
 from console.api.rows import check_rows
+from console.identity import Id
 from console.surroundings import surroundings
 from console.task_documents import chunk_document, run_document, task_document
 from console.task_steering import Wanted
@@ -26,7 +28,7 @@ class NewRun(Given):
 
     reason: str
     parameters: dict[str, Any] = {}
-    deadline_at: datetime | None = None
+    deadline_at: GivenTime | None = None
 
 
 class Change(Given):
@@ -102,7 +104,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
 
 
 @router.get("/runs/{run_id}", summary="One run: how far it is, its chunks, what was skipped")
-def get_run(request: HttpRequest, run_id: int) -> dict[str, Any]:
+def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _run(run_id)
     return {
@@ -112,13 +114,13 @@ def get_run(request: HttpRequest, run_id: int) -> dict[str, Any]:
 
 
 @router.post("/runs/{run_id}/cancel", summary="End a queued or running run; what is done stays")
-def cancel(request: HttpRequest, run_id: int, body: Reason) -> dict[str, Any]:
+def cancel(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.cancel")
     return run_document(task_steering.cancel(actor, _run(run_id), body.reason, timezone.now()))
 
 
 @router.post("/runs/{run_id}/resume", summary="Go on with a failed or cancelled run")
-def resume(request: HttpRequest, run_id: int, body: Reason) -> dict[str, Any]:
+def resume(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.resume")
     return run_document(task_steering.resume(actor, _run(run_id), body.reason, timezone.now()))
 

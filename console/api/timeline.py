@@ -11,7 +11,9 @@ from ninja import Query, Router, Status
 from console import marks
 from console.api.authentication import actor_for
 from console.api.control import Given
+from console.api.moment import GivenTime
 from console.api.plans import Reason
+from console.identity import Id
 from console.models import Mark
 from console.timeline import happenings
 from console.timeline.happenings import Lane, Triangle
@@ -29,12 +31,12 @@ class NewMark(Given):
     title: str
     kind: str = "note"
     text: str = ""
-    at: datetime | None = None
-    until: datetime | None = None
+    at: GivenTime | None = None
+    until: GivenTime | None = None
 
 
 @router.get("/snapshot", summary="The plant as it was")
-def past_snapshot(request: HttpRequest, at: datetime) -> dict[str, Any]:
+def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
     """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
     actor_for(request, "plant.view")
     found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())
@@ -50,7 +52,7 @@ def list_decisions(
     request: HttpRequest,
     since: Annotated[float, Query(..., alias="from")],
     until: Annotated[float, Query(..., alias="to")],
-    loop: int | None = None,
+    loop: Id | None = None,
     queue: str = "",
     node: str = "",
 ) -> dict[str, Any]:
@@ -85,8 +87,8 @@ def _window(since: float, until: float) -> Window:
 @router.get("/marks", summary="Deploys and notes that touch a time range")
 def list_marks(
     request: HttpRequest,
-    since: Annotated[datetime, Query(..., alias="from")],
-    until: Annotated[datetime, Query(..., alias="to")],
+    since: Annotated[GivenTime, Query(..., alias="from")],
+    until: Annotated[GivenTime, Query(..., alias="to")],
 ) -> dict[str, Any]:
     actor_for(request, "plant.view")
     since, until = _zoned(since, "from"), _zoned(until, "to")
@@ -104,7 +106,7 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status:
 
 
 @router.post("/marks/{mark_id}/remove", summary="Show a mark no more")
-def remove_mark(request: HttpRequest, mark_id: int, body: Reason) -> dict[str, Any]:
+def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "mark.remove")
     found = Mark.objects.filter(pk=mark_id).first()
     if found is None:

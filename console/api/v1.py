@@ -1,10 +1,12 @@
 """The API, version 1: `/api/v1/…`, its OpenAPI document at `/api/schema`."""
 
+from http import HTTPStatus
 from typing import Any
 
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
+from console import problem
 from console.api import (
     account,
     alerts,
@@ -26,6 +28,9 @@ from console.api import (
 )
 from console.api.authentication import Caller
 from console.api.refusals import add_refusals
+from console.boundary import Documents
+
+PROBLEMS = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
 
 
 class Documented(NinjaAPI):
@@ -37,6 +42,10 @@ class Documented(NinjaAPI):
         schema["paths"].update(other["paths"])
         for kind, named in other["components"].items():
             schema["components"].setdefault(kind, {}).update(named)
+        schema["components"]["schemas"]["Problem"] = problem.SCHEMA
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                operation["responses"].update(_problems())
         return schema
 
 
@@ -47,6 +56,7 @@ api = Documented(
     openapi_url="/schema",
     docs_url=None,  # its page would load scripts from elsewhere
     auth=Caller(),
+    parser=Documents(),
     urls_namespace="api",
 )
 add_refusals(api)
@@ -70,6 +80,15 @@ for part in (
     ladders,
 ):
     api.add_router("/v1", part.router)
+
+
+def _problems() -> dict[str, Any]:
+    """What each operation may answer when it refuses, or fails."""
+    told = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, "content": {problem.CONTENT_TYPE: told}}
+        for status in PROBLEMS
+    }
 
 
 def urls() -> Any:

@@ -13,7 +13,9 @@ from queues.block import BLOCK_EVENTS, SCHEMA, Block, BlockIds, cut, decode, fro
 from queues.errors import MalformedEvent
 
 NOW_US = 1_790_000_000_000_000
-TEXT = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+TEXT = st.one_of(st.none(), st.text(CHARACTERS, max_size=12))
+TYPE = st.one_of(st.none(), st.text(CHARACTERS, min_size=1, max_size=12))
 EVENTS = st.fixed_dictionaries(
     {},
     optional={
@@ -23,7 +25,7 @@ EVENTS = st.fixed_dictionaries(
             st.integers(0, 7_258_118_399),
             st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001
         ),
-        "type": TEXT,
+        "type": TYPE,
         "source": TEXT,
         "key": TEXT,
         "value": st.one_of(

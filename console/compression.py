@@ -1,0 +1,99 @@
+"""Answers compressed with gzip, each as one member, streams too.
+
+Django's own middleware makes a member of every piece of an asynchronous stream; gzip(1) and httpx read them
+all, browsers only the first, so that a download ended after its header. Here a stream is one member, flushed
+after each piece, so that what was made goes out at once.
+
+A length must not tell a secret (BREACH): the header carries a file name of random length, as Django's does.
+"""
+
+import asyncio
+import secrets
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
+from django.utils.cache import patch_vary_headers
+
+MOST_PADDING_BYTES = 100
+# From here on the event loop is left to others while a piece is compressed.
+LARGE_BYTES = 64 * 1024
+_MAGIC, _DEFLATE, _FILE_NAME, _UNKNOWN_SYSTEM = b"\x1f\x8b", b"\x08", b"\x08", b"\xff"
+
+
+class Member:
+    """One gzip member (RFC 1952), made piece by piece: `begin`, `add` …, `end`."""
+
+    def __init__(self, padding: str = "") -> None:
+        self._padding = padding.encode("ascii")
+        self._deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._checksum = self._bytes = 0
+
+    def begin(self) -> bytes:
+        no_time, no_level = bytes(4), bytes(1)
+        fixed = _MAGIC + _DEFLATE + _FILE_NAME + no_time + no_level + _UNKNOWN_SYSTEM
+        return fixed + self._padding + b"\0"
+
+    def add(self, piece: bytes) -> bytes:
+        """All of the piece, compressed: a reader can unpack it as soon as it is there."""
+        self._checksum = zlib.crc32(piece, self._checksum)
+        self._bytes += len(piece)
+        return self._deflate.compress(piece) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        size = self._bytes & 0xFFFFFFFF
+        return self._deflate.flush() + self._checksum.to_bytes(4, "little") + size.to_bytes(4, "little")
+
+
+class OneMember(GZipMiddleware):
+    """In place of Django's GZipMiddleware, whose way with answers that are whole is kept."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponseBase:
+        if not response.streaming:
+            return super().process_response(request, response)
+        if response.has_header("Content-Encoding"):
+            return response
+        patch_vary_headers(response, ("Accept-Encoding",))
+        if not takes_gzip(request.headers.get("Accept-Encoding", "")):
+            return response
+        member = Member(padding(secrets.randbelow(MOST_PADDING_BYTES) + 1))
+        pieces = response.streaming_content
+        response.streaming_content = (
+            _asynchronous(pieces, member) if response.is_async else _synchronous(pieces, member)
+        )
+        del response.headers["Content-Length"]
+        response.headers["Content-Encoding"] = "gzip"
+        return response
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding names gzip, and not to refuse it (`gzip;q=0`)."""
+    for each in accepted.split(","):
+        name, _, weight = each.partition(";")
+        if name.strip().lower() in ("gzip", "x-gzip"):
+            return weight.replace(" ", "").rstrip("0.") not in ("q=",)
+    return False
+
+
+def padding(characters: int) -> str:
+    return secrets.token_hex((characters + 1) // 2)[:characters]
+
+
+def _synchronous(pieces: Iterator[bytes], member: Member) -> Iterator[bytes]:
+    yield member.begin()
+    for piece in pieces:
+        yield member.add(piece)
+    yield member.end()
+
+
+async def _asynchronous(pieces: AsyncIterator[bytes], member: Member) -> AsyncIterator[bytes]:
+    yield member.begin()
+    async with aclosing(pieces) as each:
+        async for piece in each:
+            yield (
+                await asyncio.to_thread(member.add, piece) if len(piece) > LARGE_BYTES else member.add(piece)
+            )
+    yield member.end()

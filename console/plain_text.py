@@ -1,0 +1,11 @@
+"""Which text can be stored: UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates."""
+
+import re
+
+UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
+UNSTORABLE = "takes text in UTF-8, without NUL and without halves of a surrogate pair."
+
+
+def is_plain(text: str) -> bool:
+    """Whether every database and every file can store it."""
+    return UNSTORABLE_CHARACTER.search(text) is None
