@@ -21,7 +21,7 @@ from workers.alerts.models import Alert, AlertEvent, AlertRule, Message, Receive
 @transaction.atomic
 def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """The actor has it until the rule's time-out."""
-    demand(actor, "alert.acknowledge")
+    demand(actor, "alert.acknowledge", _queues_of_alert(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
     _noted(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
     return alert
@@ -30,7 +30,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 @transaction.atomic
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
     """Nobody is told of it for so many minutes."""
-    demand(actor, "alert.snooze")
+    demand(actor, "alert.snooze", _queues_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
     _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
     return alert
@@ -39,7 +39,7 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
 @transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """Tell the next step at once."""
-    demand(actor, "alert.escalate")
+    demand(actor, "alert.escalate", _queues_of_alert(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now)
     _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
     return alert
@@ -48,7 +48,7 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
 @transaction.atomic
 def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
     """Words beside an alert."""
-    demand(actor, "alert.note")
+    demand(actor, "alert.note", _queues_of_alert(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
     _noted(actor, "alert.note", made.alert, made.text, None)
     return made
@@ -57,7 +57,7 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
 @transaction.atomic
 def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
     """Alerts that match tell nobody until it ends."""
-    demand(actor, "silence.set")
+    demand(actor, "silence.set", queues_of_matchers(matchers))
     made = silences.add(matchers, reason, minutes, actor.user, now)
     after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
     audit.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
@@ -67,7 +67,7 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
 @transaction.atomic
 def end_silence(actor: Actor, found: Silence, *, now: datetime) -> bool:
     """End it now; False when it was over already, and then nothing is noted."""
-    demand(actor, "silence.end")
+    demand(actor, "silence.end", queues_of_matchers(found.matchers))
     ended = silences.end(found, actor.user, now)
     if ended:
         before = {"matchers": in_words(found.matchers), "expires_at": found.expires_at.isoformat()}
@@ -115,7 +115,8 @@ def define_receiver(
     text = _reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
     before = described(known) if known else None
-    made = receivers.define(name, channel, settings, **more)
+    with audit.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
+        made = receivers.define(name, channel, settings, **more)
     audit.record(actor, "receiver.change", made.name, reason=text, before=before, after=described(made))
     return made
 
@@ -127,8 +128,9 @@ def delete_receiver(actor: Actor, found: Receiver, *, reason: str) -> None:
     text = _reason(reason)
     if named := receivers.used_by(found):
         raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
-    audit.record(actor, "receiver.change", found.name, reason=text, before=described(found))
+    before = described(found)
     found.delete()
+    audit.record(actor, "receiver.change", found.name, reason=text, before=before)
 
 
 @transaction.atomic
@@ -166,3 +168,20 @@ def _reason(reason: Any) -> str:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
+
+
+def _queues_of_alert(alert_id: int) -> list[str]:
+    """The queue that an alert is about; none for one about a node or a process, which anybody may take."""
+    labels = Alert.objects.filter(pk=alert_id).values_list("labels", flat=True).first() or {}
+    return [labels["queue"]] if labels.get("queue") else []
+
+
+def queues_of_matchers(matchers: Any) -> list[str] | None:
+    """The queue that matchers name; None where they may match alerts of any."""
+    rows = matchers if isinstance(matchers, list) else []
+    named = [each.get("value") for each in rows if isinstance(each, dict) and _is_of_one_queue(each)]
+    return [str(named[0])] if named else None
+
+
+def _is_of_one_queue(matcher: Mapping[str, Any]) -> bool:
+    return matcher.get("label") == "queue" and matcher.get("is") == "="

@@ -8,6 +8,8 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+# A page's sessions and forms are signed with the key that all web processes share.
+os.environ.pop("WEIR_WITHOUT_PAGES", None)
 pages = get_asgi_application()  # sets Django up, so it comes before what imports models
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -15,15 +17,19 @@ from channels.sessions import CookieMiddleware  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
+from console.api.body_allowance import allowance_of  # noqa: E402
 from console.api.body_limit import BodyLimit  # noqa: E402
+from console.charset import Utf8Only  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402
+from console.proxies import TrustedProxies  # noqa: E402
 
 sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", refuse)])
 
-application = ProtocolTypeRouter(
+routed = ProtocolTypeRouter(
     {
-        "http": BodyLimit(pages, settings.WEIR_MAX_BODY_BYTES),
+        "http": Utf8Only(BodyLimit(pages, allowed=allowance_of)),
         "websocket": SameOrigin(CookieMiddleware(sockets)),
     }
 )
+application = TrustedProxies(routed, settings.WEIR_TRUSTED_PROXIES)

@@ -1,14 +1,19 @@
 """The audit: who changed what, why, from where. Written in the same transaction as the change.
 
-The database refuses to change or remove what is written (`console.append_only`).
+The database refuses to change or remove what is written (`console.append_only`), and the entries are a chain
+(`console.audit_chain`): write an entry as the last thing of a transaction, since all writers take turns.
 """
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from console import audit_chain
+from console import refused as refusals
 from console.access import Actor
 from console.models import AuditEntry
 from queues.errors import BadInput
@@ -26,7 +31,7 @@ def record(
     after: Any = None,
 ) -> AuditEntry:
     """Note one change. `before` and `after` are JSON values small enough to read in a table row."""
-    return AuditEntry.objects.create(
+    return audit_chain.append(
         actor=actor.name,
         action=action,
         target=target,
@@ -36,6 +41,29 @@ def record(
         address=actor.address,
         request_id=actor.request_id,
     )
+
+
+def refused(actor: Actor, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
+    """Note a refusal of a dangerous kind as `refused.{action}`, in a transaction of its own: the refused
+    request's is rolled back, the entry stays. Equal ones and floods are folded (`console.refused`).
+
+    target: what was to be changed; "" for the request's method and path. reason: why it was refused, without
+    secrets and contents of files. What `access.demand` refuses is noted there already.
+    """
+    refusals.note(
+        refusals.Refusal(actor.name, action, target, reason, actor.address, actor.request_id, after)
+    )
+
+
+@contextmanager
+def noting_refused(actor: Actor, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
+    """Note a `BadInput` that is raised within about one of these fields, and let it pass."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field in fields:
+            refused(actor, action, target, f"{error.field} {error.message}")
+        raise
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive."""
 
 import gzip
+import re
 import tempfile
 import zlib
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from queues.errors import BadInput
 
 TRACES = "traces"  # in the data folder: what was uploaded
 EXTRACTS = "extracts"  # what replay_extract makes of the plant's own archive
-MOST_TRACE_BYTES = 64 * 2**20
+MOST_TRACE_BYTES = 4 * 2**20
+MOST_TRACE_LINES = 200_000  # 55 hours of seconds
 CHUNK_BYTES = 2**20
+NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Trace:
 def known_traces(data: Path) -> list[str]:
     """Files that may be chosen: uploaded ones, and rates extracted from the plant's own archive."""
     found = [path for folder in (TRACES, EXTRACTS) for path in sorted((data / folder).glob("[!.]*.csv*"))]
-    return [str(path.relative_to(data)) for path in found]
+    return [str(path.relative_to(data)) for path in found if path.is_file() and not path.is_symlink()]
 
 
 def chosen_trace(data: Path, name: str, column: str) -> Trace:
@@ -45,8 +48,11 @@ def chosen_trace(data: Path, name: str, column: str) -> Trace:
 def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
     """A file as it was sent, kept for the next time when it can be read. Raises BadInput."""
     plain = Path(name).name
-    if not plain.endswith((".csv", ".csv.gz")) or plain.startswith("."):
-        raise BadInput("trace", "takes a CSV file, named .csv or .csv.gz.")
+    if not NAME.match(plain):
+        raise BadInput(
+            "trace",
+            "takes a CSV file, named .csv or .csv.gz, with a name of letters, digits, spaces, . _ and -.",
+        )
     folder = data / TRACES
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as kept:
@@ -75,13 +81,22 @@ def _copy(file: BinaryIO, path: Path) -> None:
                 unpacked += len(chunk)
                 if unpacked > MOST_TRACE_BYTES:
                     raise BadInput("trace", f"unpacks to more than {MOST_TRACE_BYTES // 2**20} MiB.")
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput("trace", f"is not gzip to its end ({error}).") from None
+    except (OSError, EOFError, zlib.error):
+        raise BadInput("trace", "is not gzip to its end.") from None
 
 
 def _read(path: Path, column: str) -> Floats:
     try:
+        _check_lines(path)
         return read_trace(str(path), column or None)
     except BadInput as error:
         message = error.message.replace(str(path), path.name)
         raise BadInput(error.field.removeprefix("--"), message) from None
+
+
+def _check_lines(path: Path) -> None:
+    """Raises BadInput. Counted before they are read: a line costs more than its bytes."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        lines = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(CHUNK_BYTES), b""))
+    if lines > MOST_TRACE_LINES:
+        raise BadInput("trace", f"takes at most {MOST_TRACE_LINES:,} lines.")

@@ -15,7 +15,7 @@ def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
     """The highest rung a queue may reach, until it is changed again; gives (before, after). Capped below
     `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
     """
-    demand(actor, "ladder.cap")
+    demand(actor, "ladder.cap", [queue])
     why, law = read_reason(reason), catalog.law("ladder")
     loop = Loop.objects.select_for_update().filter(name=f"ladder/{queue}").first()
     if loop is None:

@@ -50,9 +50,9 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     """
     if action not in ACTIONS:
         raise BadInput("action", f"takes {' or '.join(ACTIONS)}.")
-    demand(actor, f"dead_letters.{action}")
-    why = read_reason(reason)
     queues = sorted({name.queue for name in names})
+    demand(actor, f"dead_letters.{action}", queues)
+    why = read_reason(reason)
     if action == "discard":
         _confirmed(queues, confirm)
     # Noted before it is done: a node that fails half-way must not leave a change that nobody is named for.
@@ -86,11 +86,13 @@ def all_that_fit(wanted: LetterFilter, through: datetime, digest: str, count: in
 
 def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime) -> Letter:
     """Put other values into one event of a letter; its id stays. The event as it was is in the audit."""
-    demand(actor, "dead_letters.fix")
+    demand(actor, "dead_letters.fix", [name.queue])
     why = read_reason(reason)
     held = dead_letters.find(name.queue, name.node, name.id)
     if held is None:
         raise BadInput("letter", f"{name.id} was requeued, mended or discarded meanwhile.")
+    if held.unreadable:
+        raise BadInput("event", "can't be read, so it can't be changed: download it, or discard it.")
     if not 0 <= row < len(held.events):
         raise BadInput("event", f"takes a place from 0 to {len(held.events) - 1}, not {row}.")
     before = held.events[row]

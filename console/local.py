@@ -4,6 +4,8 @@ import json
 import secrets
 from pathlib import Path
 
+from queues.private_files import write_private
+
 
 class LocalPlant:
     """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read)."""
@@ -16,8 +18,7 @@ class LocalPlant:
         self.ports: dict[str, int] = kept.get("ports", {})
 
     def keep(self) -> None:
-        self.path.touch(mode=0o600)
-        self.path.write_text(json.dumps({"password": self.password, "ports": self.ports}))
+        write_private(self.path, json.dumps({"password": self.password, "ports": self.ports}))
 
     def control_url(self) -> str | None:
         """Where the control server of this folder's plant is; None when it never had one."""

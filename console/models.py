@@ -1,13 +1,23 @@
 """Who did what, with which token, in which session, and what was sent already."""
 
 from django.conf import settings
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils import timezone
+from django_otp.plugins.otp_totp.models import TOTPDevice
+
+from console import sealing
+from console.session_store import SessionStore
 
 
 class AuditEntry(models.Model):
-    """One state change by a person or a token: the database itself refuses to edit or delete it."""
+    """One state change by a person or a token: the database itself refuses to edit or delete it, and the
+    entries are a chain (`console.audit_chain`, which alone writes them).
+    """
 
+    sequence = models.BigIntegerField(unique=True)  # 1, 2, 3 … without a gap
+    previous = models.CharField(max_length=64)  # the digest of the entry before
+    digest = models.CharField(max_length=64)
     at = models.DateTimeField(default=timezone.now, db_index=True)
     actor = models.CharField(max_length=200)  # a user name, or token:NAME
     action = models.CharField(max_length=80)  # override.set, loop.hold, node.drain …
@@ -46,7 +56,10 @@ class Mark(models.Model):
 
 
 class ApiToken(models.Model):
-    """A key for the API: only its SHA-256 is kept, it has a role and an expiry."""
+    """A key for the API: only its SHA-256 is kept. It has a role and an expiry, and may be narrowed further.
+
+    `console.access` says what it may do: never more than its owner, nor than the token it was made with.
+    """
 
     class Role(models.TextChoices):
         PRODUCER = "producer"  # may publish events, nothing else
@@ -58,20 +71,39 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     role = models.CharField(max_length=20, choices=Role.choices)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    queues = models.JSONField(default=list, blank=True)  # names it is limited to; empty: all
+    actions = models.JSONField(default=list, blank=True)  # actions or families of them; empty: its role's
+    # The token it was made with, which it dies with; null: made by a person.
+    parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="children")
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, default=None)
     used_at = models.DateTimeField(null=True, default=None)
+    # Null: the plant's settings quota.events_per_second and quota.bytes_per_second.
+    quota_events_per_second = models.PositiveIntegerField(null=True, default=None)
+    quota_bytes_per_second = models.PositiveBigIntegerField(null=True, default=None)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.role})"
 
 
+class Session(AbstractBaseSession):
+    """What a browser's cookie leads to. Its key is the SHA-256 of the cookie's (console.session_store)."""
+
+    session_key = models.CharField(max_length=64, primary_key=True)
+
+    @classmethod
+    def get_session_store_class(cls) -> type:
+        return SessionStore
+
+
 class UserSession(models.Model):
-    """Where somebody is logged in: a row per session that Django keeps, so that it can be seen and ended."""
+    """Where somebody is logged in: a row per session, so that it can be seen and ended. A session without its
+    row is nobody's.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_sessions")
-    session_key = models.CharField(max_length=40, unique=True)  # never shown: whoever has it is logged in
+    digest = models.CharField(max_length=64, unique=True)  # of the cookie's key, which is kept nowhere
     created_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(default=timezone.now)
     address = models.GenericIPAddressField(null=True)
@@ -99,3 +131,62 @@ class Submission(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.key} {self.status}"
+
+
+class QueueLimit(models.Model):
+    """The queues that a person's role is limited to. No row: all."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_queue_limit"
+    )
+    queues = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"{self.user_id}: {', '.join(self.queues)}"
+
+
+class Identity(models.Model):
+    """Whom an OpenID Connect provider knows this account as. An account without one is local."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_identity"
+    )
+    issuer = models.CharField(max_length=300)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="an_identity_once")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"
+
+
+class SecondFactor(TOTPDevice):
+    """A person's app for one-time passwords (TOTP): the library's device, with its key encrypted."""
+
+    PURPOSE = "one-time password key"
+
+    class Meta:
+        proxy = True
+
+    def keep_key(self, key: bytes) -> None:
+        """Set the shared key."""
+        self.key = sealing.seal(key, self.PURPOSE, str(self.user_id))
+
+    @property
+    def bin_key(self) -> bytes:
+        return sealing.unseal(self.key, self.PURPOSE, str(self.user_id))
+
+
+class RecoveryCode(models.Model):
+    """One of the codes that stand in for a lost app, each once; only a keyed digest is kept."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="weir_recovery_codes"
+    )
+    digest = models.CharField(max_length=64, unique=True)
+    used_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"of {self.user_id}"

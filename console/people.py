@@ -2,15 +2,19 @@
 
 import re
 import secrets
+from collections.abc import Collection
 
 from django.contrib.auth.models import Group, User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils import timezone
 
-from console import audit, sessions
-from console.access import ROLES, Actor, demand, role_of
+from console import audit, second_factor, sessions, tokens
+from console.access import ROLES, Actor, demand, queues_of, role_of
+from console.models import Identity, QueueLimit
 from queues.errors import BadInput
+from queues.models import Queue
 from workers.overrides import read_reason
 
 USERNAME = re.compile(r"[\w.@+-]{1,150}\Z")
@@ -50,8 +54,11 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     _check_role(role)
     if role == before:
         raise BadInput("role", f"of {user.get_username()} is {role} already.")
+    _check_local(user, "role", "follows the groups that its provider tells; change them there.")
     if role != "administrator":
         _keep_an_administrator(user)
+    else:
+        QueueLimit.objects.filter(user=user).delete()
     user.groups.set([_group(role)])
     audit.record(
         actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role}
@@ -59,8 +66,37 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
 
 
 @transaction.atomic
+def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str) -> None:
+    """Limit somebody's role to these queues; none: it holds for all. Raises BadInput naming the field."""
+    demand(actor, "user.manage")
+    why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
+    if role_of(user) == "administrator" and wanted:
+        raise BadInput("queues", "can't limit an administrator, who could lift the limit.")
+    known = set(Queue.objects.values_list("name", flat=True))
+    if unknown := [each for each in wanted if each not in known]:
+        raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
+    if wanted == before:
+        raise BadInput("queues", f"of {user.get_username()} are these already.")
+    QueueLimit.objects.filter(user=user).delete()
+    if wanted:
+        QueueLimit.objects.create(user=user, queues=wanted)
+    audit.record(actor, "user.queues", user.get_username(), reason=why, before=before, after=wanted)
+
+
+@transaction.atomic
+def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
+    """Take away the second factor of somebody who has lost app and codes; their sessions end."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if not second_factor.remove(user):
+        raise BadInput("username", f"{user.get_username()} has no second factor.")
+    sessions.end_all(user)
+    audit.record(actor, "user.second_factor", user.get_username(), reason=why, after={"on": False})
+
+
+@transaction.atomic
 def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
-    """Let somebody log in, or no more: then every session and token of theirs ends at once."""
+    """Let somebody log in, or no more: then every session and token of theirs ends at once, and for good."""
     demand(actor, "user.manage")
     why = read_reason(reason)
     if user.is_active == on:
@@ -71,21 +107,27 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
     if not on:
-        sessions.end_all(user)
+        _end_all(user)
     state = {"before": {"enabled": not on}, "after": {"enabled": on}}
     audit.record(actor, "user.enable" if on else "user.disable", user.get_username(), reason=why, **state)
 
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """A new password to hand over, shown this once; their sessions end."""
+    """A new password to hand over, shown this once; their sessions and tokens end for good."""
     demand(actor, "user.manage")
     why = read_reason(reason)
+    _check_local(user, "username", "logs in at its provider and has no password here.")
     given = _set_password(user, password)
     user.save(update_fields=["password"])
-    sessions.end_all(user)
+    _end_all(user)
     audit.record(actor, "user.reset", user.get_username(), reason=why)
     return given
+
+
+def _end_all(user: User) -> None:
+    sessions.end_all(user)
+    tokens.revoke_all(user, timezone.now())
 
 
 def _set_password(user: User, password: str) -> str:
@@ -96,6 +138,11 @@ def _set_password(user: User, password: str) -> str:
         raise BadInput("password", " ".join(error.messages)) from None
     user.set_password(given)
     return given
+
+
+def _check_local(user: User, field: str, why: str) -> None:
+    if Identity.objects.filter(user=user).exists():
+        raise BadInput(field, why)
 
 
 def _check_role(role: str) -> None:

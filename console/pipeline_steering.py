@@ -11,8 +11,8 @@ import redis
 from django.db import transaction
 
 from console import audit, plant_control
-from console.access import Actor, demand
-from queues.errors import BadInput
+from console.access import Actor, admit, demand
+from queues.errors import BadInput, Forbidden
 from queues.models import Queue
 from workers.expiry import Expiry
 from workers.models import PipelineVersion
@@ -26,7 +26,7 @@ from workers.plants.holding import PlantHeld
 from workers.plants.registry import LOCAL
 
 TABLES = Path(declaration.__file__).parent / "applications"
-LONGEST_TEXT = 100_000
+LONGEST_NOTE = 300
 
 
 def checked(text: str) -> Application:
@@ -35,8 +35,6 @@ def checked(text: str) -> Application:
     """
     if not text.strip():
         raise BadInput("text", "is missing; declare an application in YAML.")
-    if len(text) > LONGEST_TEXT:
-        raise BadInput("text", f"takes at most {LONGEST_TEXT} characters, not {len(text)}.")
     application = application_of_text(text, TABLES, "declaration")
     kinds = dict(Queue.objects.values_list("name", "kind"))
     for name in application.queues:
@@ -55,15 +53,27 @@ def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool
         )
 
 
+def checked_for(actor: Actor, text: str) -> Application:
+    """`checked`; that a text reached for what nobody may have is noted in the audit."""
+    try:
+        return checked(text)
+    except Forbidden as error:
+        audit.refused(actor, "pipeline.declare", error.field, error.message[:LONGEST_NOTE])
+        raise
+
+
 def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> PipelineVersion:
     """A new version of the application that the text names, and from now on the one that runs. It goes on
     where the version before is, and takes over within seconds.
     """
-    demand(actor, "pipeline.declare")
+    admit(actor, "pipeline.declare")
     why = read_reason(reason)
-    name = checked(text).name
+    wanted = checked_for(actor, text)
+    name = wanted.name
     with transaction.atomic():
         before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
+        replaced = queues_of(checked(before.text)) if before and actor.queues is not None else []
+        demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
         version = PipelineVersion.objects.create(
@@ -92,7 +102,7 @@ def set_tasks(
     """How many tasks an operator has, from the next batch or the one after it on; for so many minutes the
     loops of parallelism hold. Raises BadInput also while somebody else steers the tasks.
     """
-    demand(actor, "pipeline.steer")
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     why = read_reason(reason)
     running = _declared(application, control)
     if operator not in {each.name for each in running.graph.operators}:
@@ -118,9 +128,9 @@ def hold_criterion(
     """A value in place of the one that a criterion has or follows, from the next dispatch on, until it
     expires. It ends by the clock: nothing has to live for that.
     """
-    demand(actor, "pipeline.steer")
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if expiry.endless:
-        demand(actor, "override.endless")
+        demand(actor, "override.endless", _queues_of_named(actor, application, control))
     why = read_reason(reason)
     until = expiry.at(now)
     _check_criterion(application, name, control)
@@ -136,10 +146,21 @@ def hold_criterion(
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
     """The criterion has, or follows, its own value again. Raises BadInput where nobody holds it."""
-    demand(actor, "pipeline.steer")
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if name not in _steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is held by nobody.")
     _steer(actor, application, "held_criteria", name, None, "", control)
+
+
+def queues_of(application: Application) -> list[str]:
+    """The queues that an application reads, and those that its sinks write to."""
+    sinks = {queue for queues in application.sinks.values() for queue in queues}
+    return sorted({*application.queues, *sinks})
+
+
+def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
+    """Of what is at work; asked for only where the actor is limited to some."""
+    return None if actor.queues is None else queues_of(_declared(application, control))
 
 
 def _check_criterion(application: str, name: str, control: redis.Redis) -> None:

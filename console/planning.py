@@ -67,7 +67,7 @@ def propose_points(
     now: datetime,
 ) -> Plan:
     """A plan of a person's own division of a queue's 1000 points, to be approved."""
-    demand(actor, "plan.propose")
+    demand(actor, "plan.propose", [queue])
     why = overrides.read_reason(reason)
     made = proposals.propose_hand(
         queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
@@ -80,7 +80,7 @@ def approve(
     actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime
 ) -> Plan:
     """Approve what was seen: the hash names it. A setting per role says whether somebody else must, too."""
-    demand(actor, "plan.approve")
+    demand(actor, "plan.approve", queues_of(plan))
     made = plans.approve(
         plan,
         hash,
@@ -101,21 +101,21 @@ def approvals_needed(actor: Actor) -> int:
 @transaction.atomic
 def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Turn a proposal down, for good."""
-    demand(actor, "plan.approve")
+    demand(actor, "plan.approve", queues_of(plan))
     return _changed(actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason)
 
 
 @transaction.atomic
 def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Begin nothing more of an approved or running plan."""
-    demand(actor, "plan.stop")
+    demand(actor, "plan.stop", queues_of(plan))
     return _changed(actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason)
 
 
 @transaction.atomic
 def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """The inverse of what a plan has moved, as a plan to be approved."""
-    demand(actor, "plan.propose")
+    demand(actor, "plan.propose", queues_of(plan))
     made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     return _noted(actor, made)
 
@@ -124,7 +124,9 @@ def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, 
 def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """Let a node keep what it has and take no new points."""
     demand(actor, "node.use")
-    # Noted first: the change ends with the projection, after which it can't be taken back.
+    # Noted first: the change ends with the projection, after which it can't be taken back. The node's row is
+    # locked before, as everybody does who takes both: the audit's turn is the last lock.
+    Node.objects.select_for_update().filter(name=node).first()
     audit.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
     node_use.cordon(node, True, actor.user, reason, control=control, now=now)
 
@@ -133,7 +135,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """End a node's drain and its cordon, whichever there is."""
     demand(actor, "node.use")
-    held = Node.objects.filter(name=node).values("drained", "cordoned").first()
+    held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is in use already: neither drained nor cordoned.")
     audit.record(
@@ -166,3 +168,8 @@ def _changed(actor: Actor, action: str, before: str, plan: Plan, reason: str) ->
 def points_of(plan: Plan) -> int:
     """The points that all moves of a plan move."""
     return sum(move["points"] for move in plan.moves)
+
+
+def queues_of(plan: Plan) -> list[str] | None:
+    """The queues whose points it moves; None for one that empties a node, whatever is there."""
+    return None if plan.empties else sorted({move["queue"] for move in plan.moves})

@@ -13,6 +13,9 @@ from workers.overrides import read_reason
 from workers.plants import adapters
 from workers.plants.models import RegisteredPlant
 
+# A refusal of these is worth an entry: somebody tries where the console may not be sent.
+ADDRESS_FIELDS = ("url", "secret_environment")
+
 
 @transaction.atomic
 def register(
@@ -33,7 +36,8 @@ def register(
     before = _document(row) if found else None
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
-    adapters.check(row)
+    with audit.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
+        adapters.check(row)
     row.save()
     audit.record(actor, "plant.register", name, reason=why, before=before, after=_document(row))
     return row
@@ -47,8 +51,9 @@ def remove(actor: Actor, name: str, reason: str) -> None:
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise BadInput("name", f"{name} is not registered.")
-    audit.record(actor, "plant.remove", name, reason=why, before=_document(row))
+    before = _document(row)
     row.delete()
+    audit.record(actor, "plant.remove", name, reason=why, before=before)
 
 
 def _document(row: RegisteredPlant) -> dict[str, object]:

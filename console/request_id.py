@@ -1,5 +1,6 @@
 """An id for each request: in the answer's header, in the audit, and from a proxy where one gave it."""
 
+import logging
 import re
 import uuid
 
@@ -20,3 +21,12 @@ class RequestId(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response.headers.setdefault(HEADER, getattr(request, "request_id", ""))
         return response
+
+
+class LoggedRequest(logging.Filter):
+    """Gives every log line `of_request`: " [id]" where a request is what it is about, else nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request_id = getattr(getattr(record, "request", None), "request_id", "")
+        record.of_request = f" [{request_id}]" if request_id else ""
+        return True

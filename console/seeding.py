@@ -18,6 +18,7 @@ from console.control_server import control
 from queues import points, projection
 from queues.errors import BadInput
 from queues.models import NAME, Container, Node, Queue
+from queues.private_files import private_folder, write_private
 from queues.topology import Topology
 from workers import batch_tasks, overrides, schedule
 from workers.alerts.catalog import ensure_rules
@@ -94,11 +95,8 @@ def _validated(password: str) -> None:
 
 
 def _keep_first_login(path: Path, password: str) -> None:
-    """Created with mode 0600 before the password is in it, so that nobody else ever reads it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(f"{FIRST_ADMINISTRATOR} {password}\n")
+    private_folder(path.parent)
+    write_private(path, f"{FIRST_ADMINISTRATOR} {password}\n")
 
 
 def first_password(data: Path) -> str | None:

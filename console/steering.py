@@ -35,7 +35,7 @@ def override(
     """Put values in force on one loop or on all of a scope, all or none: parameters, guard settings, the
     actuator; of a wide scope the mode too.
     """
-    demand(actor, "loop.mode" if "mode" in values else "override.set")
+    demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
     if "mode" in values and not scope.is_wide:
         raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
     if not values:
@@ -94,7 +94,7 @@ def _put(
     beside: Mapping[str, Any] | None = None,
 ) -> Override:
     if expiry.endless:
-        demand(actor, "override.endless")
+        demand(actor, "override.endless", queues_of_scope(scope))
     made = overrides.set_override(
         name=name,
         value=value,
@@ -127,7 +127,7 @@ def extend_override(
     expires_at: datetime | None = None,
 ) -> Override:
     """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
-    demand(actor, "override.extend")
+    demand(actor, "override.extend", queues_of_scope(Scope.of(override)))
     before = override.expires_at
     if expires_at is None:
         most = timedelta(days=plant_settings.value("override.maximum_days"))
@@ -143,7 +143,7 @@ def extend_override(
 @transaction.atomic
 def end_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> bool:
     """End an override now; False when it was over already, and then nothing is noted."""
-    demand(actor, "override.end")
+    demand(actor, "override.end", queues_of_scope(Scope.of(override)))
     if not overrides.holds(override, now):
         return False
     overrides.end(override, by=actor.user, now=now)
@@ -173,7 +173,7 @@ def set_mode(
     """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
     without one become the loop's own mode and end a hold. `value` is what manual applies.
     """
-    demand(actor, "loop.mode")
+    demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if expiry == NEVER_SAID:
@@ -209,3 +209,9 @@ def actuator_of(loop: Loop) -> str:
     if actuator is None:
         raise BadInput("value", f"{loop.law} has no single value to set by hand.")
     return actuator
+
+
+def queues_of_scope(scope: Scope) -> list[str] | None:
+    """The queue that everything within a scope is about; None where it is about the whole plant."""
+    queue = scope.loop.target.get("queue") if scope.loop is not None else scope.queue
+    return [queue] if queue else None

@@ -9,15 +9,18 @@ from datetime import datetime, time
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from console import audit
-from console.access import Actor, demand
+from console import audit, second_person
+from console.access import Actor, admit, demand, demand_confirmed
 from queues.errors import BadInput
 from workers import batch_tasks, runs, timetable
 from workers.jobs.catalog import OWN
 from workers.jobs.job import Surroundings
 from workers.models import Run, Task
 from workers.overrides import read_reason
+
+RETENTION = "retention"
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,6 @@ class Wanted:
     enabled: bool = True
 
 
-@transaction.atomic
 def begin(
     actor: Actor,
     name: str,
@@ -43,18 +45,23 @@ def begin(
     reason: str,
     where: Surroundings,
 ) -> Run:
-    """Run a task now, with these parameters over its own."""
-    demand(actor, "task.run")
+    """Run a task now, with these parameters over its own. Less than a week's retention takes two persons."""
+    admit(actor, "task.run")
     why = read_reason(reason)
-    run = runs.begin(name, where, given, owner=actor.user, deadline_at=deadline_at)
-    audit.record(actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters})
+    task = runs.task_of(name)
+    values = {**task.parameters, **given}
+    demand(actor, "task.run", queues_of(values))
+    agreed = second_person.agreement(actor, "task.run", name, task.job, values, task.parameters, where.now)
+    with transaction.atomic():
+        run = runs.begin(name, where, given, owner=actor.user, deadline_at=deadline_at)
+        audit.record(actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters, **agreed})
     return run
 
 
 @transaction.atomic
 def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """End an open run. What is done stays, and it may be resumed."""
-    demand(actor, "task.cancel")
+    demand(actor, "task.cancel", queues_of(run.parameters))
     why = read_reason(reason)
     return _changed(actor, "task.cancel", run, runs.cancel(run, now), why)
 
@@ -62,34 +69,50 @@ def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
 @transaction.atomic
 def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """Go on with a failed or cancelled run."""
-    demand(actor, "task.resume")
+    demand(actor, "task.resume", queues_of(run.parameters))
     why = read_reason(reason)
     return _changed(actor, "task.resume", run, runs.resume(run, now), why)
 
 
-@transaction.atomic
 def change(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
-    """Change a task: its schedule, parameters, deadline, workers, requirements; on or off."""
-    demand(actor, "task.change")
+    """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
+    retention takes two persons.
+    """
+    admit(actor, "task.change")
     why = read_reason(reason)
     before = runs.task_of(name)
+    for parameters in (before.parameters, wanted.parameters):
+        demand(actor, "task.change", queues_of(parameters))
+    if RETENTION in (before.job, wanted.job):
+        demand_confirmed(actor)  # it decides what is deleted
     if wanted.job != before.job:
         demand(actor, "task.define")
-    noted = standing(before)
-    made = _define(name, wanted, before.single_instance)
-    audit.record(actor, "task.change", name, reason=why, before=noted, after=standing(made))
+    in_force = before.parameters if before.job == wanted.job else None
+    agreed = second_person.agreement(
+        actor, "task.change", name, wanted.job, wanted.parameters, in_force, timezone.now()
+    )
+    with transaction.atomic():
+        noted = standing(before)
+        made = _define(name, wanted, before.single_instance)
+        after = {**standing(made), **agreed}
+        audit.record(actor, "task.change", name, reason=why, before=noted, after=after)
     return made
 
 
-@transaction.atomic
 def define(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
-    """Make a new task of a job. Its job may be any that imports here, so it takes an administrator."""
+    """Make a new task of a job. Its job may be any that imports here, so it takes an administrator; less than
+    a week's retention takes two.
+    """
     demand(actor, "task.define")
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
         raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
-    made = _define(name, wanted, None)
-    audit.record(actor, "task.define", name, reason=why, after=standing(made))
+    agreed = second_person.agreement(
+        actor, "task.define", name, wanted.job, wanted.parameters, None, timezone.now()
+    )
+    with transaction.atomic():
+        made = _define(name, wanted, None)
+        audit.record(actor, "task.define", name, reason=why, after={**standing(made), **agreed})
     return made
 
 
@@ -127,3 +150,11 @@ def _changed(actor: Actor, action: str, before: Run, after: Run, reason: str) ->
     states = {"before": {"state": before.state}, "after": {"state": after.state}}
     audit.record(actor, action, f"run {after.pk} of {after.task.name}", reason=reason, **states)
     return after
+
+
+def queues_of(parameters: Mapping[str, Any]) -> list[str] | None:
+    """The queues that a task's parameters name; None where it works on whatever there is."""
+    if parameters.get("queue"):
+        return [str(parameters["queue"])]
+    names = parameters.get("queues")
+    return [str(each) for each in names] if isinstance(names, list | tuple) and names else None

@@ -1,6 +1,5 @@
 """Every address of the console. A permissions test holds this list against a table of roles."""
 
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from console.api import v1
@@ -11,9 +10,11 @@ from console.pages import (
     audit,
     dead_letters,
     health,
+    identity_provider,
     lab,
     ladder,
     ledger,
+    login,
     loops,
     overrides,
     parallelism,
@@ -26,6 +27,7 @@ from console.pages import (
     queues,
     receivers,
     review,
+    second_factor,
     shedding,
     silences,
     tasks,
@@ -34,6 +36,7 @@ from console.pages import (
 )
 
 handler403 = "console.pages.action.forbidden"
+handler500 = "console.problem.failed"
 
 urlpatterns = [
     path("", plant.overview, name="overview"),
@@ -48,6 +51,11 @@ urlpatterns = [
     path("dead-letters/", dead_letters.letters, name="dead-letters"),
     path("dead-letters/act", dead_letters.act, name="dead-letters-act"),
     path("dead-letters/<str:queue>/<str:node>/<str:dead_id>/", dead_letters.letter, name="dead-letter"),
+    path(
+        "dead-letters/<str:queue>/<str:node>/<str:dead_id>/bytes",
+        dead_letters.stored,
+        name="dead-letter-bytes",
+    ),
     path("dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix", dead_letters.fix, name="dead-letter-fix"),
     path("workers/", plant.workers, name="workers"),
     path("pipeline/", pipeline.pipeline, name="pipeline"),
@@ -140,12 +148,14 @@ urlpatterns = [
     path("settings/sessions/<int:session_id>/end", account.session_end, name="session-end"),
     path("settings/tokens", account.token_create, name="token-create"),
     path("settings/tokens/<int:token_id>/revoke", account.token_revoke, name="token-revoke"),
-    path(
-        "login/",
-        LoginView.as_view(template_name="login.html", redirect_authenticated_user=True),
-        name="login",
-    ),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("settings/second-factor/", second_factor.page, name="second-factor"),
+    path("login/", login.LogIn.as_view(), name="login"),
+    path("login/code/", login.code, name="login-code"),
+    path("logout/", login.log_out, name="logout"),
+    path("logged-out/", login.logged_out, name="logged-out"),
+    path("confirm/", login.confirm, name="confirm"),
+    path("oidc/begin/", identity_provider.Begin.as_view(), name="oidc-begin"),
+    path("oidc/callback/", identity_provider.Callback.as_view(), name="oidc-callback"),
     path("api/", v1.urls()),
     path("control/", v1.control_urls()),
     path("healthz", health.healthz, name="healthz"),

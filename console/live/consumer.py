@@ -15,8 +15,10 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from console.access import Actor, actor_of_connection
+from console.access import Actor
+from console.connection import actor_of_connection
 from console.live.fanout import fanout
+from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
 from queues.errors import BadInput
 
@@ -24,11 +26,15 @@ RECHECK_SECONDS = 30.0  # a thousand sockets ask the database 33 times a second
 NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400
-LONGEST_REQUEST = 1024
+TOO_BIG = 1009
+LONGEST_FRAME_BYTES = 4096  # the server holds it, too (console.processes): what is longer is not even read
+LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is an error in the server
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """Takes `{"ask": "snapshot"}` only. Close codes: 4401 log in, 4403 role missing, 4400 bad request."""
+    """Takes `{"ask": "snapshot"}` only. Close codes: 4401 log in, 4403 role missing, 4400 bad request,
+    4429 too many sockets of this person, 1013 too many in all, 1009 a frame over 4 KiB.
+    """
 
     channel_layer_alias = "none"  # the fan-out stands in its place
 
@@ -36,15 +42,21 @@ class LiveConsumer(AsyncWebsocketConsumer):
         super().__init__()
         self.recheck_seconds = recheck_seconds
         self.listener = None
+        self.closing = False
         self.tasks: list[asyncio.Task[None]] = []
 
     async def connect(self) -> None:
         # Accepted even when closed at once: a refused handshake could not carry the reason to the page.
         await self.accept()
-        if not await self._still_allowed():
-            return
         try:
+            PLACES.enter(self)
+            if (actor := await self._allowed()) is None:
+                return
+            PLACES.claim(self, actor.user.pk)
             wanted = wanted_of(self.scope.get("query_string", b""))
+        except NoPlace as limit:
+            await self.close(limit.code, limit.reason)
+            return
         except BadInput as error:
             await self.close(NOT_UNDERSTOOD, str(error))
             return
@@ -53,14 +65,26 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self.tasks = [asyncio.create_task(self._deliver()), asyncio.create_task(self._recheck())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if self.listener is None:
+        if self.listener is None or self.closing:
             return
-        if _asks_for_snapshot(text_data):
+        if _length(text_data, bytes_data) > LONGEST_FRAME_BYTES:
+            await self.close(TOO_BIG, "A message takes 4,096 bytes at most.")
+        elif _asks_for_snapshot(text_data):
             self.fanout.send_snapshot(self.listener)
         else:
             await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; nothing else is understood here.')
 
+    async def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Once: a second close, as after two bad messages in a row, would be an error in the server."""
+        if self.closing:
+            return
+        self.closing = True
+        PLACES.leave(self)
+        with suppress(OSError):  # gone meanwhile
+            await super().close(code, _shortened(reason))
+
     async def disconnect(self, code: int) -> None:
+        PLACES.leave(self)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -81,32 +105,44 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """A logout, a revoked token or a lost role closes the socket within RECHECK_SECONDS."""
         while True:
             await asyncio.sleep(self.recheck_seconds)
-            if not await self._still_allowed():
+            if await self._allowed() is None:
                 return
 
-    async def _still_allowed(self) -> bool:
+    async def _allowed(self) -> Actor | None:
+        """Who may look; None when nobody may, and the socket is closed."""
         actor = await database_sync_to_async(self._actor)()
         if actor.may("plant.view"):
-            return True
+            return actor
         if actor.user is None:
             await self.close(NOT_LOGGED_IN, "Log in again.")
         else:
             await self.close(NOT_ALLOWED, "This takes the role viewer.")
-        return False
+        return None
 
     def _actor(self) -> Actor:
         headers = dict(self.scope["headers"])
         authorization = headers.get(b"authorization")
         session_key = self.scope.get("cookies", {}).get(settings.SESSION_COOKIE_NAME)
-        return actor_of_connection(session_key, authorization.decode() if authorization else None)
+        address = (self.scope.get("client") or (None,))[0]
+        return actor_of_connection(
+            session_key, None if authorization is None else authorization.decode("latin1"), address
+        )
 
 
 def _asks_for_snapshot(text: str | None) -> bool:
-    if text is None or len(text) > LONGEST_REQUEST:
+    if text is None:
         return False
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(text) == {"ask": "snapshot"}
     return False
+
+
+def _length(text: str | None, data: bytes | None) -> int:
+    return len(text.encode()) if text is not None else len(data or b"")
+
+
+def _shortened(reason: str | None) -> str | None:
+    return None if reason is None else reason.encode()[:LONGEST_REASON_BYTES].decode(errors="ignore")
 
 
 def wanted_of(query: bytes) -> dict[str, Any]:

@@ -31,7 +31,10 @@ def is_ours(headers: dict[str, str]) -> bool:
     if origin is None:
         # Not a browser, so no cookie was attached behind anybody's back; a token says who it is.
         return bearer_of(headers.get("authorization")) is not None
-    return urlsplit(origin).netloc.lower() == host.lower()
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # such as http://[
+        return False
 
 
 async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:

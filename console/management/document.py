@@ -6,40 +6,37 @@ Exit 0 done · 2 bad input: one line on standard error that names the field and 
 import json
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
-
-
-def refuse_non_finite(token: str) -> NoReturn:
-    raise BadInput("document", f"{token} is not a finite number; numbers must be finite")
 
 
 def read_document(path: str) -> dict[str, Any]:
     """The JSON object in a file, or on standard input for `-`.
 
-    Raises BadInput when it can't be read, is not JSON, not an object, or holds NaN or Infinity.
+    Raises BadInput, naming the place, when it can't be read, is not JSON, not an object, or holds what
+    `queues.documents` refuses.
     """
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text()
-        document = json.loads(text, parse_constant=refuse_non_finite, parse_float=finite_float)
-    except OSError as error:
-        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput("document", f"is not JSON ({error}); give one JSON object") from error
+    document = read_json(_text(path))
     if not isinstance(document, dict):
         raise BadInput("document", "must be one JSON object")
     return document
 
 
-def finite_float(text: str) -> float:
-    """JSON allows 1e999, which overflows to infinity: refuse it like Infinity."""
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        refuse_non_finite(text)
-    return value
+def _text(path: str) -> str:
+    """One character more than a document may have, at most."""
+    try:
+        if path == "-":
+            return sys.stdin.read(MOST_JSON_BYTES + 1)
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(MOST_JSON_BYTES + 1)
+    except OSError as error:
+        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from None
+    except ValueError:
+        raise BadInput("document", "is not written in UTF-8; give one JSON object") from None
 
 
 class JsonCommand(BaseCommand):

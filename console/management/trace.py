@@ -22,7 +22,7 @@ def read_trace(path: str, column: str | None) -> Floats:
     rows = _rows(path, "--trace")
     names = rows.fieldnames or []
     if column is None or column not in names:
-        raise BadInput("--column", f"takes one of {', '.join(names) or 'no columns'}, not {column}")
+        raise BadInput("--column", f"takes a column of the file's first line, not {column}")
     values = read_numbers(rows, (column,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
         raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
@@ -36,13 +36,16 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     found = rows.fieldnames or []
     for name in names:
         if name not in found:
-            raise BadInput(name, f"is no column of the file; its columns are {', '.join(found) or 'none'}")
+            raise BadInput(name, "is no column of the file; its first line names the columns")
     return read_numbers(rows, names, "FILE")
 
 
 def read_numbers(rows: Rows, names: Sequence[str], field: str) -> list[Floats]:
     """The named columns, finite numbers all. Raises `BadInput` naming the line and the column."""
-    values = [[_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
+    try:
+        values = [[_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
+    except csv.Error:
+        raise BadInput(field, f"line {rows.line_num} is not CSV") from None
     return list(np.array(values, dtype=float).reshape(-1, len(names)).T)
 
 
@@ -50,8 +53,16 @@ def _rows(path: str, field: str) -> Rows:
     try:
         text = sys.stdin.read() if path == "-" and field == "FILE" else _text(Path(path))
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise BadInput(field, f"{path} can't be read ({error}); give a CSV file, .gz too") from error
-    return csv.DictReader(text.splitlines())
+        why = (
+            error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
+        )
+        raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
+    rows = csv.DictReader(text.splitlines())
+    try:
+        rows.fieldnames  # noqa: B018  the first line is read when it is asked for
+    except csv.Error:
+        raise BadInput(field, "line 1 is not CSV") from None
+    return rows
 
 
 def _text(path: Path) -> str:
@@ -67,5 +78,5 @@ def _number(text: str | None, line: int, column: str, field: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise BadInput(field, f"line {line}: {column} takes a finite number, not {text!r}")
+        raise BadInput(field, f"line {line}: {column} takes a finite number")
     return value

@@ -13,13 +13,14 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console import audit, sessions, tokens
-from console.access import actor_of, requires
+from console import audit, identity_provider, sessions, tokens
+from console.access import Actor, actor_of, requires
 from console.models import ApiToken, UserSession
 from console.pages.action import Done, action
 from console.pages.expiry import number_of
 from console.pages.frame import show
 from queues.errors import BadInput
+from queues.models import Queue
 from workers import plant_settings
 
 
@@ -27,31 +28,38 @@ from workers import plant_settings
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def settings(request: HttpRequest) -> HttpResponse:
-    """Context: form (password), tokens and sessions (one's own), new_token (shown once), token_errors."""
+    """Context: form (password), has_password (not where a provider keeps it), tokens and sessions (one's
+    own), queues (that a token may be limited to), new_token (shown once), token_errors.
+    """
+    if request.method == "POST" and identity_provider.is_of(request.user):
+        return settings_page(request, {"password": ["is kept at your provider; change it there."]})
     form = PasswordChangeForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             form.save()
-            sessions.end_all(request.user, but=request.session.session_key)
+            sessions.end_all(request.user, but=request.session.digest)
             audit.record(actor_of(request), "account.password", request.user.get_username())
-        before = request.session.session_key
+        before = request.session.digest
         # Without this the person who changed the password would be logged out with all other sessions.
         update_session_auth_hash(request, request.user)
-        sessions.rename(before, request.session.session_key)
+        sessions.rename(before, request.session.digest)
         messages.success(request, "Password changed. Your other sessions are logged out.")
         return redirect("settings")
     return _settings_page(request, form)
 
 
 @require_POST
-@requires("account.change")
+@requires("token.mint")
 def token_create(request: HttpRequest) -> HttpResponse:
-    """Posted: name, role, days. Its secret is on the answering page, this once."""
+    """Posted: name, role, days, queues (several), actions (in one line). Shows the secret, once."""
     actor, posted = actor_of(request), request.POST
     try:
         days = number_of(posted.get("days", ""), "days")
+        scope = tokens.Scope(
+            posted.getlist("queues"), [each for each in posted.get("actions", "").split() if each]
+        )
         token, secret = tokens.make(
-            actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now()
+            actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope
         )
     except BadInput as error:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
@@ -61,7 +69,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     return page
 
 
-@action("account.change", lambda request, **refusal: settings_page(request, **refusal))
+@action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def token_revoke(request: HttpRequest, token_id: int) -> Done:
     """Nothing need be posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
@@ -69,7 +77,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> Done:
     return Done(f"Token {token.name} is revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
-@action("account.change", lambda request, **refusal: settings_page(request, **refusal))
+@action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def session_end(request: HttpRequest, session_id: int) -> Done:
     """Nothing need be posted. One's own sessions here; who manages users ends anybody's."""
     actor = actor_of(request)
@@ -81,11 +89,17 @@ def session_end(request: HttpRequest, session_id: int) -> Done:
 
 
 def settings_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
-    return _settings_page(request, _password_form(request), errors)
+    return _settings_page(request, _password_form(request), errors, status=422 if errors else 200)
 
 
 def _password_form(request: HttpRequest) -> PasswordChangeForm:
     return PasswordChangeForm(request.user)
+
+
+def _queues_of(actor: Actor) -> list[str]:
+    """The queues that the actor reaches."""
+    names = Queue.objects.order_by("name").values_list("name", flat=True)
+    return [name for name in names if actor.reaches([name])]
 
 
 def _settings_page(
@@ -102,11 +116,14 @@ def _settings_page(
         form=form,
         token_errors=token_errors or {},
         submitted=request.POST if token_errors else {},
+        submitted_queues=request.POST.getlist("queues") if token_errors else [],
+        queues=_queues_of(actor_of(request)),
+        has_password=not identity_provider.is_of(request.user),
         roles=tokens.grantable_roles(actor_of(request)),
         most_days=plant_settings.value("token.maximum_days"),
         tokens=ApiToken.objects.filter(owner=request.user).order_by("-created_at"),
         sessions=sessions.alive(request.user),
-        session_key=request.session.session_key,
+        session_digest=request.session.digest,
         new_token=new_token,
         now=timezone.now(),
     )

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console import alerting
 from console.access import actor_of, requires
 from console.control_server import control
+from console.identity import id_of
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import number_of
 from console.pages.frame import show
@@ -189,7 +190,7 @@ def change(request: HttpRequest) -> Done:
         _fields(request),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        revision=int(revision) if revision.isdecimal() else None,
+        revision=id_of(revision),
     )
     return Done(
         f"{made.name}: {in_words(made)}.", reverse("alert-rule", args=[made.name]), _opened(made, known)

@@ -11,8 +11,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console import dead_letters, letter_steering
-from console.access import actor_of, demand, requires
+from console.access import actor_of, admit, requires
 from console.dead_letters import Found, Letter, LetterFilter, Name
+from console.identity import id_of
 from console.letter_steering import EDITABLE
 from console.pages.action import Done, action
 from console.pages.expiry import number_of, time_of
@@ -100,7 +101,7 @@ def letter_page(
     get_object_or_404(Queue, name=queue)
     found, unreachable = _found(queue, node, dead_id)
     row = _row(request.GET.get("event", "") or (submitted or {}).get("row", ""), found)
-    event = found.events[row] if found else None
+    event = found.events[row] if found and found.events else None
     response = show(
         request,
         "dead_letter.html",
@@ -121,6 +122,14 @@ def letter_page(
     return response
 
 
+@require_safe
+@requires("plant.view")
+def stored(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+    """The letter's bytes as a file, also when they can't be read; the letter's page when it is gone."""
+    found, _ = _found(queue, node, dead_id)
+    return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
+
+
 def _found(queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
     try:
         return dead_letters.find(queue, node, dead_id), False
@@ -131,7 +140,8 @@ def _found(queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
 
 
 def _row(text: str, found: Letter | None) -> int:
-    return int(text) if found and text.isdecimal() and int(text) < len(found.events) else 0
+    row = id_of(text) or 0
+    return row if found and row < len(found.events) else 0
 
 
 def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
@@ -156,7 +166,7 @@ def act(request: HttpRequest) -> Done:
     wanted = posted.get("action", "")
     if wanted not in letter_steering.ACTIONS:
         raise BadInput("action", f"takes {' or '.join(letter_steering.ACTIONS)}.")
-    demand(actor, f"dead_letters.{wanted}")
+    admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
         names = letter_steering.all_that_fit(
             filter_of(posted),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from django.utils.dateparse import parse_datetime
 
+from console.instant import TAKES, is_told
 from queues.errors import BadInput
 from workers.expiry import Expiry
 
@@ -48,6 +49,8 @@ def time_of(text: str, field: str) -> datetime:
         found = None
     if found is None:
         raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
+    if not is_told(found):
+        raise BadInput(field, TAKES)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
@@ -27,10 +28,13 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 when every needed part is there, else 503; each part with its age and what it says."""
+    """200 when every needed part is there, else 503; each part with its age. What a part says (errors,
+    addresses, counts) is for those who may look at the plant.
+    """
     parts = readiness.parts(timezone.now())
     ready = all(part.ok for part in parts.values())
-    document = {"ready": ready, "parts": {name: part.document() for name, part in parts.items()}}
+    known = parts["database"].ok and _may_look(request)
+    document = {"ready": ready, "parts": {name: part.document(known) for name, part in parts.items()}}
     return JsonResponse(document, status=200 if ready else 503)
 
 
@@ -38,8 +42,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Prometheus text, for a token, a login, or a scraper on this very machine."""
-    if not (is_loopback(request) or _may_look(request)):
+    """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
+    if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_look(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
     return HttpResponse(exposition(latest_snapshot()), content_type=CONTENT_TYPE_LATEST)
 

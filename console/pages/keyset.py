@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from console.identity import id_of
 from console.pages.expiry import time_of
 from queues.errors import BadInput
 from workers import keyset
@@ -34,8 +35,7 @@ def listing(request: HttpRequest, read: Any, rows: QuerySet) -> dict[str, Any]:
 
 def place_of(query: Mapping[str, str]) -> dict[str, int | None]:
     """`before` and `after`, ids of rows; what is none is left out, since old links shall still open."""
-    given = {name: query.get(name, "") for name in PLACES}
-    return {name: int(text) if text.isdecimal() and len(text) < 19 else None for name, text in given.items()}
+    return {name: id_of(query.get(name, "")) for name in PLACES}
 
 
 def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:

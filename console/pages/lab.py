@@ -20,6 +20,7 @@ from console.experiments import (
     results_table,
     series_names,
 )
+from console.identity import id_of
 from console.lab import Wanted, applicable, read_wanted, scenario_named, typed_setting
 from console.lab_traces import Trace, chosen_trace, known_traces, uploaded_trace
 from console.pages.action import Done, action
@@ -98,7 +99,7 @@ def experiment_page(
 @requires("plant.view")
 def compare(request: HttpRequest) -> HttpResponse:
     """Context: compared (documents, two or more by `id` in the URL), table over all of them, series."""
-    ids = [int(text) for text in request.GET.getlist("id") if text.isdecimal()]
+    ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
     found = sorted(experiments().filter(pk__in=ids[:MOST_COMPARED]), key=lambda each: ids.index(each.pk))
     return show(
         request,

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from console import pipeline_steering
 from console.access import actor_of, requires
 from console.control_server import control
+from console.identity import id_of
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import expiry_of, number_of
 from console.pages.frame import show, snapshot_of
@@ -232,7 +233,8 @@ def declaration_page(
     found = at_work.get(name)
     if found is None and newest is None and name != NEW:
         raise Http404(f"No application {name} is declared.")
-    shown = get_object_or_404(versions, number=asked) if (asked := request.GET.get("version")) else newest
+    asked = request.GET.get("version")
+    shown = get_object_or_404(versions, number=id_of(asked) or 0) if asked else newest
     text = shown.text if shown else found["text"] if found else ""
     return show(
         request,
@@ -255,7 +257,7 @@ def declare(request: HttpRequest, name: str) -> Done:
     """A new version, which runs from now on."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     text = request.POST.get("text", "").replace("\r\n", "\n")
-    declared = pipeline_steering.checked(text).name
+    declared = pipeline_steering.checked_for(actor_of(request), text).name
     if name not in (NEW, declared):
         raise BadInput(
             "text", f"names the application {declared}; this is {name}. Declare another as a new one."

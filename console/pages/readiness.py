@@ -28,9 +28,11 @@ class Part:
     age_seconds: float | None
     message: str
 
-    def document(self) -> dict[str, Any]:
+    def document(self, in_words: bool) -> dict[str, Any]:
+        """With what it says only `in_words`: errors name addresses and versions."""
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
-        return {"ok": self.ok, "age_seconds": age, "message": self.message}
+        document = {"ok": self.ok, "age_seconds": age}
+        return {**document, "message": self.message} if in_words else document
 
 
 def parts(now: datetime) -> dict[str, Part]:

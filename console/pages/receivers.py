@@ -14,7 +14,7 @@ from console.access import actor_of, requires
 from console.pages.action import Done, action, text_of
 from console.pages.frame import show
 from workers.alerts import receivers as kept
-from workers.alerts.channels.webhook import derived_secret
+from workers.alerts.channels.webhook import derived_secret, trouble_of
 from workers.alerts.models import Message, Receiver
 
 MOST_MESSAGES = 30
@@ -23,14 +23,15 @@ MOST_MESSAGES = 30
 @require_safe
 @requires("plant.view")
 def receivers(request: HttpRequest) -> HttpResponse:
-    """Context: `found`: {receiver, used_by, last, failing, secret (administrators only)}, `messages_sent`:
-    the latest; `editing`: the receiver that `?edit=` names.
+    """Context: `found`: {receiver, used_by, last, failing, secret (for administrators who have lately proved
+    who they are)}, `hides_secrets`, `messages_sent`: the latest; `editing`: the receiver that `?edit=` names.
     """
     return receivers_page(request)
 
 
 def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = None, **_: Any) -> HttpResponse:
-    shows_secrets = actor_of(request).may("receiver.change")
+    actor = actor_of(request)
+    shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
     rows = [_row(each, shows_secrets) for each in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     return show(
@@ -39,6 +40,7 @@ def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = No
         "alerts",
         "frame",
         found=rows,
+        hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
         form=_form(editing, submitted),
         channels=Receiver.Channel.values,
@@ -71,6 +73,7 @@ def _row(receiver: Receiver, shows_secrets: bool) -> dict[str, Any]:
         .order_by("-tries")
         .first(),
         "secret": derived_secret(receiver) if derived and shows_secrets else "",
+        "trouble": trouble_of(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
     }
 
 

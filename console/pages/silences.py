@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console import alerting
 from console.access import actor_of, requires
+from console.identity import id_of
 from console.pages.action import Done, action
 from console.pages.expiry import minutes_of
 from console.pages.frame import show
@@ -59,8 +60,8 @@ def silences_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
 
 def _filled(request: HttpRequest) -> list[dict[str, str]]:
     """The matchers of the alert that the address names."""
-    text = request.GET.get("alert", "")
-    found = Alert.objects.filter(pk=text).first() if text.isdecimal() and len(text) < 19 else None
+    asked = id_of(request.GET.get("alert", ""))
+    found = None if asked is None else Alert.objects.filter(pk=asked).first()
     labels = kept.labels_of(found) if found else {}
     return [{"label": key, "is": "=", "value": labels[key]} for key in labels if key != "severity"][-4:]
 
@@ -104,7 +105,7 @@ def add(request: HttpRequest) -> Done:
     return Done(message, reverse("silences"), {"silence": made.pk})
 
 
-@action("silence.end", lambda request, silence_id, **refusal: silences_page(request, **refusal))
+@action("silence.end", silences_page)
 def end(request: HttpRequest, silence_id: int) -> Done:
     """Nothing need be posted; ending twice is no error."""
     found = get_object_or_404(Silence, pk=silence_id)

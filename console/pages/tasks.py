@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console import task_steering
+from console import second_person, task_steering
 from console.access import actor_of, requires
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import number_of, time_of
@@ -97,7 +97,8 @@ def _lately(now: datetime) -> dict[str, int]:
 @require_safe
 @requires("plant.view")
 def task(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: task (document), parameters (`parameter_rows`), runs, page_obj, form (values as typed)."""
+    """Context: task (document), parameters (`parameter_rows`), proposals (entries of the audit that
+    wait for a second person), runs, page_obj, form (values as typed)."""
     return task_page(request, name)
 
 
@@ -115,6 +116,7 @@ def task_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         page_obj=page_obj,
         parameters=_typed(parameter_rows(found), submitted),
         form=_form_of(submitted) if submitted else _form_of_task(found),
+        proposals=second_person.waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
         errors=errors or {},

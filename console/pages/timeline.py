@@ -7,20 +7,22 @@ from typing import Any
 import redis
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console import marks
+from console import audit, marks
 from console.access import actor_of, requires
 from console.control_server import control
+from console.identity import id_of
 from console.models import Mark
 from console.pages.action import Done, action, text_of
 from console.pages.expiry import time_of
 from console.pages.frame import show, snapshot_of
-from console.pages.streaming import CSV, csv_lines, streamed
+from console.pages.streaming import CSV, asked, csv_lines, noted, streamed
 from console.timeline import export
 from console.timeline.style import style_sheet
 from console.timeline.view import Timeline, moment_of, timeline_of, zone_of
@@ -89,7 +91,7 @@ def _steps(window: Window, now: datetime) -> dict[str, Window]:
 
 @require_safe
 @requires("plant.view")
-def table(request: HttpRequest) -> HttpResponse:
+def table(request: HttpRequest) -> HttpResponseBase:
     """The window as CSV: `what` is figures or events."""
     what = request.GET.get("what", "figures")
     try:
@@ -100,7 +102,8 @@ def table(request: HttpRequest) -> HttpResponse:
         return _refused(request, {error.field: [error.message]})
     except redis.RedisError as error:
         return _refused(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
-    return streamed(request, csv_lines(header, pages), f"weir-{what}-{_file_time(window)}.csv", CSV)
+    listed = noted(request, f"timeline-{what}", pages, window=_file_time(window))
+    return streamed(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
 
 
 @require_safe
@@ -126,6 +129,8 @@ def document(request: HttpRequest) -> HttpResponse:
             "origin": request.build_absolute_uri(reverse("timeline")),
         }
         text = render_to_string("timeline_document.html", context)
+    said = {"filter": asked(request), "window": _file_time(window), "bytes": len(text.encode())}
+    audit.record(actor_of(request), "export.timeline-document", request.path, after=said)
     response = HttpResponse(text)
     response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_file_time(window)}.html"'
     return response
@@ -161,6 +166,6 @@ def mark_add(request: HttpRequest) -> Done:
 def mark_remove(request: HttpRequest) -> Done:
     """Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")
-    found = get_object_or_404(Mark, pk=number if number.isdigit() else 0)
+    found = get_object_or_404(Mark, pk=id_of(number) or 0)
     marks.remove(actor_of(request), found, reason=request.POST.get("reason", ""), now=timezone.now())
     return Done(f"Removed: {found.title}.", reverse("timeline"))

@@ -7,9 +7,12 @@ const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 15;
 const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
+// All live connections of this person, or of the console, are taken: polling shows the same, and another may end.
+const TOO_MANY = 4429, TRY_LATER = 1013;
+const CROWDED_WAIT_SECONDS = 60;
 
 const view = document.body.dataset.view || "whole"; // what this page shows of the plant (console/live/view.py)
-let socket = null, failures = 0, polling = null, asked = false;
+let socket = null, failures = 0, polling = null, asked = false, crowded = false;
 let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
 let ageOnArrival = 0, skewSeconds = null;
 
@@ -55,6 +58,8 @@ async function unpacked(data) {
 function closed(code) {
   if (code === NOT_LOGGED_IN) return logIn();
   if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
+  crowded = code === TOO_MANY || code === TRY_LATER;
+  if (crowded) return waitForRoom();
   failures += 1;
   if (!polling) connect("down");
   if (failures >= FAILURES_BEFORE_POLLING) poll();
@@ -63,8 +68,14 @@ function closed(code) {
   setTimeout(open, wait * 1000);
 }
 
+function waitForRoom() {
+  poll();
+  setTimeout(open, CROWDED_WAIT_SECONDS * (0.75 + Math.random() / 2) * 1000);
+}
+
 function receive(message) {
   failures = 0;
+  crowded = false;
   stopPolling();
   if (message.silent_seconds !== undefined) return silent(message.silent_seconds);
   if (message.snapshot) accept(message.snapshot, ageByClock(message.snapshot.at));
@@ -86,7 +97,9 @@ function accept(snapshot, age) {
   arrived = performance.now();
   ageOnArrival = age;
   replace(snapshot);
-  connect(age >= SILENT_AFTER_SECONDS ? "silent" : polling ? "polling" : "live");
+  if (age >= SILENT_AFTER_SECONDS) connect("silent");
+  else if (polling) sayPolling();
+  else connect("live");
 }
 
 /** The server measured the silence itself; its word needs no agreement of clocks. */
@@ -124,10 +137,15 @@ async function fetchOnce() {
     const message = await response.json();
     if (!polling) return;
     if (message.seq !== store.snapshot?.seq) accept(message.snapshot, ageByClock(message.snapshot.at));
-    else connect("polling");
+    else sayPolling();
   } catch {
     if (polling) connect("down");
   }
+}
+
+/** Every few seconds instead of each second; when too many pages are open, that is said, and nothing is wrong. */
+function sayPolling() {
+  connect("polling", crowded ? { word: "Polling: many pages open" } : {});
 }
 
 function stopPolling() {

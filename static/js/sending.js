@@ -11,6 +11,7 @@ export async function send(url, body, key = newKey()) {
       return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
     }
     const answer = await response.json();
+    if (answer.confirm) return confirmFirst(answer);
     return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
   } catch {
     return { ok: false, unknown: true, errors: { form: ["The console does not answer. Whether it was done is not known: send it again, it is done once only."] } };
@@ -36,6 +37,13 @@ export function logIn() {
   keep();
   location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
   return { ok: false, errors: { form: ["Your session has ended. Log in again: what you typed is kept."] } };
+}
+
+/** An act of consequence takes a proof of the last minutes: what is typed is kept until one has given it. */
+function confirmFirst({ confirm, errors }) {
+  keep();
+  location.assign(`${confirm}?next=${encodeURIComponent(location.pathname + location.search)}`);
+  return { ok: false, errors };
 }
 
 function csrfToken() {

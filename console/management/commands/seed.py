@@ -2,15 +2,20 @@
 
 from typing import Any
 
+from django.conf import settings
+
 from console.control_server import control
 from console.management.document import JsonCommand
 from console.seeding import seed
+from queues.private_files import mend
 
 
 class Command(JsonCommand):
     help = "Make groups, the first administrator, nodes (WEIR_NODES), queues, loops and the schedule."
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        # Compose's setup service runs this: what an older version left in the volume is closed here.
+        mend(settings.WEIR_DATA)
         topology = seed(control())
         return {
             "nodes": sorted(topology.nodes),

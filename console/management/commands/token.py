@@ -7,11 +7,11 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from console import tokens
-from console.access import Actor, role_of
+from console.access import Actor, queues_of, role_of
 from console.management.document import JsonCommand
 from queues.errors import BadInput
 
-FIELDS = {"role": "--role", "days": "--days"}
+FIELDS = {"role": "--role", "days": "--days", "queues": "--queue", "actions": "--action", "owner": "--owner"}
 
 
 class Command(JsonCommand):
@@ -22,15 +22,20 @@ class Command(JsonCommand):
         parser.add_argument("--role", default="producer", help="producer, viewer, operator or administrator")
         parser.add_argument("--days", type=int, default=90, help="until it expires")
         parser.add_argument("--owner", default="admin", help="the user it acts for")
+        parser.add_argument("--queue", action="append", default=[], help="it is limited to; may be repeated")
+        parser.add_argument(
+            "--action", action="append", default=[], help="or family it is limited to; may be repeated"
+        )
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         owner = _owner(options["owner"])
         # Who has a shell here may do what an administrator may; the token never exceeds its owner.
-        actor = Actor(name="manage.py", role=role_of(owner), user=owner)
+        actor = Actor(name="manage.py", role=role_of(owner), user=owner, queues=queues_of(owner))
+        scope = tokens.Scope(options["queue"], options["action"])
         name, role, days = options["name"], options["role"], options["days"]
         try:
-            token, secret = tokens.make(actor, name, role, days, timezone.now())
+            token, secret = tokens.make(actor, name, role, days, timezone.now(), scope)
         except BadInput as error:
             raise BadInput(FIELDS.get(error.field, error.field), error.message) from None
         expires_at = token.expires_at.isoformat()

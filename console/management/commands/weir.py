@@ -17,7 +17,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.http import HttpResponseBase
 from django.urls import resolve
 
-from console.access import Actor, role_of
+from console import refused
+from console.access import Actor, queues_of, role_of
 from console.api.v1 import api
 from console.operations import Operation, named, operations
 from queues.errors import BadInput
@@ -102,7 +103,8 @@ def acting(username: str | None) -> Actor:
     if user is None:
         raise BadInput("--as", f"{username or 'an administrator'} is no user who may log in.")
     name = f"manage.py:{user.get_username()}"
-    return Actor(name=name, role=role_of(user), user=user, request_id=uuid.uuid4().hex)
+    role, queues = role_of(user), queues_of(user)
+    return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)
 
 
 def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
@@ -124,7 +126,8 @@ def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, 
     request.request_id = actor.request_id
     request.weir_local_actor = actor
     view, positional, places = resolve(request.path_info)
-    response: HttpResponseBase = view(request, *positional, **places)
+    with refused.collected(f"{method} {address}"):
+        response: HttpResponseBase = view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]
 
 

@@ -1,0 +1,13 @@
+"""The id of a row, in an address or a form: a number that the database can look for."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+MOST_DIGITS = 18  # 64 bits hold every number of so many
+Id = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def id_of(text: str) -> int | None:
+    """The id that a text is; None when it is none that a database knows."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None

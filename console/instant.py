@@ -1,0 +1,14 @@
+"""Which times the console takes: those that every clock, time zone and database can tell (not the years 1 and
+9999, which some zone puts outside of the calendar).
+"""
+
+from datetime import UTC, datetime
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+TAKES = "takes a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
+
+
+def is_told(moment: datetime) -> bool:
+    """Whether it is one of them; one that names no zone is taken as UTC."""
+    return EARLIEST <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < LATEST

@@ -1,0 +1,67 @@
+"""`manage.py audit verify`: whether the audit is as it was written. `manage.py audit accept`: that a person
+has looked into what it found, and why it is so; the check is quiet about it from then on.
+"""
+
+import json
+import os
+import pwd
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from console import audit, audit_witness
+from console.access import Actor
+from console.audit_check import ACCEPT, Checker, Verdict
+
+MOST_ACCEPTED = 1_000
+
+
+class Command(BaseCommand):
+    help = "verify: check every entry of the audit. accept: note that what was found has been looked into."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("what", choices=("verify", "accept"))
+        parser.add_argument(
+            "--reason", default="", help="for accept: what happened, for whoever reads the audit"
+        )
+        parser.add_argument("--json", action="store_true", help="as JSON, also on a terminal")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        verdict = Checker(settings.WEIR_DATA).step()
+        if options["what"] == "accept":
+            verdict = self._accept(verdict, options["reason"].strip())
+        plain = options["json"] or not sys.stdout.isatty()
+        self.stdout.write(json.dumps(verdict.document()) if plain else in_words(verdict))
+        if not verdict.sound:
+            sys.exit(1)
+
+    def _accept(self, verdict: Verdict, reason: str) -> Verdict:
+        if not reason:
+            self.stderr.write("reason is missing; say what happened, for whoever reads the audit.")
+            sys.exit(2)
+        if len(verdict.findings) > MOST_ACCEPTED:
+            self.stderr.write(
+                f"findings: {len(verdict.findings)}, at most {MOST_ACCEPTED} are accepted; restore a backup."
+            )
+            sys.exit(1)
+        if any(each.kind in ("cut", "forged") for each in verdict.findings):
+            audit_witness.put_aside(settings.WEIR_DATA, timezone.now())
+            audit_witness.forget()
+        if verdict.findings:
+            who = Actor(name=f"manage.py:{pwd.getpwuid(os.getuid()).pw_name}", role=None)
+            about = {
+                "findings": [each.key for each in verdict.findings],
+                "texts": [each.text for each in verdict.findings[:20]],
+            }
+            audit.record(who, ACCEPT, "audit", reason=reason, after=about)
+        return Checker(settings.WEIR_DATA).step()
+
+
+def in_words(verdict: Verdict) -> str:
+    lines = [each.text for each in verdict.findings]
+    state = "The audit is whole" if verdict.sound else f"The audit is NOT whole: {len(lines)} findings"
+    about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
+    return "\n".join([f"{about}, {verdict.heads} heads kept elsewhere, {verdict.seconds:.1f} s.", *lines])

@@ -1,0 +1,42 @@
+from django.db import migrations, models
+
+from console.append_only import protect, release
+from console.audit_chain import CONTENT, chained
+
+BATCH = 1_000
+
+
+def run(statements):
+    def apply(apps, schema_editor):
+        for statement in statements(schema_editor.connection.vendor):
+            schema_editor.execute(statement, params=None)
+
+    return apply
+
+
+def chain(apps, schema_editor):
+    """The entries of before, in the order of their ids: from here on they can't be altered unnoticed."""
+    Entry = apps.get_model("console", "AuditEntry")
+    batch = []
+    for row in chained(Entry.objects.order_by("pk").only(*CONTENT).iterator(BATCH)):
+        batch.append(row)
+        if len(batch) == BATCH:
+            Entry.objects.bulk_update(batch, ["sequence", "previous", "digest"], batch_size=100)
+            batch = []
+    Entry.objects.bulk_update(batch, ["sequence", "previous", "digest"], batch_size=100)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("console", "0006_accounts")]
+
+    operations = [
+        migrations.RunPython(run(release), run(protect), elidable=False),
+        migrations.AddField("auditentry", "sequence", models.BigIntegerField(null=True)),
+        migrations.AddField("auditentry", "previous", models.CharField(max_length=64, default="")),
+        migrations.AddField("auditentry", "digest", models.CharField(max_length=64, default="")),
+        migrations.RunPython(chain, migrations.RunPython.noop, elidable=False),
+        migrations.AlterField("auditentry", "sequence", models.BigIntegerField(unique=True)),
+        migrations.AlterField("auditentry", "previous", models.CharField(max_length=64)),
+        migrations.AlterField("auditentry", "digest", models.CharField(max_length=64)),
+        migrations.RunPython(run(protect), run(release), elidable=False),
+    ]

@@ -1,0 +1,135 @@
+"""How the console says no to a program: always an RFC 9457 document, whoever refuses (a view, a middleware,
+the API, Django itself).
+
+The members are those of the RFC (`type`, `title`, `status`, `detail`, `instance`), `request_id` (by which the
+log is searched), `field` where one is named, `errors` ({field: [what it takes]}), and whatever the answer had
+besides.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
+
+CONTENT_TYPE = "application/problem+json"
+MACHINE_PATHS = ("/api/", "/control/")
+MACHINE_PAGES = ("/healthz", "/readyz", "/metrics")
+UNNAMED = (
+    "request",
+    "path",
+    "role",
+    "authorization",
+    "csrf",
+)  # keys of `errors` that are no field of the input
+DETAILS = {
+    400: "The request can't be read.",
+    403: "This is not allowed.",
+    404: "There is nothing at this address.",
+    413: "The body is too large.",
+    429: "Too many tries; wait and send again.",
+    500: "The console failed. Nothing is said about the cause here: the log of the web process has it, under"
+    " this request_id.",
+}
+FORGED = "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token."
+SCHEMA = {
+    "type": "object",
+    "description": "RFC 9457.",
+    "required": ["type", "title", "status", "detail", "instance", "request_id", "errors"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "request_id": {"type": "string"},
+        "field": {"type": "string"},
+        "errors": {"type": ["object", "array"]},
+    },
+}
+
+
+def document(status: int, instance: str, request_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """A problem with the members of `said`, of which `errors` gives detail and field."""
+    errors = said.get("errors") or {"request": [said.get("detail") or DETAILS.get(status, _title(status))]}
+    field, detail = _first(errors)
+    return {
+        "type": "about:blank",
+        "title": _title(status),
+        "status": status,
+        "detail": f"{field}: {detail}" if field else detail,
+        "instance": instance,
+        "request_id": request_id,
+        **({"field": field} if field else {}),
+        **said,
+        "errors": errors,
+    }
+
+
+def _title(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def _first(errors: Any) -> tuple[str, str]:
+    """Field ("" where none is named) and message of the first error; of a list, those of its first line."""
+    if isinstance(errors, list):
+        line = errors[0]
+        return f"line {line['line']}", str(line["error"])
+    field, messages = next(iter(errors.items()))
+    return "" if field in UNNAMED else field, str(messages[0])
+
+
+def wants_json(request: HttpRequest) -> bool:
+    return "application/json" in request.headers.get("Accept", "")
+
+
+def is_for_a_program(request: HttpRequest) -> bool:
+    """By its address, or because it asks for JSON (as the pages' own scripts do)."""
+    path = request.path_info
+    return path.startswith(MACHINE_PATHS) or path in MACHINE_PAGES or wants_json(request)
+
+
+class Problems(MiddlewareMixin):
+    """Every error that a program gets is a problem document, with the headers that the refusal set."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        if response.status_code < 400 or response.streaming or not is_for_a_program(request):
+            return response
+        told = document(response.status_code, request.path, request.request_id, _said(response))
+        response.content = orjson.dumps(told, default=str)
+        response["Content-Type"] = CONTENT_TYPE
+        response["Content-Length"] = str(len(response.content))  # CommonMiddleware has counted the one before
+        return response
+
+
+def _said(response: HttpResponse) -> dict[str, Any]:
+    """The members that the refusal has as JSON; of one that is a page or a text, none but what it allows."""
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return {"detail": f"This address takes {response.get('Allow') or 'another method'}."}
+    kind = response.get("Content-Type", "")
+    if "json" in kind:
+        read = orjson.loads(response.content)
+        return read if isinstance(read, dict) else {}
+    if kind.startswith("text/plain") and response.content and response.status_code != 500:
+        return {"detail": response.content.decode().strip()}
+    return {}
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """handler500. Django has logged the traceback, once; nothing of it is in the answer, and no database is
+    needed for it.
+    """
+    request_id = getattr(request, "request_id", "")
+    return render(None, "500.html", {"request_id": request_id}, status=500)  # type: ignore[arg-type]
+
+
+def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """CSRF_FAILURE_VIEW."""
+    if is_for_a_program(request):
+        return HttpResponse(
+            orjson.dumps({"errors": {"csrf": [FORGED]}}), status=403, content_type="application/json"
+        )
+    return render(request, "403_csrf.html", status=403)
