@@ -5,6 +5,8 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
+from queues.node_login import logged_in
+
 TIMEOUT_SECONDS = 5.0
 
 
@@ -16,7 +18,7 @@ def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redi
     it.
     """
     return redis.Redis.from_url(
-        url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
+        logged_in(url), socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
     )
 
 

@@ -6,21 +6,20 @@ however long the handler takes; a claim idle for IDLE_SECONDS is therefore one o
 worker takes it.
 """
 
-import base64
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import orjson
 import pyarrow as pa
 import redis
 
-from queues.block import SCHEMA, decode
+from queues.block import decode
 from queues.errors import MalformedEvent
 from queues.segment import Claimed, Segment
 from queues.topology import QueueSpec
+from queues.unreadable import unreadable
 from workers.attempt import Attempt, OutOfTime
 from workers.backoff import Backoff
 from workers.completions import Completion
@@ -201,7 +200,8 @@ class Consumer:
             try:
                 batch = decode(block.block_id, block.data).batch
             except MalformedEvent as error:
-                self._bury(block, [(unreadable(block), str(error))])
+                lost = unreadable(block.block_id, block.newest_time_us, block.data)
+                self._bury(block, [(lost, str(error))])
             else:
                 pairs.append((block, Delivery(block.block_id, batch)))
         return pairs
@@ -219,15 +219,3 @@ class Consumer:
             busy_seconds=self._monotonic() - self._began_seconds,
             latencies=tally.latencies,
         )
-
-
-def unreadable(block: Claimed) -> pa.RecordBatch:
-    """A block whose bytes are no events, kept as one event that carries them (attributes: {"base64": …})."""
-    attributes = orjson.dumps({"base64": base64.b64encode(bytes(block.data)).decode()}).decode()
-    event = {
-        "id": block.block_id,
-        "time": block.newest_time_us,
-        "type": "unreadable",
-        "attributes": attributes,
-    }
-    return pa.RecordBatch.from_pylist([event], schema=SCHEMA)

@@ -68,7 +68,46 @@ DECLARED = (
         720.0,
     ),
     Parameter(
+        "session.idle_minutes",
+        "min",
+        "A login ends when its person has opened no page and sent nothing for so long. An open page that "
+        "follows the plant does not count; raise this for a screen on a wall.",
+        480.0,
+        5.0,
+        43_200.0,
+    ),
+    Parameter(
+        "login.second_factor",
+        "0 or 1",
+        "1: an administrator with a local account acts as a viewer until a second factor (codes of an app) "
+        "is set up. 0: a second factor is everybody's own choice.",
+        0,
+        0,
+        1,
+        "integer",
+    ),
+    Parameter(
         "token.maximum_days", "days", "The longest an API token may be valid.", 366, 1, 1_830, "integer"
+    ),
+    Parameter(
+        "quota.events_per_second",
+        "events/s",
+        "How many events a token may publish over HTTP per second, on average over 10 s. A token may have "
+        "its own quota.",
+        100_000,
+        1,
+        100_000_000,
+        "integer",
+    ),
+    Parameter(
+        "quota.bytes_per_second",
+        "bytes/s",
+        "How many bytes of events (unpacked) a token may publish over HTTP per second, on average over 10 s. "
+        "A token may have its own quota.",
+        32 * 2**20,
+        1_000,
+        10_000_000_000,
+        "integer",
     ),
 )
 BY_NAME = {each.name: each for each in DECLARED}

@@ -75,6 +75,8 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     ),
     "plan-failed": _rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
+    "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),
+    "audit-unchecked": _rule("audit_unchecked", "The audit is not checked", 180, 90, keep_seconds=5),
     "delivery-failing": _rule("delivery_failing", "Messages to {receiver} fail", 3, 1),
 }
 

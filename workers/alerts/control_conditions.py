@@ -190,6 +190,31 @@ def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Rea
         yield Reading({"receiver": each.receiver}, max(each.tries, 10 if each.given_up else 0), said)
 
 
+def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """The alert also says what to do: who reads it has never seen it before."""
+    if evidence.audit is None:
+        return
+    found = evidence.audit
+    if not found.findings:
+        yield Reading({}, 0.0, "The audit is as it was written.")
+        return
+    what = " ".join(found.texts[:2])
+    more = f" And {found.findings - 2} more." if found.findings > 2 else ""
+    said = (
+        f"The audit is not as it was written: {what}{more} Run manage.py audit verify on the host, compare"
+        " with the last backup and find out who can write to the database. When you know why, note it:"
+        " manage.py audit accept --reason."
+    )
+    yield Reading({}, float(found.findings), said)
+
+
+def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    if evidence.audit is not None:
+        age = evidence.audit.age_seconds
+        said = f"The audit was last checked {age:.0f} s ago; see the log of the process alerter."
+        yield Reading({}, age, said)
+
+
 def _ledger(name: str, help: str, unit: str, read: Any, **more: Any) -> Condition:
     return Condition(name, help, unit, "loop", read, source="ledger", counts=True, scale=None, **more)
 
@@ -231,6 +256,17 @@ CONDITIONS = (
     ),
     Condition(
         "loop_silent", "Intervals that a loop has missed.", "intervals", "loop", _silent, source="records"
+    ),
+    Condition(
+        "audit_altered",
+        "Entries of the audit that are not as they were written, are missing or were inserted.",
+        "findings",
+        "",
+        _audit_altered,
+        source="records",
+    ),
+    Condition(
+        "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
     ),
     Condition("loops_stopped", "How long no loop at all has ticked.", "s", "", _stopped, source="records"),
     Condition(

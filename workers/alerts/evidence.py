@@ -27,6 +27,8 @@ FRESH_SECONDS = 5.0
 LONGEST_WINDOW_SECONDS = 7_200.0
 # A producer that has been silent for a day has left.
 LEFT_SECONDS = 86_400.0
+# Where the console says what its check of the audit found, and when (`console.audit_watch`).
+AUDIT_KEY = "weir:audit:verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,17 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditFacts:
+    """What the last check of the audit found (`texts`: the first of `findings`), so many seconds ago; an age
+    without a check: since it has been looked for.
+    """
+
+    age_seconds: float
+    findings: int = 0
+    texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
     `unheard`: how long nodes have been looked for that nobody has heard since the watch began.
@@ -93,6 +106,7 @@ class Evidence:
     plans: Sequence[Ended] = ()
     runs: Sequence[Ended] = ()
     failing: Sequence[Failing] = ()
+    audit: AuditFacts | None = None
 
 
 class Gatherer:
@@ -124,7 +138,17 @@ class Gatherer:
             plans=failed_plans(since),
             runs=failed_runs(since),
             failing=failing_receivers(since),
+            audit=self._audit(now, monotonic_seconds),
         )
+
+    def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:
+        stored = self._control.get(AUDIT_KEY)
+        if stored is None:
+            return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
+        said = orjson.loads(stored)
+        age = self._freshness.age_seconds("audit", said["at"], monotonic_seconds, now - said["at"])
+        texts = [each["text"] for each in said["findings"]]
+        return AuditFacts(age, said["findings_count"], texts)
 
     def _silent_seconds(self, snapshot: Any, now: float, monotonic_seconds: float) -> float | None:
         if snapshot is None:

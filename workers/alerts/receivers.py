@@ -1,20 +1,18 @@
 """Receivers as people set them: checked by channel, never deleted while a rule names them."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from queues.errors import BadInput
+from workers import egress
 from workers.alerts.models import AlertRule, Receiver
 from workers.jobs.parameters import NAME
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
-ENVIRONMENT = re.compile(r"\A[A-Z][A-Z0-9_]{0,79}\Z")
 SETTINGS = {"browser": (), "email": ("addresses",), "webhook": ("url", "secret_environment")}
 
 
@@ -66,15 +64,11 @@ def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     url, variable = settings.get("url"), settings.get("secret_environment") or ""
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or len(url) > LONGEST_URL:
-        raise BadInput("url", "takes an address that begins with https:// or http://.")
-    if parts.username or parts.password:
-        raise BadInput("url", "takes no password: messages are signed instead.")
-    if variable and (not isinstance(variable, str) or not ENVIRONMENT.match(variable)):
-        raise BadInput(
-            "secret_environment", "takes the name of an environment variable, such as DESK_SECRET."
-        )
+    if isinstance(url, str) and len(url) > LONGEST_URL:
+        raise BadInput("url", f"takes at most {LONGEST_URL} characters.")
+    egress.check_url(url)
+    if variable:
+        egress.check_secret_name(str(variable), "secret_environment")
     return {"url": url, "secret_environment": variable}
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import psycopg
 
 from queues.errors import BadInput
+from workers import egress
 from workers.effects import Outcome
 from workers.handlers.delivery import Delivery
 from workers.handlers.handler import Place
@@ -171,6 +172,8 @@ class Sql:
 
     @staticmethod
     def _from_environment(name: str, environment: Mapping[str, str]) -> str:
+        if name:
+            egress.check_secret_name(name, "handler_options.url_environment")
         if name and not environment.get(name):
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or drop the option."

@@ -23,6 +23,7 @@ import httpx
 import orjson
 
 from queues.errors import BadInput
+from workers import egress
 from workers.effects import Failure, Outcome
 from workers.handlers.delivery import Delivery
 from workers.handlers.handler import Place
@@ -30,6 +31,9 @@ from workers.handlers.options import Options
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
 LONGEST_RETRY_AFTER_SECONDS = 300.0
+# Of an answer only the beginning is read, and a request may take so many of its time-outs in all.
+MOST_READ_BYTES = 4_096
+TOTAL_OF_TIMEOUT = 3
 
 
 def json_lines(delivery: Delivery) -> bytes:
@@ -79,7 +83,12 @@ class Webhook:
         headers = options.texts("headers")
         self._secret = self._read_secret(options.text("secret_environment", ""), environment)
         options.finish()
-        self._client = httpx.Client(timeout=timeout_seconds, headers=headers, transport=transport)
+        self._client = egress.client(
+            timeout_seconds,
+            headers=headers,
+            total_seconds=TOTAL_OF_TIMEOUT * timeout_seconds,
+            transport=transport,
+        )
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         outcome, failures = Outcome(), []
@@ -94,12 +103,15 @@ class Webhook:
     def _post(self, place: int, delivery: Delivery) -> Outcome | Failure:
         body = json_lines(delivery)
         try:
-            response = self._client.post(self.url, content=body, headers=self._headers(delivery, body))
+            with self._client.stream(
+                "POST", self.url, content=body, headers=self._headers(delivery, body)
+            ) as response:
+                said = egress.read(response, MOST_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
             return Failure(place, f"{self.url} did not answer: {error!r}", transient=True)
-        return self._judge(place, delivery.events, response)
+        return self._judge(place, delivery.events, response, said)
 
-    def _judge(self, place: int, events: int, response: httpx.Response) -> Outcome | Failure:
+    def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
         status = response.status_code
         replayed = response.headers.get("Idempotency-Replayed", "").lower() == "true"
         done = ((self._monotonic(), events),)
@@ -107,7 +119,7 @@ class Webhook:
             return Outcome(duplicates=events, completions=done)
         if response.is_success:
             return Outcome(effects=events, completions=done)
-        error = f"{self.url} answered {status}: {response.text[:200]}"
+        error = f"{self.url} answered {status}: {said[:200]}"
         if 400 <= status < 500 and status not in NOT_THE_EVENTS_FAULT:
             return Failure(place, error, poison=True)
         return Failure(place, error, transient=True, delay_seconds=self._retry_after_seconds(response))
@@ -130,16 +142,13 @@ class Webhook:
 
     @staticmethod
     def _checked_url(url: str) -> str:
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise BadInput("handler_options.url", f"is no URL: {error}.") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise BadInput("handler_options.url", f"takes an http or https URL, not {url!r}.")
+        egress.check_url(url, "handler_options.url")
         return url
 
     @staticmethod
     def _read_secret(name: str, environment: Mapping[str, str]) -> bytes:
+        if name:
+            egress.check_secret_name(name, "handler_options.secret_environment")
         if name and not environment.get(name):
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or drop the option."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from queues.errors import BadInput, WeirError
+from workers.environment import needed
 from workers.jobs import files
 from workers.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.jobs.parameters import Parameter
@@ -72,7 +73,7 @@ def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
     """The answer of a process of its own, which ends when the seat is lost."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     # One core: the lab is a guest beside consumers and Spark.
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {**needed(os.environ), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )

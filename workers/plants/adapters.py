@@ -9,6 +9,7 @@ from typing import Protocol
 import httpx
 
 from queues.errors import BadInput
+from workers import egress
 from workers.plants import heron
 from workers.plants.flink import FlinkPlant
 from workers.plants.heron import HeronPlant
@@ -19,7 +20,6 @@ from workers.plants.registry import LOCAL, UnknownPlant
 from workers.plants.remote import RemotePlant
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
-VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}\Z")
 LONGEST_OPTION = 200
 Kind = RegisteredPlant.Kind
 # What each kind takes besides its address: name → what it is.
@@ -47,6 +47,9 @@ def adapter_of(
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
     """Raises BadInput when its token is not in the environment."""
+    if row.secret_environment:
+        egress.check_secret_name(row.secret_environment, "secret_environment")
+    egress.check_url(row.url)
     token = environment.get(row.secret_environment, "") if row.secret_environment else ""
     if row.secret_environment and not token:
         raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
@@ -67,8 +70,8 @@ def check(row: RegisteredPlant) -> None:
     if row.kind not in Kind.values:
         raise BadInput("kind", f"takes {', '.join(Kind.values)}, not {row.kind[:40]!r}.")
     check_url(row.url)
-    if row.secret_environment and not VARIABLE.match(row.secret_environment):
-        raise BadInput("secret_environment", "takes the name of an environment variable, as WEIR_EAST_TOKEN.")
+    if row.secret_environment:
+        egress.check_secret_name(row.secret_environment, "secret_environment")
     for name, value in row.options.items():
         if name not in OPTIONS[row.kind]:
             known = ", ".join(OPTIONS[row.kind]) or "none"
@@ -81,13 +84,7 @@ def check(row: RegisteredPlant) -> None:
 
 def check_url(url: str) -> None:
     """Raise BadInput for what is no address, or one that carries a password: it is shown."""
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise BadInput("url", f"takes an address ({error}).") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise BadInput("url", "takes an http or https address, as https://weir.example/control/main/v1.")
-    if parsed.userinfo or parsed.query:
+    if egress.check_url(url).query:
         raise BadInput("url", "takes an address without password and query; name the token's variable.")
 
 

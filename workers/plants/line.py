@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import orjson
 
+from workers import egress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 TIMEOUT_SECONDS = 2.0
@@ -30,7 +31,10 @@ class Line:
     ) -> None:
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(headers=headers, timeout=timeout_seconds, transport=transport)
+        # Its own deadline ends an answer that comes drop by drop, and says so better.
+        self._client = egress.client(
+            timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
+        )
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
         """(status, document); null where the answer is empty. Raises PlantSilent and PlantConfused."""
@@ -55,6 +59,9 @@ class Line:
 
     def _read(self, response: httpx.Response, deadline: float) -> bytes:
         """The whole body; a server that sends it drop by drop is slow, too."""
+        if packed := response.headers.get("Content-Encoding", ""):
+            # Not asked for, and a few bytes of it may become gigabytes.
+            raise PlantConfused(f"{self.name} answers what can't be unpacked ({packed[:20]}).")
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk

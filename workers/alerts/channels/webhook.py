@@ -17,6 +17,8 @@ import httpx
 import orjson
 from django.conf import settings
 
+from queues.errors import BadInput
+from workers import egress
 from workers.alerts.channels.channel import TIMEOUT_SECONDS, Failed
 from workers.alerts.models import Message, Receiver
 
@@ -33,9 +35,23 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = os.environ) -
     name = receiver.settings.get("secret_environment")
     if not name:
         return derived_secret(receiver).encode()
+    if trouble := trouble_of(receiver):
+        raise Failed(trouble)
     if not environment.get(name):
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
     return environment[name].encode()
+
+
+def trouble_of(receiver: Receiver) -> str:
+    """Why a receiver that was set before there were rules can't be used, "" when it can."""
+    name, url = receiver.settings.get("secret_environment"), receiver.settings.get("url", "")
+    try:
+        egress.check_url(url)
+        if name:
+            egress.check_secret_name(name, "secret_environment")
+    except BadInput as error:
+        return f"{error.field} {error.message} Change the receiver."
+    return ""
 
 
 def derived_secret(receiver: Receiver) -> str:
@@ -55,8 +71,11 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         "X-Weir-Signature": signature(secret_of(message.receiver), timestamp, body),
     }
     try:
-        with httpx.Client(timeout=TIMEOUT_SECONDS, transport=transport) as client:
-            status = client.post(url, content=body, headers=headers).status_code
+        with (
+            egress.client(TIMEOUT_SECONDS, transport=transport) as client,
+            client.stream("POST", url, content=body, headers=headers) as response,
+        ):
+            status = response.status_code  # what else it says is of no interest, and not read
     except httpx.HTTPError as error:
         raise Failed(f"{url} did not answer: {error!r}") from None
     if not 200 <= status < 300:

@@ -1,0 +1,297 @@
+"""One policy for every address that people type: receivers' webhooks, plants, handlers' webhooks.
+
+    scheme    http, https
+    port      80, 443, and 1024 to 65535 but those of databases and of a host's own services (OWN_PORTS)
+    user      none: a password in an address would be shown
+    host      a name, or an IP address in its usual form
+    address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
+              also when it is wrapped in IPv6 (mapped, 6to4, NAT64, Teredo)
+
+Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed: a console talks to the plants and desks
+of its own site, and those stand there. What is refused can be allowed by network in the environment
+(WEIR_EGRESS_ALLOW), which no page can change.
+
+A name is resolved once for each connection, and the connection goes to the address that was checked: what the
+name means a moment later does not matter. TLS and the header Host keep the name. Redirects are not followed,
+proxies of the environment are not asked, a request ends in time, and what answers is read up to a bound.
+"""
+
+import ipaddress
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import httpcore
+import httpx
+from django.conf import settings
+
+from queues.errors import BadInput
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], Sequence[str]]
+
+SCHEMES = ("http", "https")
+LOW_PORTS = (80, 443)
+FIRST_PORT, LAST_PORT = 1024, 65_535
+# Redis, PostgreSQL, MySQL, SQL Server, Oracle, MongoDB, Cassandra, memcached, Elasticsearch's transport,
+# Docker, etcd, kubelet, ZooKeeper, X11, NFS.
+OWN_PORTS = frozenset(
+    {1433, 1521, 2049, 2181, 2375, 2376, 2379, 2380, 3306, 5432, 6000, 6379, 9042, 9300, 10250, 11211, 16379}
+    | {26379, 27017}
+)
+_REFUSED = {
+    "this host": ("0.0.0.0/8", "::/128"),
+    "loopback": ("127.0.0.0/8", "::1/128"),
+    "link-local": ("169.254.0.0/16", "fe80::/10", "fec0::/10"),
+    "multicast": ("224.0.0.0/4", "ff00::/8"),
+    "reserved": ("240.0.0.0/4", "192.0.0.0/24", "100::/64"),
+    # AWS on IPv6, Alibaba, Azure; the others' is 169.254.169.254.
+    "a cloud's metadata": ("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32"),
+}
+REFUSED: tuple[tuple[str, Network], ...] = tuple(
+    (kind, ipaddress.ip_network(text)) for kind, texts in _REFUSED.items() for text in texts
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
+# Of ours, and not the console's own: its signing key must not be sent to anybody.
+SECRET_NAME = re.compile(r"(?:WEIR_SECRET_(?!KEY)[A-Z0-9_]{1,60}|WEIR_[A-Z0-9_]{1,60}_TOKEN)\Z")
+SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
+
+
+class EgressRefused(httpx.ConnectError):
+    """The policy refuses where a name leads."""
+
+
+def check_secret_name(name: str, field: str) -> None:
+    """Raise BadInput unless the variable is one that people may name: any other may hold anything."""
+    if not SECRET_NAME.match(name):
+        raise BadInput(field, f"{SECRET_HELP}; any other variable is not for others to read.")
+
+
+def check_url(url: Any, field: str = "url") -> httpx.URL:
+    """The address, when its form is allowed. Raises BadInput naming the field. Where a name leads is checked
+    when it is connected to.
+    """
+    try:
+        parsed = httpx.URL(url if isinstance(url, str) else "")
+        port = {"http": 80, "https": 443}.get(parsed.scheme, 0) if parsed.port is None else parsed.port
+        host = parsed.host
+    except (httpx.InvalidURL, UnicodeError, ValueError):
+        raise BadInput(field, "takes an address that begins with https:// or http://.") from None
+    if parsed.scheme not in SCHEMES or not host:
+        raise BadInput(field, "takes an address that begins with https:// or http://.")
+    if parsed.userinfo or "@" in parsed.netloc.decode("ascii", "replace"):
+        raise BadInput(field, "takes an address without user and password.")
+    check_port(port, field)
+    _check_host(host, field)
+    return parsed
+
+
+def check_port(port: int, field: str = "url") -> None:
+    if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
+        raise BadInput(field, f"takes port 80, 443 or one from {FIRST_PORT} (no database's), not {port}.")
+
+
+def _check_host(host: str, field: str) -> None:
+    plain = host.rstrip(".").lower()
+    try:
+        address = ipaddress.ip_address(plain)
+    except ValueError:
+        if _NUMBER.match(plain.rpartition(".")[2]) or "%" in plain or not plain:
+            raise BadInput(field, "takes a name, or an IP address in its usual form.") from None
+        if plain == "localhost" or plain.endswith(".localhost"):
+            address = ipaddress.IPv4Address("127.0.0.1")
+        else:
+            return
+    if why := refusal(address):
+        raise BadInput(field, why)
+
+
+def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
+    """Why nobody may be sent to this address, "" when one may."""
+    networks = allowed_networks() if allowed is None else tuple(allowed)
+    for each in _meant(address):
+        kind = next((kind for kind, network in REFUSED if each in network), "")
+        if kind and not any(each in network for network in networks):
+            return (
+                f"leads to {address} ({kind}), where addresses that people type may not lead; an"
+                " administrator allows networks in WEIR_EGRESS_ALLOW."
+            )
+    return ""
+
+
+def _meant(address: Address) -> list[Address]:
+    """The address, and the IPv4 address that it carries."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    carried: list[Address] = [address]
+    if address.sixtofour is not None:
+        carried.append(address.sixtofour)
+    if address.teredo is not None:
+        carried += address.teredo
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return carried
+
+
+def allowed_networks() -> tuple[Network, ...]:
+    """Of the environment. Raises BadInput that quotes what is none."""
+    return networks_of(settings.WEIR_EGRESS_ALLOW)
+
+
+def networks_of(text: str) -> tuple[Network, ...]:
+    found = []
+    for each in text.split():
+        try:
+            found.append(ipaddress.ip_network(each))
+        except ValueError:
+            message = f"takes networks such as 10.1.0.0/16, separated by spaces, not {each[:60]!r}."
+            raise BadInput("WEIR_EGRESS_ALLOW", message) from None
+    return tuple(found)
+
+
+def resolved(host: str, port: int) -> list[str]:
+    """All addresses of a name."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection whose reads and writes end with the request's time."""
+
+    def __init__(self, stream: httpcore.NetworkStream, left: Callable[[], float]) -> None:
+        self._stream, self._left = stream, left
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._shorter(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._shorter(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        made = self._stream.start_tls(ssl_context, server_hostname, self._shorter(timeout))
+        return _Stream(made, self._left)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    def _shorter(self, timeout: float | None) -> float:
+        left = self._left()
+        if left <= 0:
+            raise httpcore.ReadTimeout("the request's time is over")
+        return left if timeout is None else min(timeout, left)
+
+
+class _Backend(httpcore.NetworkBackend):
+    """Connects to addresses that were checked, and to no others."""
+
+    def __init__(self, resolve: Resolve, left: Callable[[], float]) -> None:
+        self._plain, self._resolve, self._left = httpcore.SyncBackend(), resolve, left
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore.NetworkStream:
+        failed: Exception | None = None
+        for address in self._checked(host, port):
+            try:
+                within = min(timeout or self._left(), max(self._left(), 0.001))
+                stream = self._plain.connect_tcp(address, port, within, local_address, socket_options)
+                return _Stream(stream, self._left)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed or httpcore.ConnectError(f"{host} has no address")
+
+    def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
+        raise httpcore.ConnectError("no sockets of this host")
+
+    def _checked(self, host: str, port: int) -> list[str]:
+        """All of them, or none: a name with one good address among bad ones is not trusted."""
+        try:
+            check_port(port)
+            addresses = self._resolve(host, port)
+            why = next(filter(None, (refusal(ipaddress.ip_address(each)) for each in addresses)), "")
+        except (OSError, UnicodeError, ValueError) as error:
+            raise httpcore.ConnectError(f"{host} can't be resolved: {error}") from None
+        except BadInput as error:
+            raise httpcore.ConnectError(f"{host}: {error.message}") from None
+        if why:
+            raise httpcore.ConnectError(f"{host} {why}")
+        return list(addresses)
+
+
+class Transport(httpx.HTTPTransport):
+    """For httpx.Client: an address by the policy above, a request within `total_seconds` (None: unbounded but
+    by the client's timeouts for each step).
+    """
+
+    def __init__(
+        self,
+        total_seconds: float | None = None,
+        resolve: Resolve = resolved,
+        monotonic: Callable[[], float] = time.monotonic,
+        **more: Any,
+    ) -> None:
+        super().__init__(trust_env=False, **more)
+        self._total_seconds, self._monotonic = total_seconds, monotonic
+        self._local = threading.local()
+        # httpx offers no argument for it; tests/security/test_egress.py holds that it is in place.
+        self._pool._network_backend = _Backend(resolve, self._left)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self._total_seconds is not None:
+            self._local.deadline = self._monotonic() + self._total_seconds
+        try:
+            check_url(str(request.url))
+        except BadInput as error:
+            raise EgressRefused(f"{request.url.host} {error.message}", request=request) from None
+        return super().handle_request(request)
+
+    def _left(self) -> float:
+        deadline: float | None = getattr(self._local, "deadline", None)
+        return 3_600.0 if deadline is None else deadline - self._monotonic()
+
+
+def client(
+    timeout_seconds: float,
+    *,
+    headers: dict[str, str] | None = None,
+    total_seconds: float | None = None,
+    transport: httpx.BaseTransport | None = None,
+) -> httpx.Client:
+    """An HTTP client for addresses that people typed. `transport`: another than the policy's, for tests."""
+    return httpx.Client(
+        headers={"Accept-Encoding": "identity", **(headers or {})},
+        timeout=timeout_seconds,
+        transport=transport or Transport(total_seconds or timeout_seconds),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+def read(response: httpx.Response, most_bytes: int) -> bytes:
+    """The first bytes of what answers; the rest is not read, and what is packed stays so."""
+    body = bytearray()
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return b""
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) >= most_bytes:
+            break
+    return bytes(body[:most_bytes])
