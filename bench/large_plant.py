@@ -168,6 +168,9 @@ def large_plant() -> Iterator[LargePlant]:
         data = Path(folder)
         environment = {
             **clean_environment(),
+            # A thousand clients of one person, on one process.
+            "WEIR_LIVE_SOCKETS": "1100",
+            "WEIR_LIVE_SOCKETS_PER_PERSON": "1100",
             "WEIR_DATA": folder,
             "REDIS_URL": urls["control"],
             "WEIR_ADMIN_PASSWORD": PASSWORD,

@@ -44,7 +44,7 @@ class RunningPlant:
 
     def __enter__(self) -> Self:
         self.folder = tempfile.TemporaryDirectory(prefix="weir-plant-", ignore_cleanup_errors=True)
-        self.data = Path(self.folder.name)
+        self.data = self.folder_of_data()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [str(ROOT / "run"), "--port", "0", "--data", str(self.data)],
@@ -61,6 +61,10 @@ class RunningPlant:
         self.reader.start()
         self.control = redis.Redis.from_url(self.control_url())
         return self
+
+    def folder_of_data(self) -> Path:
+        """Where ./run keeps the plant's data: a folder that goes with the plant."""
+        return Path(self.folder.name)
 
     def _read_until_announced(self) -> None:
         assert self.process.stdout is not None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from django.db.backends.base.operations import BaseDatabaseOperations
+from django.test import override_settings
 from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -29,6 +30,8 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("weir")
 
+# Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
+os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 TOGETHER = ("tests/plant", "tests/console/browser")  # folders whose tests share a plant, or a browser
 
@@ -72,6 +75,13 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseDatabaseOperations, "execute_sql_flush", released)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _desks_on_this_machine() -> Iterator[None]:
+    """The settings may have been read before the environment was set."""
+    with override_settings(WEIR_EGRESS_ALLOW=os.environ["WEIR_EGRESS_ALLOW"]):
         yield
 
 

@@ -69,6 +69,8 @@ def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[S
         "WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items()),
         "WEIR_ADMIN_PASSWORD": PASSWORD,
         "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
+        # Tests watch with more sockets than one person may have.
+        "WEIR_LIVE_SOCKETS_PER_PERSON": "200",
     }
     for command in ("migrate", "collectstatic", "seed"):
         more = [] if command == "seed" else ["--verbosity=0", "--no-input"]

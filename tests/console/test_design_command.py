@@ -76,7 +76,7 @@ def test_a_model_is_identified_from_a_file(monkeypatch, tmp_path, suffix):
         ("FILE", "", ["identify", "/nowhere.csv"]),
         ("--delay", "", ["identify", "-", "--delay=99"]),
         ("poles", '{"a": 1, "b": 1}', ["place", "-"]),
-        ("document", '{"a": NaN}', ["check", "-"]),
+        ("a", '{"a": NaN}', ["check", "-"]),
         ("NAME", "", ["sorcery"]),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from console.models import ApiToken, AuditEntry, UserSession
+from console.models import AuditEntry, UserSession
 from tests.console.conftest import PASSWORD
 from workers import plant_settings
 from workers.models import Loop, Setting
@@ -25,7 +25,8 @@ def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
 
 
 def audited() -> list[tuple[str, str, str]]:
-    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+    changes = AuditEntry.objects.exclude(action__startswith="log").order_by("id")
+    return [(each.actor, each.action, each.target) for each in changes]
 
 
 def logs_in(username: str, password: str) -> bool:
@@ -72,7 +73,7 @@ def test_a_role_is_changed_and_holds_from_the_next_request(administrator, browse
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
     answer = fetch(browsers["operator"], f"/loops/{loop.pk}/mode", {"mode": "advise", **WHY})
     assert answer.status_code == 403
-    assert AuditEntry.objects.get().before == {"role": "operator"}
+    assert AuditEntry.objects.get(action="user.role").before == {"role": "operator"}
 
 
 def test_who_is_disabled_is_out_at_once_everywhere(administrator, browsers, people, secrets, stored_snapshot):
@@ -121,7 +122,7 @@ def test_sessions_are_listed_without_their_keys_and_ended(browsers, people, stor
     page = mine.get("/settings/")
     assert len(page.context["sessions"]) == 2
     assert other.session.session_key not in page.content.decode()
-    found = UserSession.objects.get(session_key=other.session.session_key)
+    found = UserSession.objects.get(digest=other.session.digest)
     assert (found.agent, found.address) == ("a browser", "127.0.0.1")
     assert fetch(mine, f"/settings/sessions/{found.pk}/end", {}).status_code == 200
     assert other.get("/nodes/").status_code == 302
@@ -138,13 +139,13 @@ def test_a_changed_password_ends_the_other_sessions_and_they_are_gone_from_the_l
     posted = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
     assert mine.post("/settings/", posted, follow=True).status_code == 200
     assert other.get("/nodes/").status_code == 302
-    assert [each.session_key for each in UserSession.objects.all()] == [mine.session.session_key]
+    assert [each.digest for each in UserSession.objects.all()] == [mine.session.digest]
     assert len(mine.get("/settings/").context["sessions"]) == 1
 
 
 def test_nobody_ends_the_session_of_somebody_else_but_an_administrator(browsers, stored_snapshot):
     browsers["viewer"].get("/nodes/")
-    found = UserSession.objects.get()
+    found = UserSession.objects.get(user__username="viewer")
     assert fetch(browsers["operator"], f"/settings/sessions/{found.pk}/end", {}).status_code == 404
     assert fetch(browsers["administrator"], f"/settings/sessions/{found.pk}/end", {}).status_code == 200
     assert browsers["viewer"].get("/nodes/").status_code == 302
@@ -221,15 +222,3 @@ def test_a_bad_own_value_is_refused_at_its_field_and_changes_nothing(posted, fie
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     loop.refresh_from_db()
     assert (loop.parameters, loop.guard) == ({}, {}) and audited() == []
-
-
-def test_tokens_over_the_api_never_exceed_who_asks(client, secrets):
-    def make(role: str, wanted: str) -> Any:
-        body = {"name": f"{role}-{wanted}", "role": wanted, "days": 3}
-        headers = {"Authorization": f"Bearer {secrets[role]}"}
-        return client.post("/api/v1/tokens", body, content_type="application/json", headers=headers)
-
-    made = make("operator", "producer")
-    assert made.status_code == 201 and made.json()["token"].startswith("weir_")
-    assert list(make("viewer", "operator").json()["errors"]) == ["role"]
-    assert ApiToken.objects.filter(name="viewer-operator").count() == 0

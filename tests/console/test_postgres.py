@@ -13,8 +13,10 @@ from tests.postgres import postgres_url as postgres_url  # a fixture of the test
 
 pytestmark = pytest.mark.slow
 INSERT = (
-    "INSERT INTO console_auditentry (at, actor, action, target, reason, request_id)"
-    " VALUES (now(), 'desk-2', 'override.set', 'x', '', '')"
+    "INSERT INTO console_auditentry"
+    " (sequence, previous, digest, at, actor, action, target, reason, request_id)"
+    " SELECT coalesce(max(sequence), 0) + 1, '', '', now(), 'desk-2', 'override.set', 'x', '', ''"
+    " FROM console_auditentry"
 )
 CHANGES = (
     "UPDATE console_auditentry SET actor = 'somebody else'",

@@ -113,7 +113,7 @@ def test_sql_that_fails_in_the_middle_leaves_nothing_of_the_call(place: Place) -
     [
         ({"table": "a; drop"}, "handler_options.table"),
         ({"url": "mysql://x"}, "handler_options.url"),
-        ({"url_environment": "WEIR_TEST_UNSET"}, "handler_options.url_environment"),
+        ({"url_environment": "WEIR_SECRET_UNSET"}, "handler_options.url_environment"),
         ({"tabel": "x"}, "handler_options.tabel"),
     ],
 )
@@ -190,7 +190,7 @@ def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) 
 
 def webhook(place: Place, answer: Callable[[httpx.Request], httpx.Response], **options: Any) -> Webhook:
     document = {"url": "https://receiver.test/events", **options}
-    environment = {"HOOK_SECRET": "open sesame"}
+    environment = {"WEIR_SECRET_HOOK": "open sesame"}
     transport = httpx.MockTransport(answer)
     return Webhook(place, Options("webhook", document), transport, environment)
 
@@ -202,7 +202,9 @@ def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) ->
         seen.append(request)
         return httpx.Response(202)
 
-    outcome = webhook(place, answer, secret_environment="HOOK_SECRET").handle([delivery_of(2, "aa" * 16)])
+    outcome = webhook(place, answer, secret_environment="WEIR_SECRET_HOOK").handle(
+        [delivery_of(2, "aa" * 16)]
+    )
     assert outcome == Outcome(effects=2)
     request = seen[0]
     expected = "sha256=" + hmac.new(b"open sesame", request.content, hashlib.sha256).hexdigest()
@@ -266,7 +268,10 @@ def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
     [
         ({}, "handler_options.url"),
         ({"url": "ftp://x"}, "handler_options.url"),
-        ({"url": "https://x", "secret_environment": "WEIR_TEST_UNSET"}, "handler_options.secret_environment"),
+        (
+            {"url": "https://x", "secret_environment": "WEIR_SECRET_UNSET"},
+            "handler_options.secret_environment",
+        ),
         ({"url": "https://x", "timeout_seconds": "5"}, "handler_options.timeout_seconds"),
         ({"url": "https://x", "headers": {"a": 1}}, "handler_options.headers"),
     ],

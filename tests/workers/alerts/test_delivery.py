@@ -7,6 +7,7 @@ from hashlib import sha256
 import orjson
 import pytest
 
+from queues.server import free_port
 from tests.workers.alerts.desks import Desk, hook, mail_server
 from tests.workers.alerts.looks import Looks, kinds, lost, plant, rule, the_alert
 from workers.alerts import courier, outbox, receivers
@@ -121,9 +122,11 @@ def test_each_receiver_has_a_key_of_its_own_and_none_is_stored(posts):
 
 
 def test_a_secret_comes_from_the_environment_that_is_named(posts):
-    made = receivers.define("hook", "webhook", {"url": "https://x/", "secret_environment": "DESK_SECRET"})
-    assert webhook.secret_of(made, {"DESK_SECRET": "hush"}) == b"hush"
-    with pytest.raises(Failed, match="DESK_SECRET is not set"):
+    made = receivers.define(
+        "hook", "webhook", {"url": "https://x/", "secret_environment": "WEIR_SECRET_DESK"}
+    )
+    assert webhook.secret_of(made, {"WEIR_SECRET_DESK": "hush"}) == b"hush"
+    with pytest.raises(Failed, match="WEIR_SECRET_DESK is not set"):
         webhook.secret_of(made, {})
 
 
@@ -157,7 +160,7 @@ def test_a_courier_that_dies_after_sending_sends_the_same_message_again(looks, p
 
 
 def test_a_receiver_that_hangs_or_is_away_keeps_no_other_waiting(looks, posts, mails):
-    receivers.define("away", "webhook", {"url": "http://127.0.0.1:9/"})
+    receivers.define("away", "webhook", {"url": f"http://127.0.0.1:{free_port()}/"})
     receivers.define("hook", "webhook", {"url": f"http://127.0.0.1:{posts.port}/"})
     rule(escalation=[{"after_minutes": 0, "receivers": ["away", "hook", "desk"]}])
     fire(looks)

@@ -1,0 +1,105 @@
+"""Exports: one gzip member whatever the pieces, and who took how much stands in the audit."""
+
+import gzip
+import zlib
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console import audit
+from console.access import Actor
+from console.compression import Member, takes_gzip
+from console.models import AuditEntry
+from tests.console.served import Served
+
+
+@given(st.lists(st.binary(max_size=3_000)), st.text("0123456789abcdef", max_size=100))
+def test_the_pieces_are_one_member(pieces: list[bytes], padding: str):
+    member = Member(padding)
+    packed = b"".join([member.begin(), *map(member.add, pieces), member.end()])
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    assert reader.decompress(packed) == b"".join(pieces) == gzip.decompress(packed)
+    assert reader.eof and reader.unused_data == b""
+
+
+def test_a_piece_can_be_read_as_soon_as_it_is_there():
+    member, reader = Member(), zlib.decompressobj(zlib.MAX_WBITS | 16)
+    reader.decompress(member.begin())
+    assert reader.decompress(member.add(b"the first row")) == b"the first row"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "taken"),
+    [
+        ("gzip", True),
+        ("br, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("identity", False),
+        ("", False),
+        ("not-gzip", False),
+        ("gzip;q=1.0", True),
+    ],
+)
+def test_gzip_is_sent_to_those_who_take_it(accepted: str, taken: bool):
+    assert takes_gzip(accepted) is taken
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("address", "what", "rows"),
+    [
+        ("/api/v1/audit/export?format=csv&actor=desk-2", "export.audit", 3),
+        ("/api/v1/audit/export?format=json&actor=desk-2", "export.audit", 3),
+        ("/api/v1/ledger/export?law=tcc", "export.ledger", 0),
+        ("/alerts/review/?format=csv", "export.alert-review", 0),
+        ("/timeline/table.csv?what=events", "export.timeline-events", 3),
+    ],
+)
+def test_who_exports_what_and_how_many_rows_is_noted(address, what, rows, browsers, control):
+    for number in range(3):
+        audit.record(Actor("desk-2", "operator"), "mark.add", f"mark {number}")
+    if "timeline" in address:
+        from datetime import timedelta
+
+        from django.utils import timezone
+
+        from console.models import Mark
+
+        for minutes in (1, 2, 3):
+            at = timezone.now() - timedelta(minutes=minutes)
+            Mark.objects.create(kind="note", title="a mark", at=at, author="desk-2")
+    browsers["administrator"].get(address).getvalue()
+    begin, end = AuditEntry.objects.filter(action__startswith="export.").order_by("id")
+    assert (begin.actor, begin.action, end.action) == ("administrator", what, f"{what}.end")
+    query = dict(part.split("=") for part in address.partition("?")[2].split("&"))
+    assert begin.after["filter"] == query
+    assert end.after == {"rows": rows, "whole": True}
+    assert begin.request_id == end.request_id and begin.address == "127.0.0.1"
+
+
+@pytest.mark.django_db
+def test_an_export_that_is_cut_says_so(browsers, control):
+    audit.record(Actor("desk-2", "operator"), "mark.add", "a mark")
+    answer = browsers["administrator"].get("/api/v1/audit/export?format=csv")
+    pieces = iter(answer.streaming_content)
+    next(pieces)  # the header
+    next(pieces)
+    answer.close()
+    end = AuditEntry.objects.get(action="export.audit.end")
+    assert end.after["whole"] is False
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(served: Served):
+    cookie = served.log_in()
+    address = f"http://127.0.0.1:{served.port}/api/v1/audit/export?format=csv"
+    whole = httpx.get(address, headers={"Cookie": cookie}, timeout=20)
+    assert whole.status_code == 200
+    rows = httpx.get(
+        f"http://127.0.0.1:{served.port}/api/v1/audit?action=export", headers={"Cookie": cookie}, timeout=20
+    ).json()["entries"]
+    assert [each["action"] for each in rows] == ["export.audit.end", "export.audit"]
+    assert rows[0]["after"]["whole"] is True

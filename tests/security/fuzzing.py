@@ -1,0 +1,357 @@
+"""What a fuzz sends: every address of the console with hostile values, by everybody, and what it counts.
+
+Each request is taken back in the database, so that one example does not depend on those before it.
+"""
+
+import functools
+import inspect
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+from django.conf import settings
+from django.db import transaction
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from hypothesis import strategies as st
+
+TEMPLATES = Path(settings.BASE_DIR) / "templates"
+MOST_SECONDS = 20.0  # a request that takes longer hangs; the machine of a test is shared
+FIELD_NAME = re.compile(r"""(?:\.get(?:list)?\(|posted\[|POST\[|GET\[|text_of\(request, )["']([\w-]+)["']""")
+INPUT_NAME = re.compile(r'\bname="([\w.-]+)"')
+PLACE = re.compile(r"<(?:\w+:)?(\w+)>")
+
+HOSTILE = (
+    "",
+    " ",
+    "0",
+    "-1",
+    "1",
+    "0.5",
+    "1e308",
+    "-1e308",
+    "1e999",
+    "nan",
+    "inf",
+    "9" * 30,
+    "9" * 5_000,
+    "0x10",
+    "1_000",
+    "\u0663",
+    "\u00b2",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "[" * 2_000,
+    "\ufffd",
+    "\u202e\u0000",
+    "a\u0000b",
+    "\u00e9" * 400,
+    "x" * 10_000,
+    "0001-01-01T00:00:00+14:00",
+    "0001-01-01",
+    "9999-12-31T23:59:59-14:00",
+    "2026-02-30T00:00:00Z",
+    "2026-11-20T03:12:00",
+    "2026-11-20T03:12:00Z",
+    "24:61",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "<script>alert(1)</script>",
+    "{{ 7 * 7 }}",
+    "%s%n",
+    "' OR 1=1 --",
+    "=cmd()",
+    "* * * * *",
+    "a,b;c:d",
+    "http://127.0.0.1:1/",
+    "SEQ(A; B)",
+)
+USUAL = (
+    "n1",
+    "alert",
+    "performance",
+    "hosts",
+    "performance/hosts",
+    "main",
+    "worker_rate",
+    "upper_limit",
+    "worker_rate/upper_limit",
+    "guard.maximum",
+    "mode",
+    "viewer",
+    "operator",
+    "administrator",
+    "a test",
+    "30",
+    "600",
+    "2",
+    "hold",
+    "manual",
+    "auto",
+    "drain",
+    "cordon",
+    "return",
+    "requeue",
+    "discard",
+    "below-busy",
+    "band",
+    "crash",
+    "retention",
+    "node_lost",
+    "desk",
+    "webhook",
+    "email",
+    "weir",
+    "flink",
+    "interval",
+    "calendar",
+    "csv",
+    "json",
+    "shed",
+    "all",
+    "upload",
+)
+MOMENTS = (
+    "2026-11-20T03:12:00Z",
+    "2200-01-01T00:00:00Z",
+    "1969-12-31T23:59:59Z",
+    "-0001-01-01",
+    "1e12",
+    "-62135596800",
+)
+JSON_VALUES = (
+    None, True, False, 0, -1, 1, 2, 0.5, 1e308, -1e308, 2**31, 2**63 - 1, 2**63, -(2**63), 2**70, [], {},
+    [[]], {"a": {"b": [1]}}, ["a", 1], [None], {"": ""}, float("nan"), float("inf"), "\ud800", ["\udfff"],
+    {"\u0000": 1},
+)  # fmt: skip
+DEEP = b'{"a":' * 900 + b"1" + b"}" * 900
+RAW_BODIES = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b"\xff\xfe",
+    DEEP,
+    b'{"reason": ' + b"9" * 5_000 + b"}",
+    b"{}" * 3,
+)
+texts = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.sampled_from(USUAL),
+    st.text(max_size=20),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.datetimes(timezones=st.timezones()).map(lambda at: at.isoformat()),
+)
+
+
+def text_of(chance: Random) -> str:
+    """One text, by a cheaper die than Hypothesis has: most requests of the long form are thrown with it."""
+    kind = chance.random()
+    if kind < 0.45:
+        return chance.choice(USUAL)
+    if kind < 0.8:
+        return chance.choice(HOSTILE)
+    if kind < 0.9:
+        return chance.choice(MOMENTS)
+    if kind < 0.95:
+        return str(chance.randint(-(10 ** chance.randint(0, 40)), 10 ** chance.randint(0, 40)))
+    return "".join(
+        chr(chance.choice((chance.randint(1, 127), chance.randint(128, 0x2FFF)))) for _ in range(8)
+    )
+
+
+def json_of(chance: Random) -> Any:
+    """One value of a JSON document."""
+    return text_of(chance) if chance.random() < 0.5 else chance.choice(JSON_VALUES)
+
+
+def changed(chance: Random, body: Mapping[str, Any]) -> bytes:
+    """A body that is good, with some of its values in others' places, taken away or doubled."""
+    if chance.random() < 0.08:
+        return chance.choice(RAW_BODIES)
+    made = dict(body)
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        name = chance.choice((*made, "reason", "other")) if made else "reason"
+        if chance.random() < 0.15:
+            made.pop(name, None)
+        elif isinstance(made.get(name), dict) and chance.random() < 0.5:
+            made[name] = {**made[name], text_of(chance): json_of(chance)}
+        elif isinstance(made.get(name), list) and chance.random() < 0.5:
+            made[name] = [*made[name], json_of(chance)]
+        else:
+            made[name] = json_of(chance)
+    return json.dumps(made).encode("utf-8", "surrogatepass")
+
+
+@dataclass
+class Tally:
+    """What was sent and answered."""
+
+    requests: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    routes: set[str] = field(default_factory=set)
+    roles: set[str] = field(default_factory=set)
+    slowest: tuple[float, str] = (0.0, "")
+    began: float = field(default_factory=time.monotonic)
+
+    def count(self, route: str, role: str, status: int, seconds: float) -> None:
+        self.requests += 1
+        self.statuses[status] += 1
+        self.routes.add(route)
+        self.roles.add(role)
+        self.slowest = max(self.slowest, (seconds, route))
+
+    def report(self, name: str) -> str:
+        seconds = time.monotonic() - self.began
+        said = ", ".join(f"{status}: {count:,}" for status, count in sorted(self.statuses.items()))
+        return (
+            f"{name}: {self.requests:,} requests in {seconds:.0f} s over {len(self.routes)} routes"
+            f" as {len(self.roles)} callers; {said}; slowest {self.slowest[0]:.2f} s ({self.slowest[1]})"
+        )
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody with a session, a token, or neither."""
+
+    name: str
+    cookies: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    def browser(self) -> Client:
+        """A fresh one, so that no answer's cookie changes who asks next."""
+        browser = Client(raise_request_exception=False)
+        for name, value in self.cookies.items():
+            browser.cookies[name] = value
+        return browser
+
+
+def callers_of(browsers: Mapping[str, Client], secrets: Mapping[str, str]) -> list[Caller]:
+    """Everybody, with a session and with a token. Administrators get furthest, so they ask most often."""
+    name = settings.SESSION_COOKIE_NAME
+    people = [
+        Caller(role, {name: browser.cookies[name].value} if name in browser.cookies else {}, {})
+        for role, browser in browsers.items()
+    ]
+    tokens = [
+        Caller(f"token:{role}", {}, {"HTTP_AUTHORIZATION": f"Bearer {secret}"})
+        for role, secret in secrets.items()
+    ]
+    return [*people, *tokens]
+
+
+def caller_for(chance: Random, callers: list[Caller], is_page: bool) -> Caller:
+    """Anybody; most often who gets furthest: an administrator, by a session where it is a page."""
+    if chance.random() < 0.3:
+        return chance.choice(callers)
+    wanted = ("administrator", "operator") if is_page else ("token:administrator", "token:operator")
+    name = chance.choice(wanted)
+    return next(each for each in callers if each.name == name)
+
+
+def taken_back(work: Callable[[], Any]) -> Any:
+    """What `work` gives; what it changed in the database is as before."""
+    with transaction.atomic():
+        try:
+            return work()
+        finally:
+            transaction.set_rollback(True)
+
+
+def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]) -> Any:
+    """One request; fails for an answer of 500 or more that is none of a part being away, and for a hang."""
+    begun = time.monotonic()
+    answer = taken_back(lambda: work(caller.browser()))
+    seconds = time.monotonic() - begun
+    tally.count(route, caller.name, answer.status_code, seconds)
+    assert answer.status_code < 500 or answer.status_code == 503, (route, caller.name, answer.status_code)
+    assert seconds < MOST_SECONDS, (route, caller.name, seconds)
+    return answer
+
+
+@dataclass(frozen=True)
+class Page:
+    """An address of the pages, and the fields that its module reads."""
+
+    route: str
+    fields: tuple[str, ...]
+
+    def address(self, values: Mapping[str, Any], chosen: list[str]) -> str:
+        """The route filled: a place takes its usual value, or a chosen hostile one."""
+        hostile = iter(chosen)
+
+        def fill(match: re.Match[str]) -> str:
+            text = next(hostile, "")
+            return quote(str(text or values.get(match[0], values.get(f"<{match[1]}>", "alert"))), safe="")
+
+        return "/" + PLACE.sub(fill, self.route)
+
+
+def pages(patterns: Any = None, before: str = "") -> list[Page]:
+    """Every address that is none of the API's."""
+    found: list[Page] = []
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            found += [] if route in ("api/", "control/") else pages(pattern.url_patterns, route)
+        elif isinstance(pattern, URLPattern):
+            found.append(
+                Page(route, fields_of(inspect.getsourcefile(inspect.unwrap(pattern.callback)) or ""))
+            )
+    return found
+
+
+@functools.cache
+def fields_of(path: str) -> tuple[str, ...]:
+    """Names of fields that the source of a page reads, and those of every form."""
+    own = FIELD_NAME.findall(Path(path).read_text()) if "console" in path else []
+    return tuple(dict.fromkeys([*own * 3, *input_names()]))
+
+
+@functools.cache
+def input_names() -> tuple[str, ...]:
+    shared = (
+        "reason",
+        "minutes",
+        "expires_at",
+        "name",
+        "value",
+        "page",
+        "before",
+        "after",
+        "at",
+        "from",
+        "to",
+    )
+    found = [name for path in TEMPLATES.rglob("*.html") for name in INPUT_NAME.findall(path.read_text())]
+    return tuple(dict.fromkeys([*shared, *found]))
+
+
+def fields_for(chance: Random, page: Page) -> dict[str, list[str]]:
+    """Some of a page's fields, with one or more values each; most have a reason, which all else waits for."""
+    names = {
+        chance.choice(page.fields[:60] if chance.random() < 0.8 else page.fields)
+        for _ in range(chance.randint(0, 9))
+    }
+    given = {name: [text_of(chance) for _ in range(chance.choice((1, 1, 1, 2)))] for name in names}
+    return given | ({"reason": ["a test"]} if chance.random() < 0.7 else {})
+
+
+def queries(page: Page) -> st.SearchStrategy[dict[str, list[str]]]:
+    """Some fields with one or more values each."""
+    own = page.fields[:40]
+    names = st.one_of(st.sampled_from(own), st.sampled_from(page.fields))
+    values = st.lists(texts, min_size=1, max_size=2)
+    return st.dictionaries(names, values, max_size=6)

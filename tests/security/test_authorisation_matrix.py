@@ -1,0 +1,144 @@
+"""The authorisation matrix, completed: each route and method is declared, and who has ended is nobody.
+
+The table and its roles (sessions and tokens of each) are in tests/console/test_access.py. Here: that nothing
+is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that writes.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from console.access import ACTIONS, PRODUCER, ROLES, create_token
+from console.api import plant_control, v1
+from console.models import ApiToken
+from tests.console.sockets import Socket
+from tests.console.test_access import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
+from tests.console.test_access import things as things
+
+pytestmark = pytest.mark.django_db
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+ENDED = ("expired", "revoked", "disabled owner", "owner without a role", "unknown")
+DESCRIBING = ("GET api/", "GET api/schema", "GET control/")  # of the API itself, no operation of it
+# What a request notes of itself: when a session or a token was last seen, what was refused, the lockout.
+BOOKKEEPING = re.compile(
+    r'(?:INTO|UPDATE|FROM) "(?:django_session|console_(?:usersession|apitoken|audit\w+)|axes_\w+)"'
+)
+WRITES = re.compile(r"^\s*(?:INSERT|UPDATE|DELETE|REPLACE)", re.IGNORECASE)
+
+
+def operations() -> Iterator[str]:
+    """Method and route of every operation of both APIs."""
+    for api, before in ((v1.api, "api/"), (plant_control.api, "control/")):
+        for path, methods in api.get_openapi_schema(path_prefix="/")["paths"].items():
+            if api is v1.api and path.startswith("/control/"):
+                continue
+            route = re.sub(r"\{(\w+)\}", r"<\1>", path.lstrip("/"))
+            yield from (f"{method.upper()} {before}{route}" for method in methods)
+
+
+def test_every_operation_of_the_api_is_declared_with_its_method():
+    declared = {door for door in DOORS if of_api(door) and door not in DESCRIBING}
+    assert set(operations()) == declared
+
+
+def test_no_page_takes_a_method_that_is_not_declared(browsers, things, stored_snapshot):
+    for route in sorted(set(routes())):
+        for method in METHODS:
+            # Django's login takes a PUT for its POST; the CSRF token is asked for either.
+            if f"{method} {route}" in DOORS or of_api(f"{method} {route}") or route == "login/":
+                continue
+            answer = browsers["administrator"].generic(method, address_of(route, things))
+            # 404: a login that is not configured takes no method at all.
+            assert answer.status_code in (404, 405), (method, route, answer.status_code)
+
+
+def test_every_role_of_the_table_is_a_role():
+    assert {*DOORS.values()} <= {"free", "stranger", *ROLES}
+    assert {*ACTIONS.values()} <= {*ROLES}
+
+
+def ended_token(how: str, people: dict[str, User], role: str) -> str:
+    """The secret of a token that was good once."""
+    now = timezone.now()
+    owner = User.objects.create_user(f"once {how} {role}")
+    owner.groups.add(people["administrator"].groups.get())
+    token, secret = create_token(owner, f"{how} {role}", role, now + timedelta(days=1))
+    if how == "expired":
+        ApiToken.objects.filter(pk=token.pk).update(expires_at=now - timedelta(seconds=1))
+    elif how == "revoked":
+        ApiToken.objects.filter(pk=token.pk).update(revoked_at=now)
+    elif how == "disabled owner":
+        User.objects.filter(pk=owner.pk).update(is_active=False)
+    elif how == "owner without a role":
+        owner.groups.clear()
+    return "weir_nobodys" if how == "unknown" else secret
+
+
+@pytest.mark.parametrize("how", ENDED)
+def test_a_token_that_has_ended_opens_nothing(how, people, things, stored_snapshot, settings):
+    secrets = [ended_token(how, people, role) for role in (PRODUCER, *ROLES)]
+    for door in DOORS:
+        if DOORS[door] == "free" or not of_api(door):
+            continue
+        for place, secret in enumerate(secrets):
+            # From an address of its own each, since who guesses tokens is slowed down.
+            headers = {
+                "HTTP_AUTHORIZATION": f"Bearer {secret}",
+                "REMOTE_ADDR": f"10.0.{place}.{hash(door) % 250}",
+            }
+            status = taken_back(lambda door=door, headers=headers: knock(Client(), door, things, **headers))
+            expected = (401, 403) if how == "owner without a role" else (401, 429)
+            assert status in expected, (door, how, status)
+
+
+def test_somebody_who_was_disabled_has_no_session_left(browsers, people, things, stored_snapshot):
+    User.objects.filter(pk=people["administrator"].pk).update(is_active=False)
+    for door in DOORS:
+        if DOORS[door] != "free":
+            status = taken_back(lambda door=door: knock(browsers["administrator"], door, things))
+            assert status == (401 if of_api(door) else 302), door
+
+
+def test_nothing_that_only_reads_writes(browsers, things, stored_snapshot):
+    for door in DOORS:
+        if not door.startswith("GET "):
+            continue
+        with CaptureQueriesContext(
+            connection,
+        ) as found:
+            taken_back(lambda door=door: knock(browsers["administrator"], door, things))
+        written = [
+            each["sql"] for each in found if WRITES.match(each["sql"]) and not BOOKKEEPING.search(each["sql"])
+        ]
+        assert not written, (door, written)
+
+
+def handshake(caller: str, browsers: dict[str, Client], secrets: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    host = (b"host", b"localhost")
+    if caller.startswith("token:"):
+        return [host, (b"authorization", f"Bearer {secrets[caller.removeprefix('token:')]}".encode())]
+    cookies = "; ".join(f"{name}={each.value}" for name, each in browsers[caller].cookies.items())
+    return [host, (b"origin", b"http://localhost"), (b"cookie", cookies.encode())]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_websocket_opens_to_who_may_look(
+    application, browsers, secrets, control_server, stored_snapshot
+):
+    for caller in (*EVERYBODY, *(f"token:{role}" for role in secrets)):
+        socket = Socket(application, handshake(caller, browsers, secrets))
+        assert await socket.connect(), caller
+        if caller.removeprefix("token:") in ROLES:
+            assert (await socket.receive())["topic"] == "plant", caller
+            await socket.send('{"ask": "everything"}')
+            assert await socket.closing_code() == 4400, caller
+        else:
+            assert await socket.closing_code() in (4401, 4403), caller
+        await socket.disconnect()

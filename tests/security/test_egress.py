@@ -1,0 +1,296 @@
+"""No address that people type leads into this host, to a cloud's metadata, or elsewhere than was checked."""
+
+import http.server
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from console.models import AuditEntry
+from queues.errors import BadInput
+from workers import egress
+from workers.alerts import receivers
+from workers.alerts.channels import webhook
+from workers.alerts.channels.channel import Failed
+from workers.alerts.models import Receiver
+from workers.plants import adapters
+from workers.plants.models import RegisteredPlant
+
+HOSTILE = (
+    "http://127.0.0.1:8000/",
+    "http://127.1/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0x7f.1/",
+    "http://0177.0.0.1/",
+    "http://127.0.0.1./",
+    "http://localhost/",
+    "http://LOCALHOST./",
+    "http://weir.localhost:8000/",
+    "http://0.0.0.0:8000/",
+    "http://0/",
+    "http://[::1]/",
+    "http://[::]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://[::ffff:169.254.169.254]/",
+    "http://[::127.0.0.1]/",
+    "http://[64:ff9b::7f00:1]/",
+    "http://[2002:7f00:1::]/",
+    "http://[fe80::1]/",
+    "http://[fe80::1%25eth0]/",
+    "http://[fd00:ec2::254]/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://2852039166/",
+    "http://100.100.100.200/",
+    "http://168.63.129.16/",
+    "http://224.0.0.1/",
+    "http://[ff02::1]/",
+    "http://255.255.255.255/",
+    "http://10.0.0.1:22/",
+    "http://10.0.0.1:6379/",
+    "http://10.0.0.1:5432/",
+    "http://desk.example:25/",
+    "http://desk.example:0/",
+    "http://user:password@desk.example/",
+    "http://desk.example@127.0.0.1/",
+    "file:///etc/passwd",
+    "gopher://desk.example/",
+    "ftp://desk.example/",
+    "//desk.example/",
+    "desk.example",
+    "http://",
+    "http:///path",
+    "",
+)
+GOOD = (
+    "https://desk.example/hook",
+    "http://desk.example:8080/",
+    "http://10.1.2.3:9000/",
+    "https://192.168.1.20/",
+    "http://[fd12:3456::1]:8443/",
+    "https://desk.example./x",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_allowed(settings) -> None:
+    settings.WEIR_EGRESS_ALLOW = ""
+
+
+@pytest.mark.parametrize("url", HOSTILE)
+def test_a_hostile_address_is_refused_everywhere(url: str):
+    for check in (
+        egress.check_url,
+        adapters.check_url,
+        lambda text: receivers.READERS["webhook"]({"url": text}),
+    ):
+        with pytest.raises(BadInput) as refused:
+            check(url)
+        assert refused.value.field == "url"
+
+
+@pytest.mark.parametrize("url", GOOD)
+def test_an_address_of_a_site_is_taken(url: str):
+    egress.check_url(url)
+
+
+@pytest.mark.parametrize("url", [None, 7, ["https://desk.example/"], "http://[::1", "http://a:99999/"])
+def test_what_is_no_address_is_refused_at_its_field(url):
+    with pytest.raises(BadInput) as refused:
+        egress.check_url(url, "somewhere")
+    assert refused.value.field == "somewhere"
+
+
+def test_an_administrator_allows_a_network_in_the_environment(settings):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    egress.check_url("http://127.0.0.1:8000/")
+    egress.check_url("http://[::ffff:127.0.0.1]:8000/")
+    with pytest.raises(BadInput):
+        egress.check_url("http://[::1]:8000/")
+    with pytest.raises(BadInput):
+        egress.check_url("http://169.254.169.254/")
+
+
+@pytest.mark.parametrize("text", ["localhost", "10.0.0.1/8", "*", "0.0.0.0/0 x"])
+def test_a_network_that_is_none_is_named(text: str):
+    with pytest.raises(BadInput, match="takes networks such as"):
+        egress.networks_of(text)
+
+
+# At the connection.
+
+
+class _Desk(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.server.seen.append((self.path, self.headers["Host"]))
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/secret")
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.end_headers()
+        if self.path == "/endless":
+            try:
+                while not self.server.ended.is_set():
+                    self.wfile.write(b"x" * 65_536)
+            except OSError:
+                return
+        if self.path == "/drops":
+            try:
+                while not self.server.ended.wait(0.05):
+                    self.wfile.write(b"x")
+            except OSError:
+                return
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+@pytest.fixture
+def desk() -> Iterator[http.server.ThreadingHTTPServer]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Desk)
+    server.seen, server.ended = [], threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield server
+    server.ended.set()  # type: ignore[attr-defined]
+    server.shutdown()
+    server.server_close()
+
+
+def client(names: dict[str, list[str]], total_seconds: float = 5.0) -> httpx.Client:
+    """Of these names; others are not known."""
+
+    def resolve(host: str, port: int) -> list[str]:
+        if host not in names:
+            raise socket.gaierror("not known")
+        return names[host]
+
+    transport = egress.Transport(total_seconds, resolve)
+    return httpx.Client(transport=transport, timeout=5, trust_env=False)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["10.0.0.1", "127.0.0.1"],
+        ["::ffff:127.0.0.1"],
+        ["169.254.169.254"],
+        ["::1"],
+        ["0.0.0.0"],
+    ],
+)
+def test_a_name_that_leads_into_this_host_is_not_connected_to(addresses: list[str], desk):
+    with (
+        client({"desk.example": addresses}) as there,
+        pytest.raises(httpx.ConnectError, match="may not lead"),
+    ):
+        there.get(f"http://desk.example:{desk.server_port}/")
+    assert desk.seen == []
+
+
+def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(desk, settings):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    asked: list[str] = []
+
+    def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
+
+    transport = egress.Transport(5.0, rebinding)
+    with httpx.Client(transport=transport, trust_env=False) as there:
+        assert there.get(f"http://desk.example:{desk.server_port}/x").status_code == 200
+    assert asked == ["desk.example"]
+    assert desk.seen == [("/x", f"desk.example:{desk.server_port}")]
+
+
+def test_a_redirect_is_not_followed(desk, settings):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    with egress.client(5.0) as there:
+        assert there.get(f"http://127.0.0.1:{desk.server_port}/away").status_code == 302
+    assert [path for path, _ in desk.seen] == ["/away"]
+
+
+def test_an_endless_answer_is_read_to_a_bound(desk, settings):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    with (
+        egress.client(5.0) as there,
+        there.stream("GET", f"http://127.0.0.1:{desk.server_port}/endless") as answer,
+    ):
+        assert len(egress.read(answer, 4_096)) == 4_096
+
+
+def test_an_answer_that_comes_drop_by_drop_ends_with_the_requests_time(desk, settings):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    with (
+        egress.client(5.0, total_seconds=0.4) as there,
+        pytest.raises(httpx.ReadTimeout),
+        there.stream("GET", f"http://127.0.0.1:{desk.server_port}/drops") as answer,
+    ):
+        egress.read(answer, 1_000_000)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(desk, settings, monkeypatch):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with egress.client(5.0) as there:
+        assert there.get(f"http://127.0.0.1:{desk.server_port}/").status_code == 200
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"])
+def test_private_networks_are_allowed(network: str):
+    assert egress.refusal(next(iter(ipaddress.ip_network(network).hosts()))) == ""
+
+
+@pytest.mark.django_db
+def test_who_tries_an_address_in_this_host_stands_in_the_audit(browsers, control):
+    plant = {"name": "east", "kind": "weir", "url": "http://127.0.0.1:8000/", "reason": "a test"}
+    hook = {"name": "desk", "channel": "webhook", "url": "http://169.254.169.254/", "reason": "a test"}
+    for address, posted in (("/plants/register", plant), ("/alerts/receivers/change", hook)):
+        assert browsers["administrator"].post(address, posted).status_code == 422
+    noted = AuditEntry.objects.filter(action__startswith="refused.").order_by("id")
+    assert [(each.action, each.target) for each in noted] == [
+        ("refused.plant.register", "east"),
+        ("refused.receiver.change", "desk"),
+    ]
+    assert not RegisteredPlant.objects.exists()
+
+
+# Names of variables.
+
+NAMES = ("REDIS_URL", "DATABASE_URL", "WEIR_SECRET_KEY", "WEIR_SECRET_KEY_OLD", "WEIR_TOKEN", "PATH", "a b")
+MORE_NAMES = (
+    "WEIR_ADMIN_PASSWORD",
+    "WEIR_AUDIT_KEY",
+    "WEIR_SMTP_URL",
+    "DESK_SECRET",
+    "WEIR_SECRET_",
+    "_TOKEN",
+)
+
+
+@pytest.mark.parametrize("name", NAMES + MORE_NAMES)
+def test_a_variable_that_is_not_for_others_can_not_be_named(name: str):
+    with pytest.raises(BadInput):
+        receivers.READERS["webhook"]({"url": "https://desk.example/", "secret_environment": name})
+    plant = RegisteredPlant(name="east", kind="weir", url="https://east.example", secret_environment=name)
+    with pytest.raises(BadInput):
+        adapters.check(plant)
+    with pytest.raises(BadInput, match="WEIR_SECRET_"):
+        adapters.adapter_of(plant, environment={name: "the value"})
+    old = Receiver(
+        name="old", channel="webhook", settings={"url": "https://x.example/", "secret_environment": name}
+    )
+    with pytest.raises(Failed, match="Change the receiver"):
+        webhook.secret_of(old, {name: "the value"})
+
+
+@pytest.mark.parametrize("name", ["WEIR_SECRET_DESK", "WEIR_EAST_TOKEN"])
+def test_a_variable_of_ours_can_be_named(name: str):
+    egress.check_secret_name(name, "secret_environment")

@@ -1,0 +1,82 @@
+"""Failed logins: counted per account and per address apart, and not to be evaded or turned against people."""
+
+from datetime import timedelta
+
+import pytest
+from axes.models import AccessAttempt
+from django.db.models import F
+from django.test import Client
+
+from console import lockout, token_failures
+from console.models import AuditEntry
+from tests.console.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+HERE, ELSEWHERE = "192.0.2.7", "198.51.100.9"
+
+
+def log_in(username: str, password: str = "wrong", address: str = HERE, **headers: str) -> int:
+    posted = {"username": username, "password": password}
+    return Client(REMOTE_ADDR=address).post("/login/", posted, headers=headers).status_code
+
+
+def test_an_address_that_tries_many_accounts_is_locked(people, control):
+    tried = [log_in(f"somebody-{number}") for number in range(lockout.OF_ADDRESS)]
+    assert tried == [200] * (lockout.OF_ADDRESS - 1) + [429]
+    assert log_in("viewer", PASSWORD) == 429
+    assert log_in("viewer", PASSWORD, ELSEWHERE) == 302
+
+
+def test_an_account_that_is_tried_from_many_addresses_is_locked(people, control):
+    for number in range(lockout.OF_ACCOUNT):
+        log_in("viewer", address=f"203.0.113.{number}")
+    assert log_in("viewer", PASSWORD, HERE) == 429
+    assert log_in("operator", PASSWORD, HERE) == 302
+
+
+def test_a_stranger_keeps_nobody_out_of_where_they_work(people, control):
+    assert log_in("administrator", PASSWORD, HERE) == 302
+    for number in range(2 * lockout.OF_ACCOUNT):
+        log_in("administrator", address=f"203.0.113.{number}")
+    assert log_in("administrator", PASSWORD, ELSEWHERE) == 429
+    assert log_in("administrator", PASSWORD, HERE) == 302
+
+
+def test_a_lockout_leaves_sessions_alone_and_is_not_prolonged_by_trying(people, browsers, stored_snapshot):
+    for _ in range(lockout.AT_ADDRESS):
+        log_in("viewer")
+    before = AccessAttempt.objects.get().attempt_time
+    assert log_in("viewer") == log_in("viewer", PASSWORD) == 429
+    assert AccessAttempt.objects.get().attempt_time == before
+    assert browsers["viewer"].get("/nodes/").status_code == 200
+    AccessAttempt.objects.update(attempt_time=F("attempt_time") - timedelta(minutes=16))
+    assert log_in("viewer", PASSWORD) == 302
+
+
+def test_a_forged_forwarded_header_changes_nothing(people, control):
+    for number in range(lockout.OF_ADDRESS):
+        log_in(f"somebody-{number}", **{"X-Forwarded-For": f"203.0.113.{number}"})
+    assert log_in("viewer", PASSWORD, **{"X-Forwarded-For": "203.0.113.77"}) == 429
+    assert set(AuditEntry.objects.values_list("address", flat=True)) == {HERE}
+
+
+def test_failures_lockouts_and_logins_are_audited_and_no_typed_name_that_is_none(people, control):
+    log_in("my secret pass phrase")
+    for _ in range(lockout.AT_ADDRESS):
+        log_in("viewer")
+    log_in("viewer", PASSWORD, ELSEWHERE)
+    noted = list(AuditEntry.objects.order_by("pk").values_list("actor", "action"))
+    assert noted[:2] == [("unknown", "login.failed"), ("viewer", "login.failed")]
+    assert ("viewer", "login.locked") in noted and noted[-1] == ("viewer", "login")
+    assert "my secret pass phrase" not in str(list(AuditEntry.objects.values()))
+
+
+def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secrets, control):
+    def ask(secret: str, address: str = HERE):
+        return Client(REMOTE_ADDR=address).get("/api/v1/loops", headers={"Authorization": f"Bearer {secret}"})
+
+    answers = [ask(f"weir_{number}") for number in range(token_failures.MOST + 1)]
+    assert [each.status_code for each in answers] == [401] * token_failures.MOST + [429]
+    assert 0 < int(answers[-1]["Retry-After"]) <= token_failures.WINDOW_SECONDS
+    assert ask("weir_x", ELSEWHERE).status_code == 401
+    assert ask(secrets["viewer"]).status_code == 200

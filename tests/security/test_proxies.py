@@ -1,0 +1,67 @@
+"""Where a request comes from: headers are believed from trusted proxies only, and only what these wrote."""
+
+import http.client
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from console.proxies import TrustedProxies, networks_of
+
+PROXY, CLIENT = "10.0.3.4", "192.0.2.7"
+
+
+def seen(peer: str | None, *forwarded: str, proto: str | None = None, trusted: str = "10.0.3.0/24") -> Any:
+    headers = [(b"x-forwarded-for", each.encode()) for each in forwarded]
+    headers += [(b"x-forwarded-proto", proto.encode())] if proto else []
+    scope = {"type": "http", "scheme": "http", "client": peer and (peer, 5), "headers": headers}
+    result = TrustedProxies(None, networks_of(trusted)).seen(scope)
+    return result["client"] and result["client"][0], result["scheme"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        (CLIENT, ["203.0.113.5"], CLIENT),  # no proxy of ours
+        ("127.0.0.1", ["203.0.113.5"], "127.0.0.1"),
+        (PROXY, [CLIENT], CLIENT),
+        (PROXY, [f"203.0.113.5, {CLIENT}"], CLIENT),  # the client's own invention stands left
+        (PROXY, ["203.0.113.5", CLIENT], CLIENT),
+        (PROXY, [f"203.0.113.5, {CLIENT}, 10.0.3.9"], CLIENT),  # two of ours
+        (PROXY, [f"{CLIENT}:4711"], CLIENT),
+        (PROXY, ["[2001:db8::1]:4711"], "2001:db8::1"),
+        (PROXY, ["::ffff:192.0.2.7"], CLIENT),
+        (PROXY, [f"{CLIENT}, nonsense"], PROXY),
+        (PROXY, [""], PROXY),
+        (PROXY, [], PROXY),
+        (PROXY, ["10.0.3.9"], "10.0.3.9"),
+        ("::ffff:10.0.3.4", [CLIENT], CLIENT),
+        (None, [CLIENT], None),
+    ],
+)
+def test_the_client_is_the_right_most_hop_that_is_no_proxy_of_ours(peer, forwarded, client):
+    assert seen(peer, *forwarded)[0] == client
+
+
+def test_https_is_believed_from_a_trusted_proxy_only():
+    assert seen(PROXY, CLIENT, proto="https")[1] == "https"
+    assert seen(CLIENT, proto="https")[1] == "http"
+    assert seen(PROXY, CLIENT, proto="https", trusted="")[1] == "http"
+
+
+def test_a_network_that_is_none_is_refused():
+    with pytest.raises(ValueError):
+        networks_of("10.0.3.0/24 everybody")
+
+
+def test_the_served_console_believes_no_header_of_a_peer_on_its_own_machine(served):
+    """uvicorn would believe 127.0.0.1 by itself: metrics are for this machine, and say whom they see."""
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
+        headers = {"X-Forwarded-For": "203.0.113.5", "Authorization": "Bearer weir_none"}
+        for _ in range(21):
+            connection.request("GET", "/api/v1/loops", headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+        assert answer.status == 429
+        connection.request("GET", "/api/v1/loops", headers={**headers, "X-Forwarded-For": "203.0.113.6"})
+        assert connection.getresponse().status == 429

@@ -1,0 +1,133 @@
+"""Rules are a language of ours: what reaches for files, classes, other data or more time is no part of it."""
+
+import pytest
+
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.rule_check import check_expressions
+from workers.pipeline.rule_language import MOST_CHARACTERS, MOST_DEPTH, written
+from workers.pipeline.rules import Filter, Project
+
+HOSTILE = (
+    "java_method('java.lang.System', 'getenv', 'WEIR_SECRET_KEY') = 'x'",
+    "reflect('java.lang.Runtime', 'getRuntime') is null",
+    "try_reflect('java.lang.System', 'getProperty', 'user.home') = type",
+    "REFLECT('java.sql.DriverManager', 'getConnection', 'jdbc:postgresql://127.0.0.1/weir') is null",
+    "(select count(*) from text.`/etc/passwd`) > 0",
+    "exists (select 1 from text.`/etc/passwd`)",
+    "value in (select value from csv.`/etc`)",
+    "(select first(content) from binaryFile.`/etc/shadow`) is null",
+    "value > (select max(value) from jdbc.`x`)",
+    "(with x as (select 1) select * from x) = 1",
+    "read_files('/etc/passwd') is null",
+    "from_json(attributes, 'a int').a > 1",
+    "schema_of_json(attributes) = 'x'",
+    "xpath_string(attributes, '//a') = 'x'",
+    "parse_url(attributes, 'HOST') = 'x'",
+    "input_file_name() = 'x'",
+    "current_user() = 'root'",
+    "current_catalog() = 'x'",
+    "version() = 'x'",
+    "now() > time",
+    "rand() > 0.5",
+    "uuid() = id",
+    "raise_error('x') is null",
+    "assert_true(false) is null",
+    "sequence(1, 1000000000)[0] = 1",
+    "repeat(type, 2000000000) = 'x'",
+    "rpad(type, 2000000000, 'x') = 'x'",
+    "space(2000000000) = 'x'",
+    "array_repeat(1, 2000000000)[0] = 1",
+    "replace(type, 'a', repeat('a', 1000)) = 'x'",
+    "replace(type, 'a', 'aaaaaaaaaaaaaaaaaaaa') = 'x'",
+    "type rlike '(a+)+$'",
+    "type regexp '(a|aa)+$'",
+    "regexp_like(type, '(a+)+$')",
+    "regexp_replace(type, '(a*)*b', '') = 'x'",
+    "regexp_extract(type, '(x+x+)+y', 1) = 'x'",
+    "split(type, '(a+)+$')[0] = 'x'",
+    "split(type, key)[0] = 'x'",
+    "type like '%a%a%a%a%a%a%a%b'",
+    "type like key",
+    "type like any ('a', 'b')",
+    "type ilike 'a'",
+    "get_json_object(attributes, type) = 'x'",
+    "transform(split(type, ','), x -> java_method('a', 'b', x))[0] = 'x'",
+    "aggregate(sequence(1, 100000), 0, (a, b) -> a + b) > 1",
+    "cast(attributes as map<string, string>)['a'] = 'x'",
+    "struct(*).id = 'x'",
+    "count(*) > 1",
+    "sum(value) over (partition by id) > 1",
+    "explode(split(type, ',')) = 'x'",
+    "`java_method`('a', 'b') = 'x'",
+    "system.builtin.reflect('java.lang.System', 'exit', 0) is null",
+    "spark_catalog.default.f(1) = 1",
+    "value > ${spark.app.id}",
+    "value > {{x}}",
+    "value > @x",
+    "value > ?",
+    "value > interval 1 day",
+    "value > 1; drop table x",
+    "value > 1 -- comment",
+    "value > 1 /* comment */",
+    "value > 1 union select 1",
+    "id = 'a' 'b'",
+    r"id = '\141'",
+    "id = r'\\'",
+    "id = x'41'",
+    "\ud800 = 1",
+    "value > 1\x00",
+    "value > " + "9" * 5_000,
+    "value > 1e400",
+    "(" * 2_000 + "value" + ")" * 2_000 + " > 1",
+    "not " * 900 + "value > 1",
+    "- " * 900 + "value > 1",
+    "abs(" * 400 + "value" + ")" * 400 + " > 1",
+    "case when " * 300 + "true" + " then true end" * 300,
+    " + ".join(["value"] * 450) + " > 1",
+    " or ".join(["value > 1"] * 500),
+    "value in (" + ",".join(["1"] * 1_500) + ")",
+    "[" * 1_000,
+    "a" * (MOST_CHARACTERS + 1),
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_not_of_the_language_is_refused_by_its_field(text):
+    with pytest.raises(BadInput) as refused:
+        check_expressions((Filter("r", text),), ("id", "type", "key", "value", "time", "attributes"), ())
+    assert refused.value.field == "rules[0].keep"
+    assert refused.value.message.startswith("(r) ")
+    assert len(str(refused.value)) < 1_500
+
+
+def test_a_refusal_says_what_is_allowed():
+    with pytest.raises(Forbidden, match=r"'reflect' is not a function of rules; there are abs, .*upper"):
+        written("reflect('a', 'b')", "keep")
+    with pytest.raises(Forbidden, match=f"nested deeper than {MOST_DEPTH}"):
+        written("(" * 13 + "value" + ")" * 13, "keep")
+    with pytest.raises(BadInput, match="put it into parentheses"):
+        written("value = value = value", "keep")
+
+
+def test_columns_and_criteria_must_be_there():
+    with pytest.raises(BadInput, match="'nobody' is not a column; there are id, value"):
+        check_expressions((Filter("r", "nobody > 1"),), ("id", "value"), ())
+    with pytest.raises(BadInput, match=":slow is not a declared criterion; there are fast"):
+        check_expressions((Filter("r", "value > :slow"),), ("id", "value"), ("fast",))
+    dropped = (Project("p", {"double": "value * 2"}, ("value",)), Filter("r", "double > value"))
+    with pytest.raises(BadInput, match=r"rules\[1\]\.keep: \(r\) 'value' is not a column"):
+        check_expressions(dropped, ("id", "value"), ())
+
+
+def test_rules_that_double_one_another_do_not_grow_beyond_measure():
+    rules = [Project(f"p{n}", {f"c{n + 1}": f"c{n} + c{n}"}) for n in range(30)]
+    with pytest.raises(Forbidden, match="parts with its columns written out; 2000 at most"):
+        check_expressions(rules, ("c0",), ())
+    rules = [Project(f"p{n}", {f"c{n + 1}": f"concat(c{n}, c{n})"}) for n in range(8)]
+    with pytest.raises(Forbidden, match="joins 32 columns' texts into one; 16 at most"):
+        check_expressions(rules, ("c0",), ())
+
+
+def test_words_that_are_keywords_elsewhere_are_plain_columns():
+    found = written("percent > 3 and row = 'x' and left(index, 1) = 'a' and select is null", "keep")
+    assert found.columns == {"percent", "row", "index", "select"}

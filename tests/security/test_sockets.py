@@ -1,0 +1,146 @@
+"""Attacks on the websocket `/live/` of a console as it is served: large frames, many sockets, nonsense."""
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from typing import Any
+
+import orjson
+import pytest
+import websockets
+from channels.routing import URLRouter
+from channels.sessions import CookieMiddleware
+from django.contrib.auth.models import User
+from django.urls import path
+from websockets.exceptions import ConnectionClosed
+
+from console.control_server import SNAPSHOT_KEY
+from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
+from tests.console.conftest import sample_snapshot
+from tests.console.served import Served
+from tests.console.sockets import Socket
+from tests.console.test_live import HOST, OUR_ORIGIN, cookie_of, opened
+
+PER_PERSON = 20
+NONSENSE = [
+    "",
+    "null",
+    "[1, 2",
+    '{"ask": 7}',
+    '{"ask": {"ask": "snapshot"}}',
+    '{"command": "stop"}',
+    "[" * 4000,
+    '"\\ud800"',
+    b"\x00\xff",
+    "\N{GRINNING FACE}" * 1000,
+]
+
+
+def options_of(served: Served) -> dict[str, Any]:
+    return {"origin": f"http://127.0.0.1:{served.port}", "additional_headers": {"Cookie": served.log_in()}}
+
+
+async def closing(connection: Any) -> tuple[int, str]:
+    """The close code and reason; what is sent before is passed over."""
+    with pytest.raises(ConnectionClosed) as closed:
+        while True:
+            await asyncio.wait_for(connection.recv(), 10)
+    return closed.value.rcvd.code, closed.value.rcvd.reason
+
+
+@pytest.fixture
+def quiet_log(served):
+    """Whatever a test does, the console's log tells of no traceback."""
+    before = len(served.log.read_text())
+    yield
+    said = served.log.read_text()[before:]
+    assert "Traceback" not in said and "Error" not in said, said
+
+
+async def test_a_frame_over_4_kib_closes_the_socket(served, control, quiet_log):
+    options = options_of(served)
+    for frame in ("x" * (LONGEST_FRAME_BYTES + 1), b"x" * 100_000):
+        async with websockets.connect(served.live, **options) as connection:
+            await connection.recv()
+            await connection.send(frame)
+            assert (await closing(connection))[0] == 1009
+
+
+async def test_a_frame_of_many_fragments_is_counted_as_a_whole(served, control, quiet_log):
+    async with websockets.connect(served.live, **options_of(served)) as connection:
+        await connection.recv()
+        await connection.send("x" * 500 for _ in range(10))
+        assert (await closing(connection))[0] == 1009
+
+
+async def test_nonsense_closes_the_socket_and_leaves_no_traceback(served, control, quiet_log):
+    options = options_of(served)
+    for said in NONSENSE:
+        async with websockets.connect(served.live, **options) as connection:
+            await connection.recv()
+            await connection.send(said)
+            # A second one is under way when the first is answered.
+            await connection.send(said)
+            assert (await closing(connection))[0] == 4400, said
+
+
+@pytest.mark.parametrize(
+    "query", ["of=" + "x" * 2000, "of=%ff%00", "after=x&at=nan", f"after={'9' * 5000}&at=1"]
+)
+async def test_a_strange_address_leaves_no_traceback(served, control, quiet_log, query):
+    async with websockets.connect(f"{served.live}?{query}", **options_of(served)) as connection:
+        try:
+            await asyncio.wait_for(connection.recv(), 5)
+        except ConnectionClosed as closed:
+            assert closed.rcvd.code == 4400 and len(closed.rcvd.reason.encode()) <= 123
+
+
+HANDSHAKE = (
+    b"GET /live/ HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%b\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"Origin: http://[", b"Authorization: Bearer \xff\xfe", b"Cookie: sessionid=\xff\xfe%00", b"Host: [::1"],
+)
+def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, header):
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(HANDSHAKE % (served.port, header))
+        assert connection.recv(4096).startswith(b"HTTP/1.1 ")
+
+
+async def test_a_person_has_20_sockets_and_the_21st_is_told_so(served, control, quiet_log):
+    control.set(SNAPSHOT_KEY, orjson.dumps(sample_snapshot()))
+    options = options_of(served)
+    async with AsyncExitStack() as stack:
+        held = [
+            await stack.enter_async_context(websockets.connect(served.live, **options))
+            for _ in range(PER_PERSON)
+        ]
+        for connection in held:
+            await asyncio.wait_for(connection.recv(), 10)
+        async with websockets.connect(served.live, **options) as one_more:
+            code, reason = await closing(one_more)
+        assert code == 4429 and "20 live connections" in reason
+        await held[0].close()
+        async with websockets.connect(served.live, **options) as instead:
+            assert await asyncio.wait_for(instead.recv(), 10)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_process_has_so_many_sockets_and_the_next_is_told_so(
+    application, control, browsers, people: dict[str, User], stored_snapshot, settings
+):
+    settings.WEIR_LIVE_SOCKETS = 3
+    app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi())]))
+    async with AsyncExitStack() as stack:
+        for role in ("viewer", "operator", "administrator"):
+            held = await stack.enter_async_context(opened(app, OUR_ORIGIN, cookie_of(browsers[role])))
+            await held.receive()
+        crowded = Socket(app, [HOST, OUR_ORIGIN, cookie_of(browsers["viewer"])])
+        assert await crowded.connect()
+        assert await crowded.closing_code() == 1013
+    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as after:
+        assert "snapshot" in await after.receive()
