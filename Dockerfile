@@ -1,16 +1,26 @@
 # One image for every role of Weir; docker-compose.yml gives each service its command.
-FROM python:3.11-slim-bookworm
+# PYTHON_IMAGE may name a digest (bin/pin-images writes it into .env).
+ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
 
+# What installs stays behind: the image has what runs Weir (requirements.lock) and neither uv nor a build tool.
+FROM ${PYTHON_IMAGE} AS packages
+COPY requirements-uv.lock requirements.lock /
+RUN pip install --no-cache-dir --require-hashes -r /requirements-uv.lock \
+    && python -m venv --without-pip /opt/weir \
+    && uv pip install --no-cache --python /opt/weir/bin/python --require-hashes -r /requirements.lock
+
+FROM ${PYTHON_IMAGE}
+# Java for Spark, and the ps that Spark's scripts call. No pip: nothing is installed in a running container.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* \
+    && pip uninstall -y pip setuptools wheel \
     && useradd --create-home --uid 10001 weir
-
+COPY --from=packages /opt/weir /opt/weir
 WORKDIR /srv/weir
-COPY requirements.lock .
-RUN pip install --no-cache-dir --require-hashes -r requirements.lock
 COPY . .
 
-ENV PYTHONUNBUFFERED=1 WEIR_DATA=/var/lib/weir
-RUN mkdir -p /var/lib/weir && chown weir /var/lib/weir
+ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 WEIR_DATA=/var/lib/weir
+# Volumes take these owners and modes when they are made.
+RUN install -d -o weir -g weir -m 0700 /var/lib/weir && install -d -o weir -g weir -m 0755 /access
 USER weir
