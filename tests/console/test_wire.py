@@ -33,7 +33,11 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
     cookie = served.log_in()
     snapshot = {**sample_snapshot(), "at": time.time()}
     control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
-    options: dict[str, Any] = {"origin": origin_of(served), "additional_headers": {"Cookie": cookie}}
+    options: dict[str, Any] = {
+        "origin": origin_of(served),
+        "additional_headers": {"Cookie": cookie},
+        "max_queue": None,  # what is held and not read must still hear the answer to its closing frame
+    }
     sockets = [await websockets.connect(served.live, **options) for _ in range(100)]
     try:
         firsts = [orjson.loads(await asyncio.wait_for(each.recv(), 10)) for each in sockets]

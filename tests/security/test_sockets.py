@@ -37,7 +37,9 @@ NONSENSE = [
 
 
 def options_of(served: Served) -> dict[str, Any]:
-    return {"origin": f"http://127.0.0.1:{served.port}", "additional_headers": {"Cookie": served.log_in()}}
+    """max_queue: a socket that is held and not read must still hear the answer to its closing frame."""
+    headers = {"Cookie": served.log_in()}
+    return {"origin": f"http://127.0.0.1:{served.port}", "additional_headers": headers, "max_queue": None}
 
 
 async def closing(connection: Any) -> tuple[int, str]:
