@@ -25,9 +25,9 @@ import pyarrow as pa
 import redis
 
 from bench.running_plant import RunningPlant
-from queues.client import Client
+from queues.publishing.client import Client
 from queues.topology import KEY, Topology
-from workers.work_report import work_key
+from workers.consumer.work_report import work_key
 
 QUEUE = "alert"
 EVENTS = 200_000
@@ -37,7 +37,7 @@ DRAIN_SECONDS = 240.0
 CALM_SECONDS, QUIET_SECONDS = 15.0, 5.0
 SLOW_HANDLER = "emulate"
 SET_HANDLER = """
-from console.control_server import control
+from console.connections.control_server import control
 from queues import projection
 from queues.models import Queue
 Queue.objects.filter(name={queue!r}).update(handler={handler!r})

@@ -21,18 +21,18 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyspark.sql import functions as F  # noqa: N812
 
-from queues.block import SCHEMA
-from workers.jobs import archive
-from workers.jobs.job import Surroundings
-from workers.jobs.session import start_session
-from workers.jobs.spark_client import SparkProcess
-from workers.jobs.statistics import ACCURACY, QUANTILES
+from queues.events.block import SCHEMA
+from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.spark.client import SparkProcess
+from workers.batch.jobs.spark.session import start_session
+from workers.batch.jobs.spark.statistics import ACCURACY, QUANTILES
+from workers.history import event_archive
 
 EVENTS_PER_SECOND = 200_000  # how much is laid ready for each second of the measurement
 MOST_EVENTS = 10_000_000
 FILE_EVENTS = 20_480
 TYPES = 40
-PARTITION = archive.Partition("2026-11-19", "process")
+PARTITION = event_archive.Partition("2026-11-19", "process")
 DAY_US = 86_400_000_000
 SAMPLE_SECONDS = 0.2
 

@@ -24,11 +24,11 @@ import redis
 
 from bench.node_servers import node_servers
 from bench.running_plant import ROOT, clean_environment
-from console.processes import web
-from queues.server import free_port
+from console.embedded.processes import web
+from queues.nodes.server import free_port
 from queues.topology import KEY, Topology
-from workers.readings import HEARTBEATS_KEY, PIPELINE_KEY, PRODUCERS_KEY
-from workers.work_report import work_key
+from workers.consumer.work_report import work_key
+from workers.snapshot.readings import HEARTBEATS_KEY, PIPELINE_KEY, PRODUCERS_KEY
 
 NODES = [f"node{number:03}" for number in range(1, 201)]
 PASSWORD = "a long enough pass phrase"

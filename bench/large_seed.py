@@ -3,12 +3,12 @@
 from django.conf import settings
 
 from bench.large_plant import NODES, PASSWORD
-from console.control_server import control
-from console.seeding import seed_administrator, seed_groups, seed_nodes
+from console.connections.control_server import control
+from console.embedded.seeding import seed_administrator, seed_groups, seed_nodes
 from queues import projection
 from queues.models import Container, Node, Queue
 from queues.points import share
-from workers.loops import ensure_loops
+from workers.control.engine import ensure_loops
 from workers.models import LedgerEntry
 
 QUEUES, CONTAINERS_PER_QUEUE, OF_WHICH_PIPELINE = 100, 10, 20

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from controllers.balance import design, difference_system
 from controllers.design.lqr import regulator
+from controllers.flow.balance import design, difference_system
 
 SIZES = (64, 200)
 PEER_SIZE = 64

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from controllers.expression import parse
-from workers.pipeline.matcher import Matcher
-from workers.pipeline.matches import KEYED
-from workers.pipeline.pattern import Pattern, definitions
+from controllers.patterns.expression import parse
+from workers.pipeline.matching.kept.matches import KEYED
+from workers.pipeline.matching.matcher import Matcher
+from workers.pipeline.patterns.pattern import Pattern, definitions
 
 BATCH_EVENTS = 200_000
 BATCHES = 5

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import redis
 
+from queues.nodes.server import ServerConfig, command, free_port
 from queues.points import share
-from queues.server import ServerConfig, command, free_port
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 
 MAXMEMORY_BYTES = 2 * 2**30

@@ -17,7 +17,7 @@ from playwright.sync_api import Page, sync_playwright
 from bench import large_page
 from bench.large_page import CHROMIUM_ARGUMENTS
 from bench.running_plant import RunningPlant
-from queues.client import Client
+from queues.publishing.client import Client
 
 LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.5, "idle_memory_bytes": 3e9}
 

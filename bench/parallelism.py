@@ -2,8 +2,8 @@
 
 Topologies of 300 operators on one path and on two that share a third; the limit is 50 ms for either. The
 peer of quality is a mixed-integer program over small topologies with two paths: `--seconds` sets how many.
-The load trebles on operators whose tasks slow each other down (`controllers.simulation.load_step`); the peers
-are other people's rules, the ratio is tasks over the optimum.
+The load trebles on operators whose tasks slow each other down (`controllers.simulation.model.load_step`); the
+peers are other people's rules, the ratio is tasks over the optimum.
 """
 
 import time
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 
-from controllers.simulation.load_step import taken
-from controllers.solver import minimise
-from controllers.task_allocation import Path, fewest_tasks
-from controllers.topology import Operator
+from controllers.framework.solver import minimise
+from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.task_allocation import Path, fewest_tasks
+from controllers.simulation.model.load_step import taken
 
 LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
 

@@ -24,14 +24,14 @@ from pyspark.sql import SparkSession
 
 from bench.pipeline_events import telemetry, typed
 from bench.pipeline_plant import BATCH_EVENTS, NODES, moment, pace, plant, wait_for
-from queues.block import Block, decode, from_columns
-from queues.client import Client
-from workers.pipeline.application import SHIPPED
-from workers.pipeline.containers import CARRIED, Faults, Range, Stored, laid_out
-from workers.pipeline.declaration import Application, application_of_text, read_application
-from workers.pipeline.rule_sql import apply_rules
-from workers.pipeline.running import INTER, INTRA, TIERS
-from workers.pipeline.session import start_session
+from queues.events.block import Block, decode, from_columns
+from queues.publishing.client import Client
+from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
+from workers.pipeline.events.containers import CARRIED, Faults, Range, Stored, laid_out
+from workers.pipeline.rules.rule_sql import apply_rules
+from workers.pipeline.runtime.application import SHIPPED
+from workers.pipeline.runtime.running import INTER, INTRA, TIERS
+from workers.pipeline.runtime.session import start_session
 
 EXPECTED_EVENTS_PER_SECOND = 400_000  # how much is laid ready for each second of a measurement
 MOST_EVENTS = 4_000_000

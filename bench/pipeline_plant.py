@@ -17,15 +17,15 @@ import redis
 from pyspark.sql import SparkSession
 
 from bench.node_servers import node_servers
-from queues.client import Client
 from queues.points import share
+from queues.publishing.client import Client
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
-from workers.pipeline import controls as steering
-from workers.pipeline.checkpoint import open_checkpoint
-from workers.pipeline.cursor import Cursor
-from workers.pipeline.declaration import Application
-from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
-from workers.pipeline.running import TIERS, Running
+from workers.pipeline.declaration import controls as steering
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.runtime.checkpoint import open_checkpoint
+from workers.pipeline.runtime.running import TIERS, Running
 
 NODES = ("n1", "n2", "n3")
 BATCH_EVENTS = 400_000  # twice what applications have by default: for throughput, not for soon

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from controllers import catalog, optimum
-from controllers.allocation import from_observation
-from controllers.relief import Rules
+from controllers import catalog
+from controllers.rebalancing import mixed_integer
+from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.greedy import Rules
 
 LAW = catalog.law("rebalancing")
 THRESHOLDS = {"busy": 350.0, "toobusy": 450.0}
@@ -50,13 +51,13 @@ def decide(seen: dict[str, Any], goal: str) -> tuple[dict[str, Any], float, bool
     return dict(decision.terms), seconds, decision.limited_by is None
 
 
-def bound(seen: dict[str, Any], goal: optimum.Goal) -> float | None:
+def bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | None:
     """The least points or moves of any answer, or None when there is none."""
     plant = from_observation(catalog.read_observation(LAW, seen), 2)
     limit = 350.0 if goal == "points" else BAND * float(plant.loads.mean())
     every = np.ones(len(plant.nodes), dtype=bool)
-    problem = optimum.Problem(plant, Rules(1), plant.capacity * limit, every, every)
-    return optimum.lower_bound(problem, goal, branches=200)
+    problem = mixed_integer.Problem(plant, Rules(1), plant.capacity * limit, every, every)
+    return mixed_integer.lower_bound(problem, goal, branches=200)
 
 
 def quality(seconds: float) -> dict[str, float]:

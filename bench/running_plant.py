@@ -17,7 +17,7 @@ import httpx
 import psutil
 import redis
 
-from console.local import LocalPlant
+from console.embedded.local import LocalPlant
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_SETTINGS = (

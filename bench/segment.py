@@ -21,10 +21,10 @@ import pyarrow as pa
 import redis
 
 from bench.node_servers import node_servers, write_topology
-from queues.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns
-from queues.client import Client
-from queues.lines import EventLines
-from queues.segment import GROUP, Segment
+from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns
+from queues.events.lines import EventLines
+from queues.publishing.client import Client
+from queues.segments.segment import GROUP, Segment
 
 QUEUE = "bench"
 NODES = ("n1", "n2", "n3")

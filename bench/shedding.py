@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from controllers.application import Application, Pattern, arrange
-from controllers.design.needs import Needs
+from controllers.patterns.application import Application, Pattern, arrange
+from controllers.patterns.needs import Needs
 from controllers.rivals import full_shedding_program
-from controllers.shedding_problem import Overload
-from controllers.shedding_program import solve
+from controllers.shedding.problem import Overload
+from controllers.shedding.program import solve
 
 TYPES, PATTERNS, SHARES = (100, 1_000, 10_000), (10, 50, 100), (10, 50, 100)
 FULL_VARIABLES = 20_000

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from queues.points import share
-from queues.splitter import Splitter
+from queues.publishing.splitter import Splitter
 
 TARGET_US = 2.0
 NODES = tuple(f"n{number}" for number in range(1, 11))

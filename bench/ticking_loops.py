@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from console.control_server import control
+from console.connections.control_server import control
 from queues.models import Container, Node, Queue
 from queues.projection import project
-from workers.loops import ensure_loops, tick_law
+from workers.control.engine import ensure_loops, tick_law
 from workers.models import LedgerEntry
 from workers.plants.memory import MemoryPlant
 

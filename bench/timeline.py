@@ -21,9 +21,9 @@ import redis
 from bench.running_plant import RunningPlant
 from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import Window
-from workers import metric_history, metrics
-from workers.jobs import metric_files, rollup
-from workers.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
+from workers.batch.jobs.spark import rollup
+from workers.history import metric_files, metric_history, metrics
+from workers.history.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
 
 LIMITS = {"bytes_per_day": 50e6, "read_p95_seconds": 0.2, "large_read_p95_seconds": 0.2, "week_seconds": 1.0}
 READS, LARGE_NODES, CONTAINERS_A_QUEUE = 100, 200, 10

@@ -1,0 +1,1 @@
+"""Who watches and steers: the web console, its API and its commands."""

@@ -7,11 +7,11 @@ class ConsoleConfig(AppConfig):
     name = "console"
 
     def ready(self) -> None:
-        # The shared tasks of `workers` bind to this application; importing it is what registers it.
-        import console.celery
-
         # Each login is noted from the first on, whatever was imported before it.
-        import console.sessions  # noqa: F401
-        from console import row_bounds
+        import console.accounts.sessions
+
+        # The shared tasks of `workers` bind to this application; importing it is what registers it.
+        import console.celery  # noqa: F401
+        from console.input import row_bounds
 
         row_bounds.connect()

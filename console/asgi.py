@@ -17,12 +17,12 @@ from channels.sessions import CookieMiddleware  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
-from console.api.body_allowance import allowance_of  # noqa: E402
-from console.api.body_limit import BodyLimit  # noqa: E402
-from console.charset import Utf8Only  # noqa: E402
+from console.api.ingestion.body_allowance import allowance_of  # noqa: E402
+from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402
-from console.proxies import TrustedProxies  # noqa: E402
+from console.web.charset import Utf8Only  # noqa: E402
+from console.web.proxies import TrustedProxies  # noqa: E402
 
 sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", refuse)])
 

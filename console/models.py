@@ -6,13 +6,13 @@ from django.db import models
 from django.utils import timezone
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
-from console import sealing
-from console.session_store import SessionStore
+from console.storage import sealing
+from console.storage.session_store import SessionStore
 
 
 class AuditEntry(models.Model):
     """One state change by a person or a token: the database itself refuses to edit or delete it, and the
-    entries are a chain (`console.audit_chain`, which alone writes them).
+    entries are a chain (`console.audit.chain`, which alone writes them).
     """
 
     sequence = models.BigIntegerField(unique=True)  # 1, 2, 3 … without a gap
@@ -58,7 +58,8 @@ class Mark(models.Model):
 class ApiToken(models.Model):
     """A key for the API: only its SHA-256 is kept. It has a role and an expiry, and may be narrowed further.
 
-    `console.access` says what it may do: never more than its owner, nor than the token it was made with.
+    `console.accounts.access` says what it may do: never more than its owner, nor than the token it was made
+    with.
     """
 
     class Role(models.TextChoices):
@@ -88,7 +89,9 @@ class ApiToken(models.Model):
 
 
 class Session(AbstractBaseSession):
-    """What a browser's cookie leads to. Its key is the SHA-256 of the cookie's (console.session_store)."""
+    """What a browser's cookie leads to. Its key is the SHA-256 of the cookie's
+    (console.storage.session_store).
+    """
 
     session_key = models.CharField(max_length=64, primary_key=True)
 

@@ -45,9 +45,9 @@ import dj_database_url
 import plotly
 from django.core.exceptions import ImproperlyConfigured
 
-from console import identity_settings
-from console.local import LocalPlant
-from console.proxies import networks_of
+from console.accounts import identity_settings
+from console.embedded.local import LocalPlant
+from console.web.proxies import networks_of
 from queues.private_files import keep_private, kept_secret
 
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
@@ -126,20 +126,20 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # Behind the static files, which lie there compressed. It pads what it packs, so a length tells no secret.
-    "console.compression.OneMember",
-    "console.head.HeadOfTheApi",
-    "console.response_headers.ResponseHeaders",
-    "console.request_id.RequestId",
-    "console.problem.Problems",
-    "console.refused.refusals_kept",
-    "console.boundary.Boundary",
+    "console.web.compression.OneMember",
+    "console.web.head.HeadOfTheApi",
+    "console.web.response_headers.ResponseHeaders",
+    "console.web.request_id.RequestId",
+    "console.web.problem.Problems",
+    "console.audit.refusals.refusals_kept",
+    "console.input.boundary.Boundary",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "console.login.LoginRequired",
-    "console.sessions.SeenSessions",
-    "console.submissions.OnceOnly",
+    "console.accounts.login.LoginRequired",
+    "console.accounts.sessions.SeenSessions",
+    "console.accounts.submissions.OnceOnly",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -156,7 +156,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "console.pages.frame.frame",
+                "console.pages.frame.frame.frame",
             ],
             "builtins": [
                 "console.templatetags.weir",
@@ -223,13 +223,14 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-CSRF_FAILURE_VIEW = "console.problem.forged"
+CSRF_FAILURE_VIEW = "console.web.problem.forged"
 LOGIN_URL = "login"
 try:
     WEIR_OIDC = identity_settings.read(os.environ)
 except ValueError as error:
     raise ImproperlyConfigured(str(error)) from None
-AUTHENTICATION_BACKENDS.append("console.identity_provider.Backend")  # answers nobody without WEIR_OIDC
+# It answers nobody without WEIR_OIDC.
+AUTHENTICATION_BACKENDS.append("console.accounts.identity_provider.Backend")
 OIDC_RP_SCOPES = WEIR_OIDC["scopes"] if WEIR_OIDC else "openid"
 OIDC_AUTHENTICATION_CALLBACK_URL = "oidc-callback"
 OIDC_USE_PKCE = True
@@ -237,12 +238,12 @@ OIDC_TIMEOUT = 10
 OTP_TOTP_ISSUER = "Weir"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
-AXES_HANDLER = "console.lockout.Handler"  # it has the limits
+AXES_HANDLER = "console.accounts.lockout.Handler"  # it has the limits
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_CLIENT_IP_CALLABLE = "console.proxies.address_of"
+AXES_CLIENT_IP_CALLABLE = "console.web.proxies.address_of"
 AXES_LOCKOUT_TEMPLATE = "locked_out.html"
 AXES_VERBOSE = False
 
@@ -265,7 +266,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
-SESSION_ENGINE = "console.session_store"
+SESSION_ENGINE = "console.storage.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = WEIR_PRODUCTION
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -289,7 +290,7 @@ WEIR_METRICS_LOOPBACK = _switch("WEIR_METRICS_LOOPBACK", not WEIR_PRODUCTION)
 WEIR_LIVE_SOCKETS_PER_PERSON = _whole_number("WEIR_LIVE_SOCKETS_PER_PERSON", 20)
 WEIR_LIVE_SOCKETS = _whole_number("WEIR_LIVE_SOCKETS", 500)
 
-# What `workers.egress` refuses is allowed here, by network, and on no page.
+# What `workers.host.egress` refuses is allowed here, by network, and on no page.
 WEIR_EGRESS_ALLOW = os.environ.get("WEIR_EGRESS_ALLOW", "")
 for _network in WEIR_EGRESS_ALLOW.split():
     try:
@@ -319,7 +320,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}{of_request}: {message}", "style": "{"}},
-    "filters": {"request": {"()": "console.request_id.LoggedRequest"}},
+    "filters": {"request": {"()": "console.web.request_id.LoggedRequest"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("WEIR_LOG_LEVEL", "INFO")},
     "loggers": {"httpx": {"level": "WARNING"}, "axes": {"level": "WARNING"}},

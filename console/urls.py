@@ -3,40 +3,18 @@
 from django.urls import path
 
 from console.api import v1
-from console.pages import (
-    account,
-    alert_rules,
-    alerts,
-    audit,
-    dead_letters,
-    health,
-    identity_provider,
-    lab,
-    ladder,
-    ledger,
-    login,
-    loops,
-    overrides,
-    parallelism,
-    people,
-    pipeline,
-    plans,
-    plant,
-    plant_settings,
-    plants,
-    queues,
-    receivers,
-    review,
-    second_factor,
-    shedding,
-    silences,
-    tasks,
-    timeline,
-    what_if,
-)
+from console.pages.alerts import alert_rules, alerts, receivers, review, silences
+from console.pages.health import health
+from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
+from console.pages.people import account, identity_provider, login, people, second_factor
+from console.pages.pipeline import pipeline
+from console.pages.plant import plans, plant, plants
+from console.pages.queues import dead_letters, ladder, queues
+from console.pages.records import audit, ledger, timeline
+from console.pages.work import lab, tasks
 
-handler403 = "console.pages.action.forbidden"
-handler500 = "console.problem.failed"
+handler403 = "console.pages.frame.action.forbidden"
+handler500 = "console.web.problem.failed"
 
 urlpatterns = [
     path("", plant.overview, name="overview"),

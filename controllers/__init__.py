@@ -1,0 +1,1 @@
+"""How it is decided. Pure: no Django, Celery, Redis or Spark."""

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controllers import guard
-from controllers.balance import Balance
-from controllers.concurrency import Concurrency
-from controllers.flow import Flow
-from controllers.ladder import Ladder
-from controllers.law import Law
-from controllers.node_scaling import NodeScaling
-from controllers.parallelism_forecast import ParallelismForecast
-from controllers.parallelism_joint import ParallelismJoint
-from controllers.parallelism_queueing import ParallelismQueueing
-from controllers.parameter import Parameter, read_values
-from controllers.rebalancing import Rebalancing
-from controllers.shedding import Shedding
-from controllers.worker_rate import WorkerRate
+from controllers.concurrency.law import Concurrency
+from controllers.flow.admission import Flow
+from controllers.flow.balance import Balance
+from controllers.framework import guard
+from controllers.framework.law import Law
+from controllers.framework.parameter import Parameter, read_values
+from controllers.parallelism.forecast_law import ParallelismForecast
+from controllers.parallelism.joint_law import ParallelismJoint
+from controllers.parallelism.queueing_law import ParallelismQueueing
+from controllers.rebalancing.law import Rebalancing
+from controllers.rebalancing.node_scaling import NodeScaling
+from controllers.shedding.ladder import Ladder
+from controllers.shedding.law import Shedding
+from controllers.worker_rate.law import WorkerRate
 from queues.errors import BadInput
 
 # The laws of the contract in its order, node_scaling beside rebalancing, parallelism_joint beside the two it

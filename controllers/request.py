@@ -8,11 +8,12 @@ person had taken over, "manual": {actuator: value}.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers import catalog, guard
-from controllers.decision import Json
-from controllers.guard import Guarded, Measured
-from controllers.law import Law, Values
-from controllers.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.decision import Json
+from controllers.framework.guard import Guarded, Measured
+from controllers.framework.law import Law, Values
+from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
 from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")

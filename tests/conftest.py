@@ -16,7 +16,7 @@ from django.test import override_settings
 from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
-from console import append_only
+from console.storage import append_only
 from queues.points import share
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from tests.servers import Server, new_server

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from queues.server import free_port
+from queues.nodes.server import free_port
 from tests.waiting import until
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from queues.server import ServerConfig, command, free_port
+from queues.nodes.server import ServerConfig, command, free_port
 from tests.waiting import until
 
 

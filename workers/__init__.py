@@ -1,0 +1,1 @@
+"""What does the work, and closes the loops."""

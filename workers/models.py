@@ -5,10 +5,10 @@ from django.db import models
 from django.utils import timezone
 
 # Django finds an application's models through this module.
-import workers.alerts.models
+import workers.alerts.lifecycle.models
 import workers.lab.models
 import workers.plants.models  # noqa: F401
-from workers.packed_json import PackedJSONField
+from workers.coordination.packed_json import PackedJSONField
 
 
 class Loop(models.Model):
@@ -76,7 +76,7 @@ class LedgerEntry(models.Model):
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)
     acted = Acted(default=False, editable=False)
-    # Of the code that decided (controllers.code), so that a replay that differs says why it may.
+    # Of the code that decided (controllers.framework.code), so that a replay that differs says why it may.
     code = models.CharField(max_length=12, default="", blank=True)
 
     class Meta:
@@ -98,7 +98,7 @@ class Override(models.Model):
     """A person's value in place of a threshold, setpoint, parameter, actuator or mode.
 
     It is on one loop, or on all loops of a law, a queue, a node or any combination of these; a node alone and
-    the name of a threshold: on the node itself. `workers.scope` says which.
+    the name of a threshold: on the node itself. `workers.steering.scope` says which.
     """
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, null=True, related_name="overrides")
@@ -124,7 +124,7 @@ class Override(models.Model):
 
 
 class Setting(models.Model):
-    """A setting of the plant that is not its default (workers.plant_settings declares them)."""
+    """A setting of the plant that is not its default (workers.steering.plant_settings declares them)."""
 
     name = models.CharField(max_length=60, unique=True)
     value = models.JSONField()
@@ -211,7 +211,7 @@ class Task(models.Model):
     """A batch task: which job it runs, with which parameters, when, and what it needs."""
 
     name = models.CharField(max_length=60, unique=True)
-    job = models.CharField(max_length=200)  # a name in workers.jobs.catalog, or python:dotted.path
+    job = models.CharField(max_length=200)  # a name in workers.batch.catalog, or python:dotted.path
     parameters = models.JSONField(default=dict)
     requirements = models.JSONField(default=list)  # of "spark", "memory": they choose the worker role
     single_instance = models.BooleanField(default=True, help_text="never two runs, never two workers at once")
@@ -334,7 +334,7 @@ class PipelineVersion(models.Model):
     reason = models.TextField()
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
-    # The one that is wanted; the control server is told of it (`workers.pipeline.declared`).
+    # The one that is wanted; the control server is told of it (`workers.pipeline.declaration.declared`).
     active = models.BooleanField(default=False)
 
     class Meta:

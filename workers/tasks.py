@@ -12,34 +12,24 @@ from django.conf import settings
 
 from queues import projection
 from queues.errors import WeirError
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
-from workers import (
-    batch_tasks,
-    batch_worker,
-    draining,
-    execution,
-    hosts,
-    ladder_loops,
-    loops,
-    overrides,
-    parallelism_loops,
-    pipeline_loops,
-    pipeline_versions,
-    plans,
-    pool_loops,
-    recovery,
-    runs,
-    task_managers,
-)
-from workers.completions import Line
-from workers.connections import connection, control_server
-from workers.consumers import Consumer
-from workers.handlers.registry import handler_for
-from workers.jobs.job import Surroundings
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs.job import Surroundings
+from workers.consumer.handlers.registry import handler_for
+from workers.consumer.work_report import Desk, Report
+from workers.consumer.worker import Consumer
+from workers.control import engine
+from workers.control.kinds import ladder_loops, parallelism_loops, pipeline_loops, pool_loops
+from workers.coordination.connections import connection, control_server
+from workers.pipeline.declaration import versions
+from workers.placement import draining, execution, plans, recovery
 from workers.plants.plant import Snapshot
 from workers.plants.published import NotObserved, PublishedPlant
-from workers.work_report import Desk, Report
+from workers.pool import hosts
+from workers.pool.completions import Line
+from workers.steering import overrides
 
 hosts.install()
 logger = logging.getLogger(__name__)
@@ -48,7 +38,7 @@ BATCH_PRIORITY = 7  # consumers of most queues go first
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
 def consume(queue: str, node: str, worker_id: str) -> None:
-    """One short-lived worker at one container; see `workers.consumers`."""
+    """One short-lived worker at one container; see `workers.consumer.worker`."""
     line = Line.of(current_task.request.hostname)
     desk = Desk(control_server(), queue, node, worker_id, line)
     if not desk.begin(time.time()):
@@ -85,7 +75,7 @@ def consumer_for(desk: Desk) -> Consumer:
 def tick(law: str) -> None:
     """One tick of every loop of a law, on one snapshot."""
     control = control_server()
-    loops.tick_law(law, PublishedPlant(control, time.time), datetime.now(UTC), control)
+    engine.tick_law(law, PublishedPlant(control, time.time), datetime.now(UTC), control)
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)
@@ -112,13 +102,13 @@ def upkeep() -> None:
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(KEY)), _seen(control)
-    loops.ensure_loops(topology)
+    engine.ensure_loops(topology)
     ladder_loops.ensure_ladder_loops(topology)
-    pipeline_versions.reconcile(control)
+    versions.reconcile(control)
     pipeline_loops.ensure_pipeline_loops(control)
     parallelism_loops.ensure_parallelism_loops(control, snapshot)
     pool_loops.ensure_pool_loops(control)
-    batch_tasks.ensure_tasks()
+    task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)
     if snapshot is not None:
@@ -150,7 +140,7 @@ def start_task(name: str) -> None:
 
 @shared_task(name="workers.tasks.manage_tasks", ignore_result=True)
 def manage_tasks() -> None:
-    """A step of every open run of a batch task; see `workers.task_managers`."""
+    """A step of every open run of a batch task; see `workers.batch.task_managers`."""
     task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
 
 
@@ -162,5 +152,5 @@ def send_for_worker(run: int, worker: str, role: str) -> None:
 
 @shared_task(name="workers.tasks.work_at", ignore_result=True)
 def work_at(run: int, worker: str) -> None:
-    """One worker at a run of a batch task; see `workers.batch_worker`."""
+    """One worker at a run of a batch task; see `workers.batch.worker`."""
     batch_worker.work_at(run, worker, control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))

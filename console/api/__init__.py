@@ -1,0 +1,1 @@
+"""The API: its own document describes it."""

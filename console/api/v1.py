@@ -6,14 +6,15 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
-from console import problem
-from console.api import (
+from console.api.ingestion import events
+from console.api.request.authentication import Caller
+from console.api.request.refusals import add_refusals
+from console.api.routes import (
     account,
     alerts,
     audit,
     control,
     dead_letters,
-    events,
     history,
     lab,
     ladders,
@@ -26,9 +27,8 @@ from console.api import (
     tasks,
     timeline,
 )
-from console.api.authentication import Caller
-from console.api.refusals import add_refusals
-from console.boundary import Documents
+from console.input.boundary import Documents
+from console.web import problem
 
 PROBLEMS = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
 

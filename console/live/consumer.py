@@ -15,8 +15,8 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from console.access import Actor
-from console.connection import actor_of_connection
+from console.accounts.access import Actor
+from console.accounts.connection import actor_of_connection
 from console.live.fanout import fanout
 from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
@@ -27,7 +27,8 @@ NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400
 TOO_BIG = 1009
-LONGEST_FRAME_BYTES = 4096  # the server holds it, too (console.processes): what is longer is not even read
+# The server holds it, too (console.embedded.processes): what is longer is not even read.
+LONGEST_FRAME_BYTES = 4096
 LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is an error in the server
 
 

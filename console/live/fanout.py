@@ -16,7 +16,7 @@ import redis.asyncio
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.live.listener import Listener
 from console.live.message import Message
 from console.live.view import WHOLE, View

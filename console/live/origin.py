@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from console.access import bearer_of
+from console.accounts.access import bearer_of
 
 
 class SameOrigin:

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from console.append_only import protect, release
+from console.storage.append_only import protect, release
 
 
 def run(statements):

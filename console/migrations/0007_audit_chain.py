@@ -1,7 +1,7 @@
 from django.db import migrations, models
 
-from console.append_only import protect, release
-from console.audit_chain import CONTENT, chained
+from console.storage.append_only import protect, release
+from console.audit.chain import CONTENT, chained
 
 BATCH = 1_000
 

@@ -1,0 +1,1 @@
+"""The pages: a view and its context, a room for each area."""

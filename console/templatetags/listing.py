@@ -12,7 +12,7 @@ from typing import Any
 from django import template
 from django.template.context import Context
 
-from console.pages.standing import badness_of_node, badness_of_queue
+from console.display.worst_first import badness_of_node, badness_of_queue
 
 register = template.Library()
 MOST_ROWS = 60

@@ -18,10 +18,10 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.pages.expiry import iso
-from controllers.expression import Expression, render
-from workers.remedies import deed_of
-from workers.scope import Scope
+from console.input.form_values import iso
+from controllers.patterns.expression import Expression, render
+from workers.snapshot.action_summary import deed_of
+from workers.steering.scope import Scope
 
 register = template.Library()
 register.filter("iso", iso)

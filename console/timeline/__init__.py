@@ -1,0 +1,1 @@
+"""The timeline: what happened when, drawn and exported."""

@@ -7,16 +7,16 @@ from typing import Any
 
 import redis
 
-from console import marks
-from console.pages.streaming import ROWS
+from console.actions import marks
+from console.actions.exports import ROWS
 from console.timeline.happenings import alerts_in, ended_at, overrides_in
 from console.timeline.strips import PATHS, state_path
 from console.timeline.window import Window
 from queues.errors import BadInput
 from queues.models import Node
-from workers import metric_history, metrics
+from workers.history import metric_history, metrics
 from workers.models import LedgerEntry
-from workers.scope import Scope
+from workers.steering.scope import Scope
 
 SLICE_ROWS = 7_200
 EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why")

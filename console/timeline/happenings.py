@@ -9,15 +9,15 @@ from urllib.parse import urlencode
 from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
 from django.urls import reverse
 
-from console import marks
+from console.actions import marks
+from console.input.form_values import iso
 from console.models import Mark
-from console.pages.expiry import iso
 from console.templatetags.weir import compact, words
 from console.timeline.bars import Bar, in_rows
 from console.timeline.window import Window
-from workers.alerts.models import Alert
+from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
-from workers.scope import Scope
+from workers.steering.scope import Scope
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all

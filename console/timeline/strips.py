@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from console.api.downsampling import downsample
+from console.display.downsampling import downsample
 from console.timeline.axis import value_ticks
 from console.timeline.window import Window
-from workers import metrics
-from workers.metric_history import step_seconds
+from workers.history import metrics
+from workers.history.metric_history import step_seconds
 
 POINTS = 480
 MOST_NODES = 12

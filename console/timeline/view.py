@@ -14,9 +14,9 @@ from console.timeline.happenings import Lane
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
-from workers import metric_history
+from workers.history import metric_history
+from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry
-from workers.snapshot_archive import snapshot_at
 
 ZONE_COOKIE = "weir-zone"
 UTC_NAME = "UTC"

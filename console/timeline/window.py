@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from console.pages.expiry import iso, number_of, time_of
+from console.input.form_values import iso, number_of, time_of
 from queues.errors import BadInput
 
 PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words

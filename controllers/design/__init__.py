@@ -1,0 +1,1 @@
+"""How laws are designed: identification, placement, LQR, queueing models, forecasts."""

@@ -10,8 +10,8 @@ p = 0.25, q = 0.14 the share is 0.440 to 0.4955, for q = 0.05 it is 0.8 to 0.833
 
 from typing import Any
 
-from controllers.decision import Json
-from controllers.parameter import Parameter, read_document
+from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter, read_document
 
 INPUT = (
     Parameter("p", "share", "Threads added at a time.", None, 1e-6, 10, required=True),

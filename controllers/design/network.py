@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from controllers.decision import Json
 from controllers.design.queueing_models import (
     Customers,
     Solution,
@@ -22,7 +21,8 @@ from controllers.design.queueing_models import (
     limited,
     open_network,
 )
-from controllers.parameter import Parameter, read_document
+from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 MOST_POPULATIONS = 200_000

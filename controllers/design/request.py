@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from controllers.decision import Json
-from controllers.design import friendliness, lqr, network, placement, selectivity
+from controllers.design import friendliness, lqr, network, placement
 from controllers.design.lqr import Floats
 from controllers.design.placement import FORMS, Gains, Model, Report
-from controllers.parameter import Parameter, read_document, read_object, refuse_unknown
+from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter, read_document, read_object, refuse_unknown
+from controllers.patterns import selectivity
 from queues.errors import BadInput
 
 MODEL = (

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from controllers.application import Pattern
-from controllers.design.selectivity import group_rows
-from controllers.shedding_problem import Overload, Problem
+from controllers.patterns.application import Pattern
+from controllers.patterns.selectivity import group_rows
+from controllers.shedding.problem import Overload, Problem
 
 Key = tuple[str, ...]
 Row = dict[Key, float]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.allocation import Allocation, Floats, Move
+from controllers.rebalancing.allocation import Allocation, Floats, Move
 
 BAND = 1.09
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controllers.topology import EXACT, Operator, operator
+from controllers.parallelism.queueing_topology import EXACT, Operator, operator
 
 Tasks = Mapping[str, int]
 

@@ -10,8 +10,8 @@ can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
 import math
 from collections.abc import Sequence
 
+from controllers.parallelism.queueing_topology import Operator
 from controllers.rivals.parallelism_rules import Seen, Tasks
-from controllers.topology import Operator
 
 
 def wt(seen: Seen, bound_seconds: float, correction: float = 1.0) -> Tasks:

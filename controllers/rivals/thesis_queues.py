@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.allocation import Allocation, Move
+from controllers.rebalancing.allocation import Allocation, Move
 
 NORMAL, BUSY, TOOBUSY, IDLE = "NORMAL", "BUSY", "TOOBUSY", "IDLE"
 OFFLOAD_CHANCE = 0.1

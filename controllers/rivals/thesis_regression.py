@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.parallelism_forecast import cheapest
+from controllers.parallelism.forecast_law import cheapest
 from controllers.rivals.parallelism_rules import Seen, Tasks
 
 Floats = npt.NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""The lab's scenarios, in which laws are tried against their rivals."""

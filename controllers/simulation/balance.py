@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from controllers.balance import Balance
-from controllers.parameter import Parameter
+from controllers.flow.balance import Balance
+from controllers.framework.parameter import Parameter
 from controllers.rivals.shortest_queue import join
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
 
 SECONDS, HOG_FROM = 1_200, 400
 PER_REPLICA, LOAD = 1_000.0, 0.6

@@ -14,7 +14,7 @@ from controllers.simulation import (
     queues,
     shedding,
 )
-from controllers.simulation.scenario import Scenario
+from controllers.simulation.model.scenario import Scenario
 
 SCENARIOS: Mapping[str, Scenario] = {
     each.SCENARIO.name: each.SCENARIO

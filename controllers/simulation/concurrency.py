@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from controllers.concurrency import Concurrency
+from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, throughput
-from controllers.parameter import Parameter
+from controllers.framework.parameter import Parameter
 from controllers.rivals.concurrency_limits import RIVALS, Limit, Seen, envoy_threads
-from controllers.simulation.scenario import Floats, Outcome, Scenario
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario
 from queues.errors import BadInput
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")

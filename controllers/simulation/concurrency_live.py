@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from controllers.concurrency import Concurrency
-from controllers.parameter import Parameter
+from controllers.concurrency.law import Concurrency
+from controllers.framework.parameter import Parameter
 from controllers.rivals.concurrency_limits import RIVALS, Limit, Seen, envoy_threads
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
-from controllers.simulation.thread_engine import Place, Pool, ThreadEngine
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.thread_engine import Place, Pool, ThreadEngine
 from queues.errors import BadInput
 
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0

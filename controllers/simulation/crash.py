@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from controllers.allocation import Allocation
-from controllers.node_scaling import NodeScaling
-from controllers.parameter import Parameter
-from controllers.simulation import arrivals
+from controllers.framework.parameter import Parameter
+from controllers.rebalancing.allocation import Allocation
+from controllers.rebalancing.node_scaling import NodeScaling
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
 from controllers.simulation.queues import indexed, observed
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
 from queues.points import share
-from queues.splitter import Splitter
+from queues.publishing.splitter import Splitter
 
 SECONDS, NODES = 1_200, 3
 RATES = {"alert": 1_000.0, "order": 50.0, "sms": 80.0, "blogping": 120.0, "feedleecher": 150.0}

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from controllers.parameter import Parameter
+from controllers.framework.parameter import Parameter
 from controllers.rivals.parallelism_rules import Seen, enough
-from controllers.simulation import arrivals
-from controllers.simulation.elastic_chain import KINDS, SERVICES, Chain
-from controllers.simulation.elastic_laws import LAWS, Course, Law
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.elastic_chain import KINDS, SERVICES, Chain
+from controllers.simulation.model.elastic_laws import LAWS, Course, Law
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
 
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6

@@ -35,11 +35,11 @@ import numpy.typing as npt
 
 from controllers.design import placement
 from controllers.design.placement import Model
-from controllers.flow import Flow
-from controllers.parameter import Parameter
+from controllers.flow.admission import Flow
+from controllers.framework.parameter import Parameter
 from controllers.rivals.spark_pid import SparkPid
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
 
 SAMPLES, SAMPLE_SECONDS = 900, 2.0
 CAPACITY_KB, REFERENCE_KB, FIRST_REFERENCE_KB = 500_000.0, 400_000.0, 420_000.0

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from controllers.ladder import RUNGS, Ladder, allows
-from controllers.parameter import Parameter
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario
+from controllers.framework.parameter import Parameter
+from controllers.shedding.ladder import RUNGS, Ladder, allows
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario
 
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
 BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85

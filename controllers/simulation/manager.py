@@ -24,11 +24,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from controllers.parameter import Parameter
-from controllers.rivals.thesis_manager import Static
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
-from controllers.worker_rate import WorkerRate
+from controllers.framework.parameter import Parameter
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.worker_rate.law import WorkerRate
+from controllers.worker_rate.thesis_manager import Static
 
 SECONDS, SAMPLE_SECONDS = 12_000, 5
 THESIS_INTERVAL_SECONDS = 5

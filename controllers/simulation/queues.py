@@ -23,14 +23,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from controllers.allocation import Allocation, Move
-from controllers.node_scaling import NodeScaling
-from controllers.parameter import Parameter
-from controllers.rebalancing import Rebalancing
+from controllers.framework.parameter import Parameter
+from controllers.rebalancing.allocation import Allocation, Move
+from controllers.rebalancing.law import Rebalancing
+from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.rivals.thesis_queues import Thesis
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
 from queues.points import TOTAL
 
 BUSY, TOOBUSY = 350.0, 450.0

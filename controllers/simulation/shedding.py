@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from controllers.latency_bound import utilisation_budget
-from controllers.parameter import Parameter
+from controllers.framework.parameter import Parameter
 from controllers.rivals.shedders import SHEDDERS, Measured, Table
-from controllers.shedding import Shedding
-from controllers.shedding_sight import ALL_SINKS, PARAMETERS
-from controllers.simulation import arrivals
-from controllers.simulation.scenario import Floats, Outcome, Scenario
-from controllers.simulation.shed_stream import (
+from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
+from controllers.shedding.latency_bound import utilisation_budget
+from controllers.shedding.law import Shedding
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Outcome, Scenario
+from controllers.simulation.model.shed_stream import (
     RATES,
     SECONDS,
     TAKES,

@@ -12,11 +12,11 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from console.access import ROLES, create_token
-from console.control_server import SNAPSHOT_KEY
-from queues.block import BlockIds, cut, from_events
+from console.accounts.access import ROLES, create_token
+from console.connections.control_server import SNAPSHOT_KEY
+from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.console.served import served as served  # a fixture of every test here

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.pipeline.task_measures import WorkSample, measures
+from workers.pipeline.status.task_measures import WorkSample, measures
 
 DECLARATION = """
 name: performance

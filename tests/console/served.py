@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from console.processes import web
-from queues.server import free_port
+from console.embedded.processes import web
+from queues.nodes.server import free_port
 from tests.servers import Server
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from console.access import (
+from console.accounts.access import (
     ACTIONS,
     ROLES,
     Actor,
@@ -27,12 +27,12 @@ from console.models import ApiToken, Mark, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.conftest import PASSWORD
 from tests.console.pipeline_sample import DECLARATION
-from workers import batch_tasks
-from workers.alerts.models import Alert, Receiver, Silence
-from workers.alerts.rules import define
+from workers.alerts.lifecycle.models import Alert, Receiver, Silence
+from workers.alerts.rules.rules import define
+from workers.batch import task_definitions
 from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Override, Plan, Run
-from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = pytest.mark.django_db
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -411,7 +411,7 @@ def things(people, control) -> dict[str, Any]:
         expires_at=timezone.now() + timedelta(minutes=5),
     )
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    run = Run.objects.create(task=batch_tasks.define("retention", "retention"), single_instance=True)
+    run = Run.objects.create(task=task_definitions.define("retention", "retention"), single_instance=True)
     experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     return {
         "<int:loop_id>": loop.pk,

@@ -7,12 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from console.embedded.seeding import seed
 from console.models import AuditEntry
-from console.seeding import seed
 from queues.models import Node, Queue
 from queues.topology import KEY, Topology
-from workers import overrides
 from workers.models import Loop, Override
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 

@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from console.models import AuditEntry
 from tests.workers.alerts.looks import lost, queue, rule, the_alert
-from workers.alerts import evaluator, outbox
-from workers.alerts.evidence import Evidence
-from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.delivery import outbox
+from workers.alerts.evaluation import evaluator
+from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.models import LedgerEntry, Loop, Plan
 
 pytestmark = pytest.mark.django_db

@@ -13,13 +13,13 @@ from django.test import Client as Browser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.api import publisher
-from console.api.body_limit import BodyLimit
-from console.api.downsampling import downsample
+from console.api.ingestion import publisher
+from console.api.ingestion.body_limit import BodyLimit
+from console.display.downsampling import downsample
 from queues.models import Container, Node, Queue
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from tests.servers import Server
-from workers import metrics
+from workers.history import metrics
 from workers.models import LedgerEntry, Loop, Override
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver
 
-from console import audit
-from console.access import Actor
+from console.accounts.access import Actor
+from console.audit import audit_log
 from console.models import AuditEntry
 from workers.models import Loop
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 def note(actor: str, action: str = "override.set", **more: Any) -> AuditEntry:
     who = Actor(actor, "operator", address="192.0.2.7", request_id=more.pop("request_id", ""))
-    return audit.record(who, action, "worker_rate/alert/n1", **more)
+    return audit_log.record(who, action, "worker_rate/alert/n1", **more)
 
 
 def test_an_entry_says_who_what_why_and_from_where():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.processes import plant_processes
-from queues.server_roles import ROLES, variable
+from console.embedded.processes import plant_processes
+from queues.nodes.server_roles import ROLES, variable
 
 SECRETS = {
     "WEIR_SECRET_KEY",

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 
 from console.models import AuditEntry
-from queues.dead_letters import DeadLetters
 from queues.models import Container, Node, Queue
-from queues.segment import Segment
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from tests.console.conftest import bury
 from tests.queues.events import blocks_of
 from tests.servers import Server

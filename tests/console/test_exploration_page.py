@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.pages import exploration
+from console.pages.loops import exploration
 from tests.workers.pool_plant import HOST, RATE, Plant, station
 from workers.models import Loop
 

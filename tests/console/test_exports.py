@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console import audit
-from console.access import Actor
-from console.compression import Member, takes_gzip
+from console.accounts.access import Actor
+from console.audit import audit_log
 from console.models import AuditEntry
+from console.web.compression import Member, takes_gzip
 from tests.console.served import Served
 
 
@@ -60,7 +60,7 @@ def test_gzip_is_sent_to_those_who_take_it(accepted: str, taken: bool):
 )
 def test_who_exports_what_and_how_many_rows_is_noted(address, what, rows, browsers, control):
     for number in range(3):
-        audit.record(Actor("desk-2", "operator"), "mark.add", f"mark {number}")
+        audit_log.record(Actor("desk-2", "operator"), "mark.add", f"mark {number}")
     if "timeline" in address:
         from datetime import timedelta
 
@@ -82,7 +82,7 @@ def test_who_exports_what_and_how_many_rows_is_noted(address, what, rows, browse
 
 @pytest.mark.django_db
 def test_an_export_that_is_cut_says_so(browsers, control):
-    audit.record(Actor("desk-2", "operator"), "mark.add", "a mark")
+    audit_log.record(Actor("desk-2", "operator"), "mark.add", "a mark")
     answer = browsers["administrator"].get("/api/v1/audit/export?format=csv")
     pieces = iter(answer.streaming_content)
     next(pieces)  # the header

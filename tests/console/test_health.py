@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.control_server import SNAPSHOT_KEY
-from console.pages.exposition import exposition
-from console.pages.readiness import parts
-from workers.alerts.catalog import ensure_rules
-from workers.alerts.models import AlertWatch
+from console.connections.control_server import SNAPSHOT_KEY
+from console.pages.health.exposition import exposition
+from console.pages.health.readiness import parts
+from workers.alerts.lifecycle.models import AlertWatch
+from workers.alerts.rules.shipped import ensure_rules
 from workers.models import Loop
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ import redis
 from django.core.management import call_command
 
 from console.models import AuditEntry
-from workers import batch_tasks
+from workers.batch import task_definitions
 from workers.models import Run, Task
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def plant(control: redis.Redis, tmp_path: Path, settings) -> None:
     settings.WEIR_DATA = tmp_path
     parts = "python:tests.workers.job_samples.NUMBERED"
-    batch_tasks.define("parts", parts, parameters={"chunks": 2})
+    task_definitions.define("parts", parts, parameters={"chunks": 2})
 
 
 def job(*arguments: str) -> dict:

@@ -15,13 +15,14 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
 from django.test import Client
 
-from console.experiments import command_of, experiments, results_table
+from console.actions.lab.experiment_documents import command_of, experiments, results_table
 from console.models import AuditEntry
-from controllers.simulation import metrics
 from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.model import metrics
 from queues.models import Container, Node, Queue
-from workers import batch_tasks, retention
-from workers.jobs.job import Surroundings
+from workers.batch import task_definitions
+from workers.batch.jobs import retention
+from workers.batch.jobs.job import Surroundings
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_trace, write_series
 from workers.models import Loop, Override, Run
@@ -34,7 +35,7 @@ WHY = {"reason": "the experiment says so", "minutes": "30"}
 @pytest.fixture(autouse=True)
 def plant(control: redis.Redis, tmp_path: Path, settings) -> None:
     settings.WEIR_DATA = tmp_path
-    batch_tasks.ensure_tasks()
+    task_definitions.ensure_tasks()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.pages.streaming import newest_first, streamed
+from console.actions.exports import newest_first, streamed
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ import pytest
 from django.template import Context
 from django.test import RequestFactory
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.templatetags.listing import MOST_ROWS, listed
 from tests.console.conftest import sample_snapshot
 

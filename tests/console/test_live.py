@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import path
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LiveConsumer
 from console.live.fanout import CHANNEL, Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from console import marks
-from console.access import Actor
+from console.accounts.access import Actor
+from console.actions import marks
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
 

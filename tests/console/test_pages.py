@@ -12,14 +12,14 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
+from console.display.worst_first import worst_first
+from console.embedded.seeding import seed
 from console.models import ApiToken
-from console.pages.standing import worst_first
-from console.seeding import seed
 from queues.models import Node
 from tests.console.conftest import PASSWORD, sample_snapshot
 from workers.models import LedgerEntry, Loop, Override
-from workers.plants.local import LocalPlant
+from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 PAGES = (

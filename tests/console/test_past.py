@@ -9,11 +9,11 @@ import orjson
 import pytest
 from django.test import Client
 
-from console.pages.expiry import iso
+from console.input.form_values import iso
 from queues.models import Node, Queue
 from tests.console.conftest import sample_snapshot
+from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop
-from workers.snapshot_archive import Recorder
 
 pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)

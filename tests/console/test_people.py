@@ -8,8 +8,8 @@ from django.test import Client
 
 from console.models import AuditEntry, UserSession
 from tests.console.conftest import PASSWORD
-from workers import plant_settings
 from workers.models import Loop, Setting
+from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 WHY = {"reason": "a test"}

@@ -10,9 +10,9 @@ from console.models import AuditEntry
 from queues.models import Queue
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline_versions import reconcile
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.versions import reconcile
 
 pytestmark = pytest.mark.django_db
 

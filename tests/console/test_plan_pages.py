@@ -8,15 +8,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
-from console.pages.plan_view import dumbbells, headline
+from console.pages.plant.plan_view import dumbbells, headline
 from queues import projection
 from queues.models import Node
 from queues.topology import KEY, Topology
 from tests.workers.plan_plant import Plant, loaded
-from workers import execution, plant_settings
 from workers.models import Plan
+from workers.placement import execution
+from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "the export runs until 16:00"}

@@ -7,12 +7,12 @@ import pytest
 from django.test import Client as Browser
 from django.utils import timezone
 
-from console.access import create_token
-from console.api.plant_control import tasks_of
-from console.control_server import SNAPSHOT_KEY
+from console.accounts.access import create_token
+from console.api.routes.plant_control import tasks_of
+from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
 from queues.errors import BadInput
-from workers.pipeline.controls import key_of
+from workers.pipeline.declaration.controls import key_of
 
 pytestmark = pytest.mark.django_db
 HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/telemetry"

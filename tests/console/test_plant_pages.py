@@ -6,13 +6,13 @@ import orjson
 import pytest
 from django.utils import timezone
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
-from controllers.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
-from workers.pipeline.controls import key_of
-from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.declaration.controls import key_of
+from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import RegisteredPlant
 

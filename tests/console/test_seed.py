@@ -11,13 +11,13 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from console.access import actor_of_token, role_of
+from console.accounts.access import actor_of_token, role_of
+from console.embedded.seeding import FIRST_LOGIN, first_password, parse_nodes, seed, seed_plant
 from console.models import ApiToken, AuditEntry
-from console.seeding import FIRST_LOGIN, first_password, parse_nodes, seed, seed_plant
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from queues.topology import KEY, Topology
-from workers import batch_tasks
+from workers.batch import task_definitions
 from workers.models import Loop, Task
 
 pytestmark = pytest.mark.django_db
@@ -106,7 +106,7 @@ def test_old_data_goes_each_night_until_somebody_decides_otherwise(control):
     assert task.enabled
     assert task.parameters == {"ledger_days": 7}
     assert (task.periodic.crontab.hour, task.periodic.crontab.minute) == ("3", "30")
-    batch_tasks.define("retention", "retention", parameters={"ledger_days": 60}, enabled=False)
+    task_definitions.define("retention", "retention", parameters={"ledger_days": 60}, enabled=False)
     seed(control, {"WEIR_NODES": NODES})
     task.refresh_from_db()
     assert (task.parameters, task.enabled) == ({"ledger_days": 60}, False)

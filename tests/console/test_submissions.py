@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console import steering
+from console.actions import loops
 from console.models import ApiToken, AuditEntry, Submission
-from workers import overrides
 from workers.models import Loop, Override
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 KEY = {"Idempotency-Key": "0123456789abcdef"}
@@ -128,13 +128,13 @@ def test_keys_are_kept_a_day(operator, loop):
 
 def test_while_the_first_is_at_work_the_second_is_told_so(operator, loop, monkeypatch):
     """The first is stopped in the middle; the second comes before it goes on."""
-    real, seen = steering.override, []
+    real, seen = loops.override, []
 
     def slow(*args, **named):
         seen.append(send(operator, f"/loops/{loop.pk}/override", BODY).status_code)
         return real(*args, **named)
 
-    monkeypatch.setattr(steering, "override", slow)
+    monkeypatch.setattr(loops, "override", slow)
     assert send(operator, f"/loops/{loop.pk}/override", BODY).status_code == 200
     assert seen == [409]
     assert Override.objects.count() == 1

@@ -11,9 +11,10 @@ from django.test import Client
 
 from console.models import AuditEntry
 from console.templatetags.batch import durations, lasting
-from workers import batch_tasks, batch_worker, runs, task_managers
-from workers.control_record import control_record
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
 from workers.models import Run, Task
+from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NUMBERED = "python:tests.workers.job_samples.NUMBERED"
@@ -24,7 +25,7 @@ SCHEDULE = {"when": "interval", "interval": "10", "unit": "minutes", "parallel":
 @pytest.fixture(autouse=True)
 def plant(control: redis.Redis, tmp_path: Path, settings) -> redis.Redis:
     settings.WEIR_DATA = tmp_path
-    batch_tasks.define("parts", NUMBERED, parameters={"chunks": 2})
+    task_definitions.define("parts", NUMBERED, parameters={"chunks": 2})
     return control
 
 

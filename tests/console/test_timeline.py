@@ -15,8 +15,8 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console import marks
-from console.access import Actor
+from console.accounts.access import Actor
+from console.actions import marks
 from console.models import Mark
 from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings
@@ -25,10 +25,10 @@ from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import PRESETS, Window, window_of
 from queues.errors import BadInput
 from queues.models import Node
-from workers import metrics
-from workers.alerts.models import Alert
+from workers.alerts.lifecycle.models import Alert
+from workers.history import metrics
+from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override
-from workers.snapshot_archive import Recorder
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 40, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from console.live.view import VIEWS, view_named
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
-from workers.merge_patch import applied, difference
+from workers.coordination.merge_patch import applied, difference
 
 NAMES = (*VIEWS, "queue:alert", "node:n1")
 PATH = re.compile(r'data-(?:bind|spark)="([^"]+)"')

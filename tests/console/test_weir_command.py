@@ -9,17 +9,17 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from console import access
-from console.access import ACTIONS
+from console.accounts import access
+from console.accounts.access import ACTIONS
 from console.api.v1 import api
 from console.management.commands import publish, weir
+from console.management.operations import named, operations
 from console.models import AuditEntry
-from console.operations import named, operations
 from queues.errors import BadInput
 from queues.models import Queue
 from tests.console.test_access import API_BODIES, DOORS, knock, of_api, things
-from workers import overrides
 from workers.models import Loop, Override
+from workers.steering import overrides
 
 __all__ = ["things"]  # a fixture of these tests too
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from console.pages.what_if import chart_of
+from console.pages.loops.what_if import chart_of
+from workers.control.what_if import Step
 from workers.models import Loop
-from workers.what_if import Step
 
 pytestmark = pytest.mark.django_db
 OBSERVED = {"removed": 0, "started": 0, "waiting_to_run": 0, "age_seconds": 0.2, "unfit": None}

@@ -11,7 +11,7 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.live.fanout import CHANNEL
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served

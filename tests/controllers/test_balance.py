@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers import balance, catalog, request
+from controllers import catalog, request
 from controllers.design.lqr import regulator
+from controllers.flow import balance
 from queues.errors import BadInput
 
 LAW = catalog.law("balance")

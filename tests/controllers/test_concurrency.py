@@ -9,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.concurrency import Concurrency
+from controllers.concurrency.law import Concurrency
+from controllers.concurrency.throughput import Measurement, Sample, first_samples, second_samples
+from controllers.concurrency.throughput_curve import (
+    Point,
+    StationCurve,
+    fit,
+    fit_scalability,
+    station_throughput,
+)
 from controllers.design import friendliness
 from controllers.design.friendliness import TABLE_1, least_q, least_w, scaled_q, share
 from controllers.simulation.concurrency import MODELS, SCENARIO, explore
-from controllers.throughput import Measurement, Sample, first_samples, second_samples
-from controllers.throughput_curve import Point, StationCurve, fit, fit_scalability, station_throughput
 from queues.errors import BadInput
 
 LAW = Concurrency()

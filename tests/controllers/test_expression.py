@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.expression import (
+from controllers.patterns.expression import (
     Absent,
     Choice,
     Conjunction,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controllers import guard
-from controllers.decision import Decision, Expected
-from controllers.guard import Measured
+from controllers.framework import guard
+from controllers.framework.decision import Decision, Expected
+from controllers.framework.guard import Measured
 from queues.errors import BadInput
 
 FRESH = Measured(0.4)

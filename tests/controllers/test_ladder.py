@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.ladder import RUNGS, Ladder, allows
+from controllers.shedding.ladder import RUNGS, Ladder, allows
 from controllers.simulation.ladder import SCENARIO
 from queues.errors import BadInput
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers import catalog, guard
-from controllers.parameter import Parameter, read_values
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 from tests.controllers import applications
 from tests.controllers.plants import observations

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.measured_topology import COUNTS, MEASURES, Link, Operator, Topology
+from controllers.parallelism.measured_topology import COUNTS, MEASURES, Link, Operator, Topology
 from queues.errors import BadInput
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from controllers import catalog
-from controllers.node_scaling import NodeScaling
+from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.request import answer
 from queues.errors import BadInput
 from tests.controllers.plants import after, node, observation, observations, queue

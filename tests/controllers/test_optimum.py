@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from controllers import catalog
-from controllers.rebalancing import Rebalancing
+from controllers.rebalancing.law import Rebalancing
 from tests.controllers.plants import after, loads, node, observation, queue
 
 LAW = Rebalancing()

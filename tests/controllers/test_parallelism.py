@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint
 
 from controllers import catalog
-from controllers.parallelism_forecast import ParallelismForecast, cheapest
-from controllers.parallelism_queueing import ParallelismQueueing
-from controllers.solver import minimise
-from controllers.task_allocation import Path, fewest_tasks, lacking
-from controllers.topology import Operator
+from controllers.framework.solver import minimise
+from controllers.parallelism.forecast_law import ParallelismForecast, cheapest
+from controllers.parallelism.queueing_law import ParallelismQueueing
+from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 from queues.errors import BadInput
 
 QUEUEING, FORECAST = ParallelismQueueing(), ParallelismForecast()

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.parallelism_fluid import Demand, Lateness, cost_of_waiting
-from controllers.parallelism_joint import ParallelismJoint
-from controllers.parallelism_plan import Stretches, cheapest_plan
-from controllers.scaling_curve import ScalingCurve, remember
+from controllers.parallelism.fluid_backlog import Demand, Lateness, cost_of_waiting
+from controllers.parallelism.joint_law import ParallelismJoint
+from controllers.parallelism.plan import Stretches, cheapest_plan
+from controllers.parallelism.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
 
 LAW = ParallelismJoint()

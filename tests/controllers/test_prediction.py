@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers import balance, catalog
+from controllers import catalog
 from controllers.design import placement
 from controllers.design.placement import Model
-from controllers.prediction import predict
+from controllers.flow import balance
+from controllers.flow.prediction import predict
 
 MODEL = Model(0.985, -134.0, 1)
 GAINS = placement.place(MODEL, [0.55, 0.45, 0.3])

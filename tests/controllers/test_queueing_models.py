@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controllers.concurrency.throughput_curve import station_throughput
 from controllers.design.network import answer
 from controllers.design.queueing_models import Station, closed, erlang_c, open_network, throughput
-from controllers.throughput_curve import station_throughput
 from queues.errors import BadInput
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reference" / "queueing.json"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.rebalancing import Rebalancing
+from controllers.rebalancing.law import Rebalancing
 from controllers.request import answer
 from queues.errors import BadInput
 from tests.controllers.plants import after, loads, node, observation, observations, queue

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.allocation import from_observation
-from controllers.rebalancing import Rebalancing
+from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.law import Rebalancing
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.rivals.thesis_queues import Thesis
 from tests.controllers.plants import node, observation, observations, queue

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.design.needs import needs_of
-from controllers.design.selectivity import answer, bottleneck_types, output_rate
+from controllers.patterns.needs import needs_of
+from controllers.patterns.selectivity import answer, bottleneck_types, output_rate
 from queues.errors import BadInput
 
 RATES = {"A": 9.0, "B": 7.0, "C": 2.0}

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.application import arrange
-from controllers.latency_bound import time_in_operator_seconds, utilisation_budget
+from controllers.patterns.application import arrange
 from controllers.rivals import full_shedding_program
-from controllers.shedding import Shedding, relieve
-from controllers.shedding_knapsack import piecewise
-from controllers.shedding_problem import Overload, Problem
-from controllers.shedding_program import by_programs, solve
-from controllers.shedding_sight import Sight, application
+from controllers.shedding.inputs import Sight, application
+from controllers.shedding.knapsack import piecewise
+from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
+from controllers.shedding.law import Shedding, relieve
+from controllers.shedding.problem import Overload, Problem
+from controllers.shedding.program import by_programs, solve
 from queues.errors import BadInput
 from tests.controllers.applications import observation
 

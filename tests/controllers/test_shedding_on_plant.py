@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.latency_bound import Waiting
+from controllers.shedding.latency_bound import Waiting
 from tests.controllers.test_shedding import decide, example
 
 JOBS = [

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from controllers.concurrency.throughput_curve import station_throughput
 from controllers.simulation.concurrency_live import SCENARIO
-from controllers.simulation.scenario import generator
-from controllers.simulation.thread_engine import Place, Pool, ThreadEngine
-from controllers.throughput_curve import station_throughput
+from controllers.simulation.model.scenario import generator
+from controllers.simulation.model.thread_engine import Place, Pool, ThreadEngine
 
 
 def metrics(law, seed=1, **settings):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.management.trace import read_trace
-from controllers.simulation.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
+from console.actions.lab.trace_files import read_trace
 from controllers.simulation.elasticity import SCENARIO
-from controllers.simulation.load_step import LAWS, taken
+from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.model.load_step import LAWS, taken
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 # Real traces: file, column, days.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.flow import Flow
+from controllers.flow.admission import Flow
 from controllers.rivals.spark_pid import SparkPid
 from controllers.simulation import flow
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from console.management.trace import read_trace
-from controllers import catalog, guard
+from console.actions.lab.trace_files import read_trace
+from controllers import catalog
+from controllers.framework import guard
 from controllers.simulation import manager
-from controllers.worker_rate import WorkerRate
+from controllers.worker_rate.law import WorkerRate
 from tests.controllers.thesis_tables import ROWS, TABLES
 
 SCENARIO = manager.SCENARIO

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from controllers.simulation import arrivals, crash, queues
+from controllers.simulation import crash, queues
+from controllers.simulation.model import arrivals
 from queues.errors import BadInput
 
 SINE = queues.SCENARIO

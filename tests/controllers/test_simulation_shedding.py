@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.simulation.shed_stream import SequenceMatcher, SetMatcher, departures, joined
+from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, departures, joined
 from controllers.simulation.shedding import SCENARIO
 
 LOADS = (110, 150, 200, 300)

@@ -3,8 +3,8 @@
 import pytest
 
 from controllers import catalog
-from controllers.measured_topology import Link, Operator, Topology
-from controllers.topology_sight import joint, queueing, source_per_second, steered_paths
+from controllers.parallelism.inputs import joint, queueing, source_per_second, steered_paths
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 
 
 def task(inputs, service_seconds, **more):

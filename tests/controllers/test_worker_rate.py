@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.arrival_rate import ArrivalRate
-from controllers.worker_rate import WorkerRate
+from controllers.worker_rate.arrival_rate import ArrivalRate
+from controllers.worker_rate.law import WorkerRate
 from queues.errors import BadInput
 
 LAW = WorkerRate()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.worker_rate import WorkerRate
+from controllers.worker_rate.law import WorkerRate
 from tests.controllers.thesis_tables import ROWS
 
 LAW = WorkerRate()

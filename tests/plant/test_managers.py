@@ -17,12 +17,12 @@ import pytest
 import redis
 
 from bench.running_plant import ROOT, RunningPlant
-from queues.client import Client
+from queues.publishing.client import Client
 from queues.topology import KEY, Topology
-from workers.leases import Lease
-from workers.loops import DUE_SHARE, LEASE_SECONDS
-from workers.schedule import TICK_SECONDS
-from workers.work_report import work_key
+from workers.consumer.work_report import work_key
+from workers.control.engine import DUE_SHARE, LEASE_SECONDS
+from workers.control.kinds.schedule import TICK_SECONDS
+from workers.coordination.leases import Lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(420)]
 QUEUE, EVENTS_PER_SECOND, FLUSHES_PER_SECOND = "alert", 1_000, 5

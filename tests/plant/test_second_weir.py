@@ -9,13 +9,13 @@ import redis
 from bench.running_plant import RunningPlant
 from queues.topology import Topology
 from tests.waiting import until
-from workers import loops
+from workers.control import engine
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
-from workers.parallelism_loops import ensure_parallelism_loops
-from workers.plants.local import LocalPlant
+from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
 from workers.plants.registry import seen
-from workers.plants.watch import PlantWatch
+from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.django_db, pytest.mark.timeout(300)]
 VARIABLE = "WEIR_FIRST_TOKEN"
@@ -79,7 +79,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     def set_by_the_second() -> bool:
         row = second.observe()["plants"]["first"]
         if row["state"] == "seen" and not row["error"]:
-            loops.tick(Loop.objects.get(pk=loop.pk), second, datetime.now(UTC), control)
+            engine.tick(Loop.objects.get(pk=loop.pk), second, datetime.now(UTC), control)
         found = tasks_in_force(plant)
         return bool(found) and set(found.values()) == {3}
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from queues.block import BlockIds, EncodedBlock, cut, from_columns
+from queues.events.block import BlockIds, EncodedBlock, cut, from_columns
 
 NOW_US = 1_790_000_000_000_000
 

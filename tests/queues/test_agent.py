@@ -8,9 +8,9 @@ import sys
 import pytest
 import redis
 
-from queues.agent import HEARTBEATS, Agent, Parts, Sample, connect, parts
-from queues.membership import Membership
-from queues.segment import Segment
+from queues.nodes.agent import HEARTBEATS, Agent, Parts, Sample, connect, parts
+from queues.nodes.membership import Membership
+from queues.segments.segment import Segment
 from queues.topology import KEY, Capacity, NodeSpec, Topology
 from tests.queues.events import blocks_of
 from tests.servers import Server
@@ -123,7 +123,7 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
     control: redis.Redis, control_server: Server, plant_topology: Topology
 ):
     environment = {**os.environ, "REDIS_URL": control_server.url}
-    process = subprocess.Popen([sys.executable, "-m", "queues.agent", "n1"], env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "queues.nodes.agent", "n1"], env=environment)
     try:
 
         def seq() -> int:
@@ -135,7 +135,8 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
         process.terminate()
         assert process.wait(10) == 0
     loaded = (
-        "import sys, queues.agent; print([m for m in ('pyarrow', 'django', 'numpy') if m in sys.modules])"
+        "import sys, queues.nodes.agent; "
+        "print([m for m in ('pyarrow', 'django', 'numpy') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
@@ -143,7 +144,7 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
 
 def test_a_missing_control_url_is_named():
     environment = {name: value for name, value in os.environ.items() if name != "REDIS_URL"}
-    command = [sys.executable, "-m", "queues.agent", "n1"]
+    command = [sys.executable, "-m", "queues.nodes.agent", "n1"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "REDIS_URL" in ended.stderr

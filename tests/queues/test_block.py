@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues import block
-from queues.block import BLOCK_EVENTS, SCHEMA, Block, BlockIds, cut, decode, from_columns, from_events
 from queues.errors import MalformedEvent
+from queues.events import block
+from queues.events.block import BLOCK_EVENTS, SCHEMA, Block, BlockIds, cut, decode, from_columns, from_events
 
 NOW_US = 1_790_000_000_000_000
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

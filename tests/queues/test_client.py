@@ -8,10 +8,10 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from queues.block import decode
-from queues.client import Client
 from queues.errors import MalformedEvent, NoContainerAvailable, NodeUnavailable, UnknownQueue
-from queues.segment import Segment
+from queues.events.block import decode
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.queues.events import NOW_US, batch_of, blocks_of
 from tests.servers import Server

@@ -8,10 +8,10 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues.block import Block, from_events
-from queues.dead_letters import CHANGED, GONE, DeadLetter, DeadLetters
 from queues.errors import BadInput
-from queues.segment import Segment
+from queues.events.block import Block, from_events
+from queues.segments.dead_letters import CHANGED, GONE, DeadLetter, DeadLetters
+from queues.segments.segment import Segment
 from tests.queues.events import NOW_US, batch_of, blocks_of
 
 MINUTE = 60.0

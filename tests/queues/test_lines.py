@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.columns import Columns
 from queues.errors import BadInput, MalformedEvent
-from queues.lines import EventLines, JsonLines, format_of, open_events
+from queues.events.columns import Columns
+from queues.events.lines import EventLines, JsonLines, format_of, open_events
 
 NOW = 1_790_000_000.0
 

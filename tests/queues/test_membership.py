@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.cadence import wait_seconds
-from queues.membership import Membership
+from queues.nodes.cadence import wait_seconds
+from queues.nodes.membership import Membership
 
 
 def watched(looks: list[tuple[float, int]]) -> Membership:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.node_state import BUSY, IDLE, NORMAL, TOOBUSY, NodeState, Thresholds, smooth, step
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, TOOBUSY, NodeState, Thresholds, smooth, step
 
 SHARE = st.floats(0, 3)
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 import redis
 
-from queues.block import Block, decode
-from queues.dead_letters import DeadLetters
 from queues.errors import BadInput, NodeFull, NodeUnavailable
-from queues.segment import Removed, Segment
+from queues.events.block import Block, decode
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Removed, Segment
 from tests.queues.events import batch_of, blocks_of
 from tests.servers import Server
 from tests.waiting import until

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from queues import server
-from queues.server import ServerConfig, ServerMissing
+from queues.nodes import server
+from queues.nodes.server import ServerConfig, ServerMissing
 from tests.servers import new_server
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.server_time import CommandTime, shares
+from queues.nodes.server_time import CommandTime, shares
 
 COUNTS = st.fixed_dictionaries(
     {

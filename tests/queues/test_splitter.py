@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from queues.splitter import Splitter, split_request
+from queues.publishing.splitter import Splitter, split_request
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 POINTS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 60), min_size=1, max_size=6).filter(

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from queues.block import decode, from_events
-from queues.client import Client
-from queues.telemetry import HostTelemetry, Outbox, Rates, primary_address
+from queues.events.block import decode, from_events
+from queues.publishing.client import Client
+from queues.publishing.telemetry import HostTelemetry, Outbox, Rates, primary_address
 from queues.topology import KEY
 from tests.servers import Server
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.arrow_message import record_batch_header
-from queues.arrow_stream import BATCHES_MOST, read_events
 from queues.errors import MalformedEvent
-from queues.segment import Segment
+from queues.events.arrow_message import record_batch_header
+from queues.events.arrow_stream import BATCHES_MOST, read_events
+from queues.segments.segment import Segment
 from tests.security.arrow_bodies import END, batch_of, columns, schema_of, stream
 from tests.security.producing import ARROW
 from tests.security.producing import producer as producer

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from console.audit_chain import ORIGIN, canonical
-from queues.server import free_port
+from console.audit.chain import ORIGIN, canonical
+from queues.nodes.server import free_port
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
 from tests.servers import Server
@@ -23,8 +23,8 @@ from tests.servers import Server
 pytestmark = pytest.mark.slow
 ENTRIES = 30
 FILL = """
-from console import audit
-from console.access import Actor
+from console.audit import audit_log
+from console.accounts.access import Actor
 for number in range({count}):
     audit.record(Actor("{actor}", "operator", address="192.0.2.7"), "override.set", f"loop {{number}}",
                  reason="a búrst", before={{"upper_limit": 1e3, "b": [1.5, None]}}, after={{"a": 1e22}})
@@ -158,7 +158,7 @@ CHECK_ALL = """
 import json, sys
 from pathlib import Path
 from django.db import connection
-from console.audit_check import Checker
+from console.audit.check import Checker
 said = {}
 for folder in map(Path, json.loads(sys.stdin.readline())):
     connection.close()

@@ -15,8 +15,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from console.access import ACTIONS, PRODUCER, ROLES, create_token
-from console.api import plant_control, v1
+from console.accounts.access import ACTIONS, PRODUCER, ROLES, create_token
+from console.api import v1
+from console.api.routes import plant_control
 from console.models import ApiToken
 from tests.console.sockets import Socket
 from tests.console.test_access import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back

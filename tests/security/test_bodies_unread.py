@@ -8,12 +8,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings
 
-from console.access import Actor
-from console.api import publisher
-from console.api.body_allowance import allowance_of
-from console.api.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
+from console.accounts.access import Actor
+from console.accounts.quotas import quota_of
+from console.api.ingestion import publisher
+from console.api.ingestion.body_allowance import allowance_of
+from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
 from console.models import ApiToken
-from console.quotas import quota_of
 from tests.security.producing import ADDRESS
 
 pytestmark = pytest.mark.django_db(transaction=True)

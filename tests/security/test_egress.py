@@ -11,12 +11,12 @@ import pytest
 
 from console.models import AuditEntry
 from queues.errors import BadInput
-from workers import egress
-from workers.alerts import receivers
-from workers.alerts.channels import webhook
-from workers.alerts.channels.channel import Failed
-from workers.alerts.models import Receiver
-from workers.plants import adapters
+from workers.alerts.delivery import receivers
+from workers.alerts.delivery.channels import webhook
+from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.lifecycle.models import Receiver
+from workers.host import egress
+from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
 
 HOSTILE = (

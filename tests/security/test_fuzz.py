@@ -30,7 +30,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core import NotSet
 from schemathesis.specs.openapi import checks as of_document
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from queues.models import Node
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import ROOT

@@ -8,8 +8,8 @@ import pytest
 
 from queues.errors import BadInput
 from tests.security.test_rule_language import HOSTILE as EXPRESSIONS
-from workers.pipeline.automaton import MOST_STATES
-from workers.pipeline.declaration import MOST_PATTERNS, application_of_text
+from workers.pipeline.declaration.declaration import MOST_PATTERNS, application_of_text
+from workers.pipeline.patterns.automaton import MOST_STATES
 
 JUDGED_CPU_SECONDS = 1.0
 SECRET = "hunter2-the-first-login"

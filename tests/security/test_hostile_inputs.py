@@ -11,10 +11,10 @@ from asgiref.testing import ApplicationCommunicator
 from django.test import Client
 from django.utils import timezone
 
-from console.access import create_token
+from console.accounts.access import create_token
 from console.api import v1
+from console.input.row_bounds import check_row
 from console.models import Mark, UserSession
-from console.row_bounds import check_row
 from queues.errors import BadInput
 from tests.console.test_access import DOORS, address_of, of_api
 from tests.console.test_access import things as things

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from console import response_headers
+from console.web import response_headers
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
 from django.test import Client
 
-from console import identity_provider, identity_settings
+from console.accounts import identity_provider, identity_settings
 from console.models import AuditEntry, Identity
 
 pytestmark = [

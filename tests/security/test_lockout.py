@@ -7,7 +7,7 @@ from axes.models import AccessAttempt
 from django.db.models import F
 from django.test import Client
 
-from console import lockout, token_failures
+from console.accounts import lockout, token_failures
 from console.models import AuditEntry
 from tests.console.conftest import PASSWORD
 

@@ -10,10 +10,10 @@ from django.test import Client
 from django.utils import timezone
 from django_otp.oath import TOTP
 
-from console import access, second_factor
+from console.accounts import access, second_factor
 from console.models import AuditEntry, SecondFactor
 from tests.console.conftest import PASSWORD
-from workers import plant_settings
+from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 WHY = {"reason": "a test"}

@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from bench.running_plant import RunningPlant
-from console.local import LocalPlant
+from console.embedded.local import LocalPlant
 
 OTHERS = 0o077
 STRANGER = "nobody"
@@ -136,7 +136,11 @@ def listening(plant: OpenPlant) -> dict[int, psutil.Process]:
 def kind_of(process: psutil.Process) -> str:
     line = " ".join(process.cmdline())
     words = {"valkey-server": "server", "redis-server": "server", "uvicorn": "web", "java": "java"}
-    words |= {"workers.pipeline.application": "driver", ".daemon": "daemon", "worker_daemon": "daemon"}
+    words |= {
+        "workers.pipeline.runtime.application": "driver",
+        ".daemon": "daemon",
+        "worker_daemon": "daemon",
+    }
     return next((kind for word, kind in words.items() if word in line.replace("=java", "")), line)
 
 

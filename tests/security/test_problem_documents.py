@@ -109,9 +109,9 @@ def test_a_failure_has_its_id_and_nothing_of_its_cause(address, browsers, monkey
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(CAUSE)
 
-    for place in ("console.api.control.described", "console.pages.loops.described"):
+    for place in ("console.api.routes.control.described", "console.pages.loops.loops.described"):
         monkeypatch.setattr(place, fail)
-    monkeypatch.setattr("console.api.plant_control.topology_now", fail)
+    monkeypatch.setattr("console.api.routes.plant_control.topology_now", fail)
     browser = browsers["viewer"]
     browser.raise_request_exception = False
     with caplog.at_level(logging.ERROR):

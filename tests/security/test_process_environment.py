@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from workers.environment import needed
-from workers.pipeline.cluster import environment
+from workers.host.environment import needed
+from workers.pipeline.runtime.cluster import environment
 
 KEYS = ("WEIR_SECRET_KEY", "DATABASE_URL", "WEIR_WEBHOOK_SECRET", "AWS_SECRET_ACCESS_KEY")
 
@@ -39,7 +39,7 @@ def test_a_cluster_of_ours_knows_no_key(keys, tmp_path, monkeypatch):
 def test_sparks_java_and_its_python_workers_know_no_key_and_reach_no_file_by_text(keys, tmp_path):
     from pyspark.errors import AnalysisException, PySparkException
 
-    from workers.pipeline.session import start_session
+    from workers.pipeline.runtime.session import start_session
 
     spark = start_session("environment", "local[1]", tmp_path)
     try:
@@ -69,7 +69,7 @@ def test_the_pipeline_goes_on_without_the_keys_it_was_started_with(keys, tmp_pat
         [
             sys.executable,
             "-m",
-            "workers.pipeline.application",
+            "workers.pipeline.runtime.application",
             "--application",
             tmp_path / "declaration.yaml",
         ],

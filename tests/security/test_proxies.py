@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.proxies import TrustedProxies, networks_of
+from console.web.proxies import TrustedProxies, networks_of
 
 PROXY, CLIENT = "10.0.3.4", "192.0.2.7"
 

@@ -8,12 +8,12 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
-from console import alerting, letter_steering, planning, task_steering
-from console.access import ACTIONS, OF_NO_QUEUE, Actor, actor_of_user, create_token, demand
-from console.dead_letters import Name
+from console.accounts.access import ACTIONS, OF_NO_QUEUE, Actor, actor_of_user, create_token, demand
+from console.actions import alerts, letter_steering, plans, tasks
+from console.actions.dead_letters import Name
 from console.models import AuditEntry, QueueLimit
 from queues.models import Container, Node, Queue
-from workers import batch_tasks
+from workers.batch import task_definitions
 from workers.models import Loop, Override, Plan, Run
 
 pytestmark = pytest.mark.django_db
@@ -91,14 +91,14 @@ def plan_of(*queues: str, empties: str = "") -> Plan:
 def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
     actor, now = actor_of_user(people["operator"]), timezone.now()
     for other in (plan_of("process"), plan_of("alert", "process"), plan_of("alert", empties="n1")):
-        for act in (planning.reject, planning.stop):
+        for act in (plans.reject, plans.stop):
             with pytest.raises(PermissionDenied):
                 act(actor, other, "a test", now)
-    planning.reject(actor, plan_of("alert"), "a test", now)
+    plans.reject(actor, plan_of("alert"), "a test", now)
     with pytest.raises(PermissionDenied, match="process"):
-        planning.propose_points(actor, "process", {"n1": 1000}, "a test", None, now)
+        plans.propose_points(actor, "process", {"n1": 1000}, "a test", None, now)
     with pytest.raises(PermissionDenied, match="whole plant"):
-        planning.propose_drain(actor, "n1", "a test", None, now)
+        plans.propose_drain(actor, "n1", "a test", None, now)
 
 
 def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops, people, browsers):
@@ -107,13 +107,13 @@ def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops,
         letter_steering.act(actor, "requeue", [Name("process", "n1", "1-0", "x")], "a test")
     assert fetch(browsers["operator"], "/queues/process/cap", {"cap": "nodes", **WHY}) == 403
     assert fetch(browsers["operator"], "/queues/alert/cap", {"cap": "nodes", **WHY}) == 422  # no ladder yet
-    run = Run.objects.create(task=batch_tasks.define("retention", "retention"), single_instance=True)
+    run = Run.objects.create(task=task_definitions.define("retention", "retention"), single_instance=True)
     with pytest.raises(PermissionDenied):
-        task_steering.cancel(actor, run, "a test", now)
+        tasks.cancel(actor, run, "a test", now)
 
     def silence(*matchers: tuple[str, str, str]) -> None:
         rows = [{"label": label, "is": how, "value": value} for label, how, value in matchers]
-        alerting.silence(actor, rows, reason="a test", minutes=5, now=now)
+        alerts.silence(actor, rows, reason="a test", minutes=5, now=now)
 
     for matchers in ([("node", "=", "n1")], [("queue", "~", "*")], [("queue", "=", "process")]):
         with pytest.raises(PermissionDenied):

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.access import Actor
+from console.accounts.access import Actor
+from console.accounts.quotas import BURST_SECONDS, KEY, Quota, quota_of
 from console.models import ApiToken
-from console.quotas import BURST_SECONDS, KEY, Quota, quota_of
 from tests.security.producing import ADDRESS, LINES
 from tests.security.producing import producer as producer
-from workers import plant_settings
 from workers.models import Setting
+from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 SAME_SERVER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.application import SHIPPED
-from workers.pipeline.declaration import application_of, application_of_text
-from workers.pipeline.reference import MOST_BYTES, MOST_ROWS, ReferenceTable, read_reference
+from workers.pipeline.declaration.declaration import application_of, application_of_text
+from workers.pipeline.rules.reference import MOST_BYTES, MOST_ROWS, ReferenceTable, read_reference
+from workers.pipeline.runtime.application import SHIPPED
 
 SECRET = "admin hunter2-the-first-login"
 

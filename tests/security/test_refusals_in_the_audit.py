@@ -8,8 +8,9 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
-from console import audit, refused
-from console.access import NOBODY, Actor, demand
+from console.accounts.access import NOBODY, Actor, demand
+from console.audit import audit_log
+from console.audit import refusals as refused
 from console.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -57,14 +58,14 @@ def test_strangers_who_are_not_known_do_not_write_into_it(client, control):
 def test_the_entry_stays_when_the_refused_request_is_rolled_back():
     actor = Actor("desk-2", "operator")
     with refused.collected("POST /pipeline/p/declare"), pytest.raises(ValueError), transaction.atomic():
-        audit.refused(actor, "pipeline.declare", reason="tables are named without folders")
+        audit_log.refused(actor, "pipeline.declare", reason="tables are named without folders")
         raise ValueError
     assert [entry.target for entry in refusals()] == ["POST /pipeline/p/declare"]
 
 
 def test_under_asgi_too():
     async def view(request: HttpRequest) -> HttpResponse:
-        audit.refused(Actor("desk-2", "operator"), "plant.register", "east", "a loopback address")
+        audit_log.refused(Actor("desk-2", "operator"), "plant.register", "east", "a loopback address")
         return HttpResponse(status=422)
 
     request = HttpRequest()
@@ -80,10 +81,10 @@ def test_under_asgi_too():
 def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic):
     actor = Actor("desk-2", "operator")
     for _ in range(500):
-        audit.refused(actor, "plant.register", "east", "a loopback address")
+        audit_log.refused(actor, "plant.register", "east", "a loopback address")
     assert len(refusals()) == 1
     monotonic[0] = 61.0
-    audit.refused(actor, "plant.register", "east", "a loopback address")
+    audit_log.refused(actor, "plant.register", "east", "a loopback address")
     assert [entry.after for entry in refusals()] == [
         None,
         {"refused_before_and_not_noted": 499, "about": None},
@@ -92,15 +93,15 @@ def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic
 
 def test_different_refusals_are_bounded_by_actor(monotonic):
     for number in range(500):
-        audit.refused(Actor("desk-2", "operator"), "plant.register", f"plant-{number}", "no")
-    audit.refused(Actor("desk-3", "operator"), "plant.register", "east", "no")
+        audit_log.refused(Actor("desk-2", "operator"), "plant.register", f"plant-{number}", "no")
+    audit_log.refused(Actor("desk-3", "operator"), "plant.register", "east", "no")
     actors = [entry.actor for entry in refusals()]
     assert actors == ["desk-2"] * refused.MOST_A_MINUTE + ["desk-3"]
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\ud800", "a\nb", "x" * 5_000])
 def test_no_text_keeps_a_refusal_out(odd):
-    audit.refused(Actor("desk-2", "operator"), "plant.register", odd, odd)
+    audit_log.refused(Actor("desk-2", "operator"), "plant.register", odd, odd)
     (entry,) = refusals()
     assert entry.target.isprintable() and len(entry.target) <= 200
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 import redis
 
-from console.processes import web
+from console.embedded.processes import web
 from tests.console.served import ROOT, Served, serving
 from tests.security.arrow_bodies import batch_of, columns, schema_of, stream
 from tests.security.producing import ADDRESS, ARROW, LINES
@@ -38,7 +38,7 @@ import json
 from datetime import timedelta
 from django.contrib.auth.models import User
 from django.utils import timezone
-from console.access import create_token
+from console.accounts.access import create_token
 owner, until = User.objects.get(username="admin"), timezone.now() + timedelta(days=1)
 roles = ("producer", "viewer", "operator")
 print(json.dumps({role: create_token(owner, f"of-{role}", role, until)[1] for role in roles}))

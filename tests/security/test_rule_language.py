@@ -3,9 +3,9 @@
 import pytest
 
 from queues.errors import BadInput, Forbidden
-from workers.pipeline.rule_check import check_expressions
-from workers.pipeline.rule_language import MOST_CHARACTERS, MOST_DEPTH, written
-from workers.pipeline.rules import Filter, Project
+from workers.pipeline.rules.rule_check import check_expressions
+from workers.pipeline.rules.rule_language import MOST_CHARACTERS, MOST_DEPTH, written
+from workers.pipeline.rules.rules import Filter, Project
 
 HOSTILE = (
     "java_method('java.lang.System', 'getenv', 'WEIR_SECRET_KEY') = 'x'",

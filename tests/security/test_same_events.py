@@ -7,10 +7,10 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queues.arrow_stream import read_events
-from queues.block import ATTRIBUTES_MOST, TEXT_MOST, from_columns, from_events
 from queues.errors import BadInput
-from queues.lines import EventLines
+from queues.events.arrow_stream import read_events
+from queues.events.block import ATTRIBUTES_MOST, TEXT_MOST, from_columns, from_events
+from queues.events.lines import EventLines
 from tests.security.arrow_bodies import stream
 
 NOW_US = 1_790_000_000_000_000

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from queues import server_roles
-from queues.client import Client
 from queues.errors import BadInput
-from queues.node_login import VARIABLE, logged_in
-from queues.server import ServerConfig, free_port
-from queues.server_roles import ROLES, files, variable
+from queues.nodes import server_roles
+from queues.nodes.login import VARIABLE, logged_in
+from queues.nodes.server import ServerConfig, free_port
+from queues.nodes.server_roles import ROLES, files, variable
+from queues.publishing.client import Client
 from tests.servers import Server
 from tests.waiting import until
-from workers.hosts import KEY as HOSTS
+from workers.pool.hosts import KEY as HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORDS = {role.name: f"{role.name}-" + "x" * 32 for role in ROLES}
@@ -129,8 +129,8 @@ def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant: Pl
         plant.node.user("inspector") as node,
     ):
         for role, command in {
-            "agent": ["-m", "queues.agent", "n1"],
-            "telemetry": ["-m", "queues.telemetry"],
+            "agent": ["-m", "queues.nodes.agent", "n1"],
+            "telemetry": ["-m", "queues.publishing.telemetry"],
             "observer": ["manage.py", "observe"],
             "workers": jobs,
         }.items():
@@ -262,7 +262,7 @@ def test_a_password_that_is_missing_short_or_anothers_is_refused_by_name(passwor
 
 
 def test_the_command_writes_digests_only(tmp_path):
-    line = [sys.executable, "-m", "queues.server_roles", str(tmp_path)]
+    line = [sys.executable, "-m", "queues.nodes.server_roles", str(tmp_path)]
     assert subprocess.run(line, env={**os.environ, **ENVIRONMENT}, cwd=ROOT).returncode == 0
     for name in ("control.acl", "node.acl"):
         text = (tmp_path / name).read_text()

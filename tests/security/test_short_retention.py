@@ -8,13 +8,13 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from console import second_person, task_steering
-from console.access import Actor
+from console.accounts.access import Actor
+from console.actions import second_person, tasks
+from console.actions.tasks import Wanted
 from console.models import AuditEntry
-from console.task_steering import Wanted
 from queues.errors import BadInput
-from workers import batch_tasks
-from workers.jobs.job import Surroundings
+from workers.batch import task_definitions
+from workers.batch.jobs.job import Surroundings
 from workers.models import Run, Task
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ SHORT = {"ledger_days": 1, "archive_days": "2"}
 
 @pytest.fixture
 def task(db) -> Task:
-    return batch_tasks.define("retention", "retention", parameters={"ledger_days": 30})
+    return task_definitions.define("retention", "retention", parameters={"ledger_days": 30})
 
 
 def somebody(name: str, role: str = "administrator", **more: Any) -> Actor:
@@ -39,7 +39,7 @@ def wanted(**parameters: Any) -> Wanted:
 
 def refused_change(actor: Actor, **parameters: Any) -> BadInput:
     with pytest.raises(BadInput, match="second person") as refused:
-        task_steering.change(actor, "retention", wanted(**parameters), "less disk")
+        tasks.change(actor, "retention", wanted(**parameters), "less disk")
     return refused.value
 
 
@@ -48,7 +48,7 @@ def test_one_person_can_not_shorten_it_and_a_second_can(task: Task):
     assert refused_change(first, **SHORT).field in ("archive_days", "ledger_days")
     assert Task.objects.get().parameters == {"ledger_days": 30}
     refused_change(first, **SHORT)  # again: still the same person
-    made = task_steering.change(second, "retention", wanted(ledger_days="1", archive_days=2), "agreed")
+    made = tasks.change(second, "retention", wanted(ledger_days="1", archive_days=2), "agreed")
     assert made.parameters["ledger_days"] in (1, "1")
     proposal = AuditEntry.objects.get(action="retention.propose")
     done = AuditEntry.objects.get(action="task.change")
@@ -72,8 +72,8 @@ def test_two_tokens_of_one_person_are_one_person(task: Task):
 def test_an_agreement_is_good_for_one_change(task: Task):
     ann, bob = somebody("ann"), somebody("bob")
     refused_change(ann, **SHORT)
-    task_steering.change(bob, "retention", wanted(**SHORT), "agreed")
-    task_steering.change(bob, "retention", wanted(ledger_days=30), "back")
+    tasks.change(bob, "retention", wanted(**SHORT), "agreed")
+    tasks.change(bob, "retention", wanted(ledger_days=30), "back")
     refused_change(bob, **SHORT)
 
 
@@ -90,22 +90,22 @@ def test_a_run_with_other_parameters_asks_too(task: Task, tmp_path: Path, contro
     where = Surroundings(tmp_path, control, datetime.now(UTC))
     ann, bob = somebody("ann", "operator"), somebody("bob", "operator")
     with pytest.raises(BadInput, match="second person"):
-        task_steering.begin(ann, "retention", SHORT, None, "now", where)
+        tasks.begin(ann, "retention", SHORT, None, "now", where)
     assert not Run.objects.exists()
-    assert task_steering.begin(bob, "retention", SHORT, None, "agreed", where).parameters["ledger_days"] == 1
+    assert tasks.begin(bob, "retention", SHORT, None, "agreed", where).parameters["ledger_days"] == 1
 
 
 def test_a_new_task_of_the_same_job_asks_too():
     with pytest.raises(BadInput, match="second person"):
-        task_steering.define(somebody("ann"), "tidy", wanted(snapshot_days=1), "less disk")
+        tasks.define(somebody("ann"), "tidy", wanted(snapshot_days=1), "less disk")
     assert not Task.objects.exists()
-    task_steering.define(somebody("bob"), "tidy", wanted(snapshot_days=1), "agreed")
+    tasks.define(somebody("bob"), "tidy", wanted(snapshot_days=1), "agreed")
 
 
 def test_what_is_in_force_already_is_not_asked_about_again(task: Task):
     Task.objects.update(parameters={"ledger_days": 2})
     for days in (2, 3, 7, 0, 90):
-        task_steering.change(somebody("ann"), "retention", wanted(ledger_days=days), "longer")
+        tasks.change(somebody("ann"), "retention", wanted(ledger_days=days), "longer")
         Task.objects.update(parameters={"ledger_days": 2})
     refused_change(somebody("ann"), ledger_days=1)
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served

@@ -12,8 +12,8 @@ import pytest
 from py4j.java_gateway import CallbackServer, CallbackServerParameters
 
 from queues.errors import BadInput
-from workers.pipeline.cluster import environment
-from workers.spark_privacy import SECRET, ThisUserOnly, cluster_environment, owner_of, private_settings
+from workers.host.spark_privacy import SECRET, ThisUserOnly, cluster_environment, owner_of, private_settings
+from workers.pipeline.runtime.cluster import environment
 
 SPEAK = """
 import socket, sys

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from console.access import actor_of_token, create_token, demand
+from console.accounts.access import actor_of_token, create_token, demand
 from console.models import ApiToken, AuditEntry, Identity, Submission
 from queues.models import Queue
 from workers.models import Loop

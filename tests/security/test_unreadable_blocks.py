@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from console.dead_letters import find
-from queues.block import SCHEMA, BlockIds, cut, from_events
-from queues.dead_letters import DeadLetters
+from console.actions.dead_letters import find
 from queues.errors import MalformedEvent
-from queues.segment import Segment
+from queues.events.block import SCHEMA, BlockIds, cut, from_events
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.servers import Server
-from workers.consumers import Consumer
-from workers.handlers.handler import Place
-from workers.handlers.registry import build
-from workers.pipeline.containers import Faults, Nodes, Range, read_range
-from workers.pipeline.faults import FaultStore
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.registry import build
+from workers.consumer.worker import Consumer
+from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
+from workers.pipeline.events.faults import FaultStore
 
 NOW_US = 1_790_000_000_000_000
 GOOD = from_events([{"type": "a"}], NOW_US)

@@ -11,7 +11,7 @@ import psutil
 import redis
 
 from tests.waiting import until
-from workers.hosts import KEY as HOSTS_KEY
+from workers.pool.hosts import KEY as HOSTS_KEY
 
 START_SECONDS = 60.0
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from queues.block import SCHEMA, Block, BlockIds, cut
-from queues.segment import Segment
-from workers.handlers.delivery import Delivery
+from queues.events.block import SCHEMA, Block, BlockIds, cut
+from queues.segments.segment import Segment
+from workers.consumer.handlers.delivery import Delivery
 
 TIME_US = 1_790_000_000_000_000
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import yaml
 
-from queues.server import free_port
+from queues.nodes.server import free_port
 from tests.waiting import until
-from workers import java
+from workers.host import java
 
 VERSION = "2.3.0"
 BESIDE = ("py4j==0.10.9.7", "cloudpickle", "python-dateutil", "pytz", "ruamel.yaml", "typing_extensions")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from queues.errors import BadInput
-from workers.jobs import files
-from workers.jobs.job import Job, Made, Piece
-from workers.jobs.parameters import Parameter
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Job, Made, Piece
+from workers.batch.jobs.parameters import Parameter
 
 CHUNKS = Parameter("chunks", "integer", "how many", 3, least=0, most=100)
 FAULT = Parameter("fault", "text", "what goes wrong", None)

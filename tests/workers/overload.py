@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from controllers import catalog
-from controllers.latency_bound import Waiting
 from controllers.rivals import shedders
-from queues import block
-from queues.agent import Agent
-from queues.client import Client
-from queues.segment import Segment
+from controllers.shedding.latency_bound import Waiting
+from queues.events import block
+from queues.nodes.agent import Agent
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from tests.workers.patterns import pattern_of
-from workers import sensors
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds import sensors
 from workers.models import Loop
-from workers.pipeline.graph import key_groups
-from workers.pipeline.matcher import match_all
-from workers.plants.local import LocalPlant
+from workers.pipeline.matching.matcher import match_all
+from workers.pipeline.patterns.graph import key_groups
+from workers.snapshot.local import LocalPlant
 
 KINDS = {0: "SUBMIT", 1: "SCHEDULE", 2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
 WITHIN_SECONDS, MILESTONE = 0.5, 10

@@ -4,9 +4,9 @@ import itertools
 
 import pyarrow as pa
 
-from controllers.expression import symbols
-from workers.pipeline.matches import KEYED, Matches
-from workers.pipeline.pattern import Pattern, definitions, expression_of
+from controllers.patterns.expression import symbols
+from workers.pipeline.matching.kept.matches import KEYED, Matches
+from workers.pipeline.patterns.pattern import Pattern, definitions, expression_of
 
 GROUPS = 4
 

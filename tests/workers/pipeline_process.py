@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import redis
 
-from queues import block
-from queues.segment import Segment
-from workers.pipeline.declaration import read_application
-from workers.pipeline.graph import key_groups
-from workers.pipeline.matcher import match_all
+from queues.events import block
+from queues.segments.segment import Segment
+from workers.pipeline.declaration.declaration import read_application
+from workers.pipeline.matching.matcher import match_all
+from workers.pipeline.patterns.graph import key_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATION = """
@@ -69,7 +69,7 @@ class Running:
     def start(self) -> None:
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers.pipeline.application"],
+                [sys.executable, "-m", "workers.pipeline.runtime.application"],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -7,12 +7,12 @@ from typing import Any
 import redis
 
 from queues import points, projection
-from queues.agent import Agent
 from queues.models import Container, Node, Queue
-from queues.segment import Segment
+from queues.nodes.agent import Agent
+from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.servers import Server
-from workers.plants.local import LocalPlant
+from workers.snapshot.local import LocalPlant
 
 NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 QUEUES = (("alert", "jobs"), ("process", "jobs"), ("telemetry", "pipeline"))

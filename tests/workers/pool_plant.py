@@ -8,14 +8,14 @@ import orjson
 import redis
 
 from tests.console.conftest import sample_snapshot
-from workers import pool_orders
-from workers.control_record import control_record
-from workers.hosts import KEY
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.pool_loops import ensure_pool_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
-from workers.pool import Order
-from workers.pool_loops import ensure_pool_loops
+from workers.pool import orders
+from workers.pool.hosts import KEY
+from workers.pool.pool import Order
+from workers.snapshot.control_record import control_record
 
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 HOST = "jobs@here"
@@ -45,7 +45,7 @@ class Plant:
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes have work; orders are followed first."""
         for host, row in self.rows.items():
-            order = Order.read(self.control.get(pool_orders.key_of(host)))
+            order = Order.read(self.control.get(orders.key_of(host)))
             wanted = min(row["started_with"] if order is None else order.threads, self.most)
             if wanted != row["slots"]:
                 row["slots"], row["done"]["recent_seconds"] = wanted, []
@@ -64,7 +64,7 @@ class Plant:
         return tick_law("concurrency", plant, self.now, self.control)
 
     def order(self, host: str = HOST) -> Order | None:
-        return Order.read(self.control.get(pool_orders.key_of(host)))
+        return Order.read(self.control.get(orders.key_of(host)))
 
 
 def station(capacity: int) -> Callable[[int], float]:

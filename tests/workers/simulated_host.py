@@ -9,7 +9,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from workers.departures import BEGAN, DONE, ENDED, Departures, Note
+from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
 
 DISPATCH_SECONDS = 0.01
 

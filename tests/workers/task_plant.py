@@ -9,16 +9,16 @@ import redis
 
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
-from workers import metrics
-from workers.control_record import control_record
-from workers.foresight import Foresight, Past
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.parallelism_loops import LAWS, ensure_parallelism_loops
+from workers.history import metrics
+from workers.history.load_forecasts import Foresight, Past
 from workers.models import Loop
-from workers.parallelism_loops import LAWS, ensure_parallelism_loops
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline.task_measures import WorkSample, measures
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.snapshot.control_record import control_record
 
 SECONDS = 10.0  # of a batch here
 # Of an event: at the operator per event offered to the queue, and its service (s).

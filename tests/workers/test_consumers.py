@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from queues.block import EncodedBlock
-from queues.dead_letters import DeadLetters
-from queues.segment import Segment
+from queues.events.block import EncodedBlock
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.workers.events import delivery_of, fill
-from workers.attempt import Attempt, Hang
-from workers.backoff import Backoff
-from workers.consumers import Consumer
-from workers.effects import Failure, Outcome
-from workers.handlers.delivery import Delivery
-from workers.handlers.handler import Handler, Place
-from workers.handlers.registry import build
-from workers.work_report import Report
+from workers.consumer.attempt import Attempt, Hang
+from workers.consumer.backoff import Backoff
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure, Outcome
+from workers.consumer.handlers.handler import Handler, Place
+from workers.consumer.handlers.registry import build
+from workers.consumer.work_report import Report
+from workers.consumer.worker import Consumer
 
 SPEC = QueueSpec("alert", "jobs", {"n1": 1000}, tries=3, handler_timeout_seconds=5.0)
 AT_ONCE = Backoff(base_seconds=0.0)
@@ -223,7 +223,7 @@ def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segme
 def test_a_living_worker_keeps_its_claims_however_long_its_handler_takes(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.consumers.KEEP_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr("workers.consumer.worker.KEEP_ALIVE_SECONDS", 0.02)
     fill(segment, 1)
     renewed: list[list[str]] = []
     keep_alive = segment.keep_alive

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from queues.models import Container, Node, Queue
-from workers.control_record import control_record
 from workers.models import LedgerEntry, Loop
+from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.completions import Line, key_of, note
-from workers.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, WARM_UP_SECONDS, Departures, Note
+from workers.pool.completions import Line, key_of, note
+from workers.pool.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, WARM_UP_SECONDS, Departures, Note
 
 START = 1_000.0
 

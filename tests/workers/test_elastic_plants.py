@@ -11,23 +11,23 @@ import pytest
 from django.test import Client as Browser
 from django.utils import timezone
 
-from console.access import create_token
-from console.control_server import SNAPSHOT_KEY
-from controllers.measured_topology import Topology
+from console.accounts.access import create_token
+from console.connections.control_server import SNAPSHOT_KEY
+from controllers.parallelism.measured_topology import Topology
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.foreign_plants import FakeFlink, FakeHeron
-from workers.pipeline.controls import key_of
-from workers.plants.flink import FlinkPlant
-from workers.plants.heron import HeronPlant
+from workers.pipeline.declaration.controls import key_of
+from workers.plants.foreign.flink import FlinkPlant
+from workers.plants.foreign.heron import HeronPlant
+from workers.plants.foreign.line import Line
+from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
-from workers.plants.line import Line
-from workers.plants.local import LocalPlant
 from workers.plants.memory import MemoryPlant
 from workers.plants.plant import PlantConfused, PlantSilent
-from workers.plants.remote import RemotePlant
 from workers.plants.simulated import SimulatedPlant
+from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 URL = "http://weir.example/control/main/v1"

@@ -7,16 +7,18 @@ from datetime import timedelta
 import pytest
 
 from queues import projection
-from queues.block import decode
-from queues.dead_letters import DeadLetters
 from queues.errors import NodeUnavailable
+from queues.events.block import decode
 from queues.models import Container, Node
+from queues.segments.dead_letters import DeadLetters
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of, blocks_of
 from tests.workers.plan_plant import loaded
-from workers import draining, execution, loops, node_use, plan_document, plans, proposals, tasks
-from workers.leases import Lease
+from workers import tasks
+from workers.control import engine
+from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
+from workers.placement import draining, execution, node_use, plan_document, plans, proposals
 from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = pytest.mark.django_db
@@ -325,7 +327,7 @@ def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goe
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
 
     def managed():
-        return {loop.target["node"] for loop in loops.ensure_loops(plant.topology()) if "alert" in loop.name}
+        return {loop.target["node"] for loop in engine.ensure_loops(plant.topology()) if "alert" in loop.name}
 
     assert managed() == {"n1", "n2", "n3"}
     assert plant.plant.start_workers("alert", "n3", 1, ["w1"]) == ["w1"]

@@ -10,14 +10,14 @@ import pytest
 import redis
 from celery import current_app
 
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import fill
-from workers.dispatch import send_workers
-from workers.work_report import waiting_to_run
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SAMPLES = "python:tests.workers.handler_samples"

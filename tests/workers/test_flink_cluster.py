@@ -6,13 +6,13 @@ import pytest
 
 from tests.waiting import until
 from tests.workers.flink_cluster import JOB, Load, NoFlinkError, cluster, environment
-from workers import loops
+from workers.control import engine
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
-from workers.parallelism_loops import ensure_parallelism_loops
-from workers.plants.local import LocalPlant
+from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
 from workers.plants.registry import seen
-from workers.plants.watch import PlantWatch
+from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(390)]
 LOW, HIGH = 0.2, 2.5  # tasks that the load keeps busy
@@ -71,7 +71,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         return operator if operator and operator.measure("executions") >= WARM_EVENTS else None
 
     def ticked(parallelism):
-        loops.tick(Loop.objects.get(pk=loop.pk), plant, datetime.now(UTC), control)
+        engine.tick(Loop.objects.get(pk=loop.pk), plant, datetime.now(UTC), control)
         found = busy_operator()
         return found is not None and found.parallelism == parallelism
 

@@ -8,9 +8,9 @@ import pytest
 
 from queues.errors import BadInput
 from tests.workers.foreign_plants import FakeFlink, FakeHeron
-from workers.plants.flink import FlinkPlant
-from workers.plants.heron import HeronPlant, check_options
-from workers.plants.line import Line
+from workers.plants.foreign.flink import FlinkPlant
+from workers.plants.foreign.heron import HeronPlant, check_options
+from workers.plants.foreign.line import Line
 from workers.plants.plant import PlantConfused, PlantSilent
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}

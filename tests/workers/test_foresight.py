@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.workers.test_local_plant import documented
-from workers import metrics
-from workers.foresight import Foresight, History, Past, means, past_of
-from workers.training_sets import TABLE, TrainingRefused, newest
+from workers.history import metrics
+from workers.history.load_forecasts import Foresight, History, Past, means, past_of
+from workers.history.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 DAY = 86_400

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.events import TIME_US, delivery_of
-from workers.effects import Outcome
-from workers.handlers.delivery import Delivery
-from workers.handlers.emulate import Emulate
-from workers.handlers.handler import Place
-from workers.handlers.options import Options
-from workers.handlers.parquet import Parquet, hidden
-from workers.handlers.registry import build, handler_for
-from workers.handlers.webhook import Webhook
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.emulate import Emulate
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.parquet import Parquet, hidden
+from workers.consumer.handlers.registry import build, handler_for
+from workers.consumer.handlers.webhook import Webhook
 
 DAY_US = 86_400_000_000
 SAMPLES = "python:tests.workers.handler_samples"
@@ -163,7 +163,7 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     if point == "written":  # the hidden file is there, the index was not committed
         monkeypatch.setattr(dying, "_relative", die)
     else:  # the index names a file that is still hidden
-        monkeypatch.setattr("workers.handlers.parquet.reveal", die)
+        monkeypatch.setattr("workers.consumer.handlers.parquet.reveal", die)
     with pytest.raises(Died):
         dying.handle([one, two])
     monkeypatch.undo()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workers.health import BEHIND_SECONDS, health
-from workers.snapshot import longest, wait_seconds
+from workers.snapshot.compose import longest, wait_seconds
+from workers.snapshot.health import BEHIND_SECONDS, health
 
 
 def node(**changed: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import redis
 from celery.worker import state
 
 from tests.servers import Server
-from workers import completions, pool_orders
-from workers.departures import WARM_UP_SECONDS, Departures
-from workers.hosts import HostReport, report, role_of
-from workers.pool import Pool
+from workers.pool import completions, orders
+from workers.pool.departures import WARM_UP_SECONDS, Departures
+from workers.pool.hosts import HostReport, report, role_of
+from workers.pool.pool import Pool
 
 
 class Timer:
@@ -109,8 +109,8 @@ def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(
     step = HostReport(host)
     step.start(host)
     host.timer.call()
-    key = pool_orders.key_of("jobs@here")
-    pool_orders.order(control, "jobs@here", 6)
+    key = orders.key_of("jobs@here")
+    orders.order(control, "jobs@here", 6)
     host.timer.call()
     assert len(host.pool._pool._pool) == 6
     control.set(key, orjson.dumps({"threads": 9, "pid": 1}))

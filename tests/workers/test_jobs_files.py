@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.events import batch_of
-from workers import metrics
-from workers.jobs import archive, catalog, extract, files, metric_files, spill, statistics, training
-from workers.jobs.job import Surroundings
+from workers.batch import catalog
+from workers.batch.jobs import files, spill
+from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.spark import extract, statistics, training
+from workers.history import event_archive, metric_files, metrics
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-PARTITION = archive.Partition("2026-11-19", "process")
+PARTITION = event_archive.Partition("2026-11-19", "process")
 
 
 def lay(
-    data: Path, name: str, table: pa.Table | None = None, partition: archive.Partition = PARTITION
+    data: Path, name: str, table: pa.Table | None = None, partition: event_archive.Partition = PARTITION
 ) -> Path:
     path = partition.folder(data) / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +39,7 @@ def test_unsound_files_are_told_apart_and_named_with_what_is_wrong(tmp_path: Pat
     lay(tmp_path, "c").write_bytes(b"PAR1 nothing of the kind")
     torn = lay(tmp_path, "d")
     torn.write_bytes(torn.read_bytes()[:-20])
-    found = archive.checked(archive.parquet_files(PARTITION.folder(tmp_path)))
+    found = event_archive.checked(event_archive.parquet_files(PARTITION.folder(tmp_path)))
     assert (found.files, found.rows) == ((sound,), 8)
     why = {Path(fault["file"]).stem: fault["why"] for fault in found.faults}
     assert "type is missing" in why["b"] and "time is string, not timestamp" in why["b"]
@@ -49,28 +51,30 @@ def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path:
     content = bytearray(path.read_bytes())
     content[200:2_000] = bytes(1_800)
     path.write_bytes(content)
-    assert not archive.checked([path]).faults
-    assert archive.read_through([path]).faults[0]["why"].startswith("is corrupt")
+    assert not event_archive.checked([path]).faults
+    assert event_archive.read_through([path]).faults[0]["why"].startswith("is corrupt")
 
 
 def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
     lay(tmp_path, "a", pa.table({"id": ["x"]}))
-    found = archive.checked(archive.parquet_files(PARTITION.folder(tmp_path)))
-    (fault,) = archive.demand(found, "skip", tmp_path)
+    found = event_archive.checked(event_archive.parquet_files(PARTITION.folder(tmp_path)))
+    (fault,) = event_archive.demand(found, "skip", tmp_path)
     assert fault["file"] == "archive/queue=process/day=2026-11-19/a.parquet"
     with pytest.raises(
         BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has a foreign"
     ):
-        archive.demand(found, "stop", tmp_path)
+        event_archive.demand(found, "stop", tmp_path)
 
 
 def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tmp_path: Path) -> None:
     lay(tmp_path, "a")
-    lay(tmp_path, "a", partition=archive.Partition("2026-11-18", "alert"))
-    lay(tmp_path, ".hidden", partition=archive.Partition("2026-11-17", "alert"))
-    assert [each.queue for each in archive.partitions(tmp_path)] == ["alert", "process"]
-    assert archive.partitions(tmp_path, ["process"]) == archive.partitions(tmp_path, since="2026-11-19")
-    assert archive.partitions(tmp_path, until="2026-11-17") == []
+    lay(tmp_path, "a", partition=event_archive.Partition("2026-11-18", "alert"))
+    lay(tmp_path, ".hidden", partition=event_archive.Partition("2026-11-17", "alert"))
+    assert [each.queue for each in event_archive.partitions(tmp_path)] == ["alert", "process"]
+    assert event_archive.partitions(tmp_path, ["process"]) == event_archive.partitions(
+        tmp_path, since="2026-11-19"
+    )
+    assert event_archive.partitions(tmp_path, until="2026-11-17") == []
 
 
 def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(

@@ -25,12 +25,13 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import batch_of
-from workers.jobs import archive, files, metric_files
-from workers.jobs.catalog import JOBS
-from workers.jobs.job import Surroundings
-from workers.jobs.spark_client import SparkProcess
-from workers.jobs.spark_process import MAKERS
-from workers.seats import Overtaken
+from workers.batch.catalog import JOBS
+from workers.batch.chunk_leases import Overtaken
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.spark.client import SparkProcess
+from workers.batch.jobs.spark.process import MAKERS
+from workers.history import event_archive, metric_files
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = "2026-11-19"
@@ -84,7 +85,7 @@ class Plant:
 
     def define(self, name: str, job: str, **fields: Any) -> None:
         """A task of the tests' own jobs."""
-        script = f"from workers.batch_tasks import define; define({name!r}, {job!r}, **{fields!r})"
+        script = f"from workers.batch.task_definitions import define; define({name!r}, {job!r}, **{fields!r})"
         self.manage("shell", "-v0", "-c", script)
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ def plant(tmp_path: Path, control_server: Server) -> Iterator[Plant]:
 
 
 def lay(data: Path, name: str, table: pa.Table, queue: str = "process") -> Path:
-    path = archive.Partition(DAY, queue).folder(data) / f"{name}.parquet"
+    path = event_archive.Partition(DAY, queue).folder(data) / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
     return path
@@ -146,8 +147,8 @@ def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(p
 WORK = """
 from datetime import UTC, datetime
 from django.conf import settings
-from workers import batch_worker
-from workers.connections import control_server
+from workers.batch import worker
+from workers.coordination.connections import control_server
 batch_worker.work_at({run}, "successor", control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))
 """
 
@@ -169,7 +170,7 @@ class Spark:
     def __init__(self, data: Path) -> None:
         self.data, self.asked = data, 0
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "workers.jobs.spark_process"],
+            [sys.executable, "-m", "workers.batch.jobs.spark.process"],
             cwd=ROOT,
             env={**os.environ, "SPARK_MASTER": "local[2]"},
             stdin=subprocess.PIPE,
@@ -368,7 +369,7 @@ def tick(plant: Plant) -> None:
 def spark_of(worker: CeleryWorker) -> psutil.Process | None:
     assert worker.process is not None
     for child in psutil.Process(worker.process.pid).children(recursive=True):
-        if "workers.jobs.spark_process" in child.cmdline():
+        if "workers.batch.jobs.spark.process" in child.cmdline():
             return child
     return None
 

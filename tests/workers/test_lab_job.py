@@ -14,9 +14,11 @@ import redis
 from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
 from tests.waiting import until
-from workers import batch_tasks, batch_worker, runs, task_managers
-from workers.jobs.job import Surroundings
-from workers.lab import job, series
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs import experiment as job
+from workers.batch.jobs.job import Surroundings
+from workers.lab import series
 from workers.lab.models import Experiment, ExperimentResult
 from workers.models import Chunk, Run
 
@@ -30,7 +32,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def where(control: redis.Redis, tmp_path: Path) -> Surroundings:
-    batch_tasks.ensure_tasks()
+    task_definitions.ensure_tasks()
     return Surroundings(tmp_path, control, now())
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.waiting import until
-from workers.leases import Lease
+from workers.coordination.leases import Lease
 
 
 def test_only_one_holds_a_lease_at_a_time(control):

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controllers import code, request
+from controllers import request
+from controllers.framework import code
 from tests.workers.test_loops import Clock, override, submitted, tick
-from workers import ledger
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
 

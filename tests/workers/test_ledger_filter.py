@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from workers import keyset
-from workers.ledger_filter import LedgerFilter
+from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.topology import KEY, Topology
-from workers import batch_tasks
-from workers.freshness import Freshness
-from workers.latency import Latencies
-from workers.loops import ensure_loops
+from workers.batch import task_definitions
+from workers.consumer.latency import Latencies
+from workers.consumer.work_report import Desk, Report, submit, waiting_to_run
+from workers.control.engine import ensure_loops
+from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.holding import hold
-from workers.plants.local import LocalPlant
 from workers.plants.published import NotObserved, PublishedPlant
-from workers.rates import Rates
-from workers.work_report import Desk, Report, submit, waiting_to_run
+from workers.snapshot.local import LocalPlant
+from workers.snapshot.rates import Rates
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
 NOW = 1_790_000_000.2
@@ -149,7 +149,7 @@ def test_the_snapshot_has_every_documented_key(
         verdict="effective",
         terms={"rate_per_second": 0.2, "arrivals_per_second": 141.2, "coming": 88},
     )
-    Run.objects.create(pk=89, task=batch_tasks.define("retention", "retention"), single_instance=True)
+    Run.objects.create(pk=89, task=task_definitions.define("retention", "retention"), single_instance=True)
     Override.objects.create(
         loop=loop,
         name="upper_limit",

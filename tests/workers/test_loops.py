@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queues.topology import NodeSpec, QueueSpec, Topology
-from workers import ledger, loops, overrides
-from workers.leases import Lease
+from workers.control import engine
+from workers.control.kinds.schedule import TICK_SECONDS
+from workers.control.ledger import ledger
+from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
-from workers.schedule import TICK_SECONDS
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -71,7 +73,7 @@ def fresh(loop):
 
 
 def tick(loop, plant, clock, control, seconds=5.0):
-    entry = loops.tick(fresh(loop), plant, clock.now, control)
+    entry = engine.tick(fresh(loop), plant, clock.now, control)
     clock.pass_seconds(seconds)
     return entry
 
@@ -192,12 +194,12 @@ def test_after_a_hold_the_loop_decides_at_once_on_what_is_there_now(loop, plant,
         tick(fresh(loop), plant, clock, control, seconds=60)
     assert submitted(plant) == 0
     overrides.end(held, by=owner, now=clock.now)
-    (resumed,) = loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control)
+    (resumed,) = engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control)
     assert (resumed.mode, resumed.applied) == ("auto", True)
     assert resumed.observation["queue_length"] == 6_000
     assert resumed.state_before["law"]["history"] == []
     assert ledger.replay(LedgerEntry.objects.get(pk=resumed.pk)).same
-    assert loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
+    assert engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
 
 
 def test_overrides_that_no_longer_fit_together_are_left_out_and_the_reason_says_so(
@@ -282,7 +284,7 @@ def test_a_loop_read_before_another_tick_was_there_is_not_ticked_again(loop, pla
     plant.put("alert", "n1", 1_200)
     read_before = fresh(loop)
     tick(loop, plant, clock, control)
-    assert loops.tick(read_before, plant, clock.now, control) is None
+    assert engine.tick(read_before, plant, clock.now, control) is None
     assert submitted(plant) == 2
 
 
@@ -298,7 +300,7 @@ def test_a_paused_tick_that_wakes_after_its_successor_leaves_no_trace(
         return fence
 
     monkeypatch.setattr(Lease, "acquire", pause_while_a_successor_comes_and_goes)
-    assert loops.tick(fresh(loop), plant, clock.now, control) is None
+    assert engine.tick(fresh(loop), plant, clock.now, control) is None
     assert not LedgerEntry.objects.exists()
     assert submitted(plant) == 0
 
@@ -358,7 +360,7 @@ def topology(**points):
 
 
 def test_every_container_of_a_jobs_queue_has_a_loop():
-    made = loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
+    made = engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
     assert {each.name for each in made} == {
         "worker_rate/alert/n1",
         "worker_rate/alert/n2",
@@ -367,7 +369,7 @@ def test_every_container_of_a_jobs_queue_has_a_loop():
     assert made[0].parameters == {"events_per_worker": 300, "interval_seconds": TICK_SECONDS}
     assert made[0].interval_seconds == TICK_SECONDS
     assert {
-        each.pk for each in loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
+        each.pk for each in engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
     } == {each.pk for each in made}
 
 
@@ -375,72 +377,72 @@ def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns
     plant, clock, control
 ):
     both = topology(alert={"n1": 500, "n2": 500})
-    loops.ensure_loops(both)
+    engine.ensure_loops(both)
     retired = Loop.objects.get(name="worker_rate/alert/n2")
     tick(retired, plant, clock, control)
-    active = loops.ensure_loops(topology(alert={"n1": 1000}))
+    active = engine.ensure_loops(topology(alert={"n1": 1000}))
     assert [each.name for each in active] == ["worker_rate/alert/n1"]
-    assert [each.loop.name for each in loops.tick_law("worker_rate", plant, clock.now, control)] == [
+    assert [each.loop.name for each in engine.tick_law("worker_rate", plant, clock.now, control)] == [
         "worker_rate/alert/n1"
     ]
     assert retired.entries.count() == 1
-    assert {each.pk for each in loops.ensure_loops(both)} >= {retired.pk}
+    assert {each.pk for each in engine.ensure_loops(both)} >= {retired.pk}
 
 
 def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest():
     before = topology(alert={"n1": 1000})
-    loops.ensure_loops(before)
+    engine.ensure_loops(before)
     Loop.objects.update(parameters={"events_per_worker": 300, "upper_limit": 70})
     queues = {**before.queues, "alert": replace(before.queues["alert"], events_per_worker=900)}
-    (loop,) = loops.ensure_loops(replace(before, queues=queues))
+    (loop,) = engine.ensure_loops(replace(before, queues=queues))
     assert loop.parameters == {"events_per_worker": 900, "upper_limit": 70}
 
 
 def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
-    loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
     plant.put("alert", "n1", 10)
-    entries = loops.tick_law("worker_rate", plant, clock.now, control)
+    entries = engine.tick_law("worker_rate", plant, clock.now, control)
     assert [each.observation["queue_length"] for each in entries] == [10, 0]
     assert plant.observe()["seq"] == 2
 
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
-    loops.ensure_loops(topology(alert={"n1": 1000}))
-    assert len(loops.tick_law("worker_rate", plant, clock.now, control)) == 1
-    assert loops.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
-    assert len(loops.tick_law("worker_rate", plant, clock.pass_seconds(3.8), control)) == 1
+    engine.ensure_loops(topology(alert={"n1": 1000}))
+    assert len(engine.tick_law("worker_rate", plant, clock.now, control)) == 1
+    assert engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
+    assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(3.8), control)) == 1
 
 
 def test_a_clock_set_back_by_an_hour_does_not_stop_the_loop(plant, clock, control):
-    loops.ensure_loops(topology(alert={"n1": 1000}))
-    loops.tick_law("worker_rate", plant, clock.now, control)
-    assert len(loops.tick_law("worker_rate", plant, clock.pass_seconds(-3_600), control)) == 1
+    engine.ensure_loops(topology(alert={"n1": 1000}))
+    engine.tick_law("worker_rate", plant, clock.now, control)
+    assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(-3_600), control)) == 1
 
 
 def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
-    loops.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
     Loop.objects.filter(name="worker_rate/alert/n1").update(parameters={"upper_limit": -1})
-    entries = loops.tick_law("worker_rate", plant, clock.now, control)
+    entries = engine.tick_law("worker_rate", plant, clock.now, control)
     assert [each.loop.name for each in entries] == ["worker_rate/alert/n2"]
     assert "parameters.upper_limit" in caplog.text
 
 
 def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
-    loops.ensure_loops(topology(alert={"n1": 1000}))
+    engine.ensure_loops(topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 1_200)
-    (first,) = loops.tick_law("worker_rate", plant, clock.now, control)
+    (first,) = engine.tick_law("worker_rate", plant, clock.now, control)
     plant.run("alert", "n1", 300)
-    loops.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
+    engine.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
     assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    loops.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
+    engine.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
     assert ledger.replay(judged).same
 
 
 def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_queues(plant, clock, control):
-    loops.ensure_loops(topology(alert={"n1": 1000}))
+    engine.ensure_loops(topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 10)
-    (entry,) = loops.tick_law("worker_rate", plant, clock.now, control)
+    (entry,) = engine.tick_law("worker_rate", plant, clock.now, control)
     assert entry.action == {"start": 1}
     assert plant.ahead == [f"e{entry.pk}-0"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.match_request import answer
+from workers.pipeline.matching.match_request import answer
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "data" / "reference"
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as parquet
 import pytest
 import redis
 
-from workers import metric_history, metrics
-from workers.jobs import metric_files, rollup
+from workers.batch.jobs.spark import rollup
+from workers.history import metric_files, metric_history, metrics
 
 SERIES = "totals.in_per_second"
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC).timestamp()

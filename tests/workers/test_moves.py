@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from queues import points as thousand
 from queues.errors import BadInput
 from queues.topology import NodeSpec, QueueSpec, Topology
-from workers import moves
-from workers.moves import Move
+from workers.placement import moves
+from workers.placement.moves import Move
 
 NODES = [f"n{number}" for number in range(6)]
 SHARES = st.lists(st.sampled_from(NODES), min_size=2, max_size=6, unique=True).flatmap(

@@ -5,15 +5,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queues import projection
-from queues.block import decode
-from queues.client import Client
 from queues.errors import BadInput, NodeUnavailable
+from queues.events.block import decode
 from queues.models import Container, Node, Queue, TopologyRevision
+from queues.publishing.client import Client
 from queues.topology import KEY, Topology
 from tests.queues.events import batch_of
 from tests.workers.plan_plant import Plant
-from workers import draining, execution, node_use, overrides, plans, proposals, recovery
 from workers.models import Plan
+from workers.placement import draining, execution, node_use, plans, proposals, recovery
+from workers.steering import overrides
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
 NODES = ("n1", "n2", "n3")

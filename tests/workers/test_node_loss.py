@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from queues import points, projection
-from queues.agent import Agent
-from queues.block import decode
-from queues.client import Client
+from queues.events.block import decode
 from queues.models import Container, Node, Queue
-from queues.segment import Segment
+from queues.nodes.agent import Agent
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from tests.queues.events import batch_of
 from tests.waiting import until
-from workers import execution, recovery
-from workers.plants.local import LocalPlant
+from workers.placement import execution, recovery
+from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.faults]
 RATE_PER_SECOND = 20_000

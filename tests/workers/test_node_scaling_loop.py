@@ -6,8 +6,9 @@ from queues import projection
 from queues.models import Node
 from tests.queues.events import blocks_of
 from tests.workers.plan_plant import Plant
-from workers import execution, loops
+from workers.control import engine
 from workers.models import Loop, Plan
+from workers.placement import execution
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +18,7 @@ class Scaled(Plant):
 
     def __init__(self, control, servers):
         super().__init__(control, servers)
-        loops.ensure_loops(self.topology())
+        engine.ensure_loops(self.topology())
         Loop.objects.filter(law="node_scaling").update(mode="auto", parameters={"quiet_decisions": 1})
 
     def flow(self, seconds, per_second):
@@ -28,7 +29,7 @@ class Scaled(Plant):
         return snapshot
 
     def tick(self):
-        return loops.tick(Loop.objects.get(law="node_scaling"), self.plant, self.now, self.control)
+        return engine.tick(Loop.objects.get(law="node_scaling"), self.plant, self.now, self.control)
 
     def give(self, points):
         for queue in ("alert", "process", "telemetry"):
@@ -44,7 +45,7 @@ def plant(control, nodes):
 
 def test_by_default_it_advises_and_takes_its_time(plant):
     Loop.objects.all().delete()
-    loops.ensure_loops(plant.topology())
+    engine.ensure_loops(plant.topology())
     loop = Loop.objects.get(law="node_scaling")
     assert (loop.mode, loop.target) == ("advise", {})
     for _ in range(9):

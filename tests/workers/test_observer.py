@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from tests.servers import Server
 from tests.waiting import until
-from workers import metrics
-from workers.merge_patch import applied, difference
-from workers.observer import LOOK_AT_SECONDS, Observer, until_next_look_seconds
+from workers.coordination.merge_patch import applied, difference
+from workers.history import metrics
+from workers.snapshot.observer import LOOK_AT_SECONDS, Observer, until_next_look_seconds
 
 BASE = Path(__file__).parents[2]
 json_values = st.recursive(

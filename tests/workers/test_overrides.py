@@ -9,8 +9,8 @@ import redis
 from controllers import catalog
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
-from workers import override_document, overrides, plant_settings
 from workers.models import Loop, Override
+from workers.steering import override_document, overrides, plant_settings
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)

@@ -7,8 +7,8 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.coordination.packed_json import packed, unpacked
 from workers.models import LedgerEntry, Loop
-from workers.packed_json import packed, unpacked
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),

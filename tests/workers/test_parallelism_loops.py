@@ -8,13 +8,14 @@ import pytest
 from controllers import catalog
 from tests.console.pipeline_sample import sample_application
 from tests.workers.test_plant_topology import snapshot as plain
-from workers import actuators, parallelism_sensors
+from workers.control import actuators
+from workers.control.kinds import parallelism_sensors
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.control.kinds.parallelism_sensors import CORES, forecast, joint, queueing, readings
+from workers.control.kinds.schedule import ROWS
+from workers.control.kinds.sensors import READINGS, SENSORS
 from workers.models import LedgerEntry, Loop
-from workers.parallelism_loops import ensure_parallelism_loops
-from workers.parallelism_sensors import CORES, forecast, joint, queueing, readings
-from workers.pipeline.declared import Declarations, Declared
-from workers.schedule import ROWS
-from workers.sensors import READINGS, SENSORS
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 NOW = 1_790_000_000.0
 TARGET = {"application": "performance"}

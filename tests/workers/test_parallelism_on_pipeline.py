@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queues.agent import Agent
-from queues.client import Client
+from queues.nodes.agent import Agent
+from queues.publishing.client import Client
 from tests.waiting import until
 from tests.workers.pipeline_process import (
     CHUNK_EVENTS,
@@ -18,10 +18,10 @@ from tests.workers.pipeline_process import (
     chunks_of_events,
     undisturbed,
 )
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
-from workers.parallelism_loops import ensure_parallelism_loops
-from workers.plants.local import LocalPlant
+from workers.snapshot.local import LocalPlant
 
 # One event is found after the other, so that a task is soon busy.
 DECLARATION = """

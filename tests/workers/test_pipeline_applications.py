@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from queues import block
-from queues.client import Client
-from queues.segment import Segment
+from queues.events import block
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from queues.topology import KEY, QueueSpec
 from tests.waiting import until
 from tests.workers.pipeline_process import START_SECONDS, Running
-from workers.pipeline.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 FIRST = """

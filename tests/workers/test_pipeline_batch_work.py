@@ -3,7 +3,7 @@
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.batch_work import BatchFailed, BatchWork, sentence
+from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, sentence
 
 PAGES = """An error occurred while calling o325.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times

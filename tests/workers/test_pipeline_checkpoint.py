@@ -5,14 +5,14 @@ import json
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.checkpoint import (
+from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.runtime.checkpoint import (
     COMBINER,
     CheckpointInUse,
     lock_checkpoint,
     open_checkpoint,
     reset_checkpoint,
 )
-from workers.pipeline.combining import Combined
 
 
 def planned(folder, batch: int, text: str) -> None:

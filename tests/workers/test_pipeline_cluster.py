@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from queues.server import free_port
+from queues.nodes.server import free_port
 from tests.waiting import until
-from workers.pipeline.cluster import command
+from workers.pipeline.runtime.cluster import command
 
-MODULE = [sys.executable, "-m", "workers.pipeline.cluster"]
+MODULE = [sys.executable, "-m", "workers.pipeline.runtime.cluster"]
 
 
 def test_a_role_that_does_not_exist_is_named():

@@ -5,9 +5,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.pipeline.combining import Barrier, Combined, Outstanding, barrier, combine
-from workers.pipeline.controls import Controls
-from workers.pipeline.result_queue import Blob, Result
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.inter_event.combining import Barrier, Combined, Outstanding, barrier, combine
+from workers.pipeline.tiers.result_queue import Blob, Result
 
 
 def result(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.patterns import pattern_of, rows_of
-from workers.pipeline.complex_event import complex_events
-from workers.pipeline.matcher import match_all
+from workers.pipeline.matching.complex_event import complex_events
+from workers.pipeline.matching.matcher import match_all
 
 EVENTS = st.lists(
     st.tuples(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pipeline.shed_counts import MOST_TYPES, OTHERS, bounded
+from workers.pipeline.shedding.shed_counts import MOST_TYPES, OTHERS, bounded
 
 COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120)
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers.pipeline.assignment import LEAST_PIECE_EVENTS, divide
-from workers.pipeline.controls import Controls
-from workers.pipeline.cursor import Cursor, Survey, admit, advance, close
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
+from workers.pipeline.dispatch.cursor import Cursor, Survey, admit, advance, close
 
 NOW_US = 1_000_000_000
 SECOND = 1_000_000

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers.pipeline.application import SHIPPED, Settings
-from workers.pipeline.declaration import application_of, application_of_text, read_application
-from workers.pipeline.reference import by_prefix, read_reference
+from workers.pipeline.declaration.declaration import application_of, application_of_text, read_application
+from workers.pipeline.rules.reference import by_prefix, read_reference
+from workers.pipeline.runtime.application import SHIPPED, Settings
 
 GOOD = {
     "name": "app",

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from queues.client import Client
-from queues.segment import Segment
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.dispatches import Dispatches, Overtaken
-from workers.pipeline.dispatching import Dispatcher
-from workers.pipeline.result_queue import Blob, Result, ResultQueue
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.dispatch.dispatcher import Dispatcher
+from workers.pipeline.dispatch.dispatches import Dispatches, Overtaken
+from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
 REPLICAS = ("iap1", "iap2")
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from queues.client import Client
-from queues.segment import Segment
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline_process import (
     CHUNK_EVENTS,

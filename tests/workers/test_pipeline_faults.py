@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from queues.client import Client
-from queues.dead_letters import DeadLetters
-from queues.segment import Segment
-from workers.pipeline.attributes import Attribute
-from workers.pipeline.containers import Faults, Layout, Nodes, Range, laid_out, merged, read_range
-from workers.pipeline.faults import FaultStore
+from queues.publishing.client import Client
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+from workers.pipeline.events.attributes import Attribute
+from workers.pipeline.events.containers import Faults, Layout, Nodes, Range, laid_out, merged, read_range
+from workers.pipeline.events.faults import FaultStore
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.patterns import GROUPS, and_plainly, once_plainly, pattern_of, rows_of, rows_plainly
-from workers.pipeline.interpreted import Interpreted
-from workers.pipeline.matcher import Matcher, finder_of, masks_of, match_all
-from workers.pipeline.matches import joined
-from workers.pipeline.pattern import Pattern
-from workers.pipeline.previous import KEPT_US
+from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.kept.matches import joined
+from workers.pipeline.matching.matcher import Matcher, finder_of, masks_of, match_all
+from workers.pipeline.matching.previous import KEPT_US
+from workers.pipeline.patterns.pattern import Pattern
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
 EVENTS = st.lists(EVENT, max_size=60)

@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queues.client import Client
-from queues.segment import Segment
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline_process import START_SECONDS, Running
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
 from workers.models import Loop
-from workers.pipeline.steering import steer
-from workers.pipeline_loops import ensure_pipeline_loops
-from workers.plants.local import LocalPlant
+from workers.pipeline.declaration.steering import steer
+from workers.snapshot.local import LocalPlant
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

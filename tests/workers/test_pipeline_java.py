@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from workers import java
+from workers.host import java
 
 
 def script(folder, text: str):

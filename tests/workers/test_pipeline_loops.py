@@ -9,18 +9,19 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from controllers import catalog, guard
-from queues.client import Client
+from controllers import catalog
+from controllers.framework import guard
+from queues.publishing.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.pipeline_loops import LAWS, ensure_pipeline_loops
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline.dispatches import Dispatches
-from workers.pipeline.dispatching import Dispatcher
-from workers.pipeline.result_queue import Blob, Result, ResultQueue
-from workers.pipeline_loops import LAWS, ensure_pipeline_loops
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.dispatch.dispatcher import Dispatcher
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
 
 pytestmark = pytest.mark.django_db

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from workers.pipeline.controls import key_of
-from workers.pipeline.monitor import LEAST_EVENTS, Monitor, MonitorStore, Sketches
-from workers.pipeline.monitored import Monitored
+from workers.pipeline.declaration.controls import key_of
+from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.intra_event.monitor import LEAST_EVENTS, Monitor, MonitorStore, Sketches
 
 SLOW = Monitored("slow", "value", 0.99, 60.0, "response")
 

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.workers.patterns import pattern_of, rows_of
-from workers.pipeline.arrow_blob import decode
-from workers.pipeline.combining import Barrier, Combined, combine
-from workers.pipeline.controls import Controls
-from workers.pipeline.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
-from workers.pipeline.matcher import match_all
-from workers.pipeline.operators import OperatorCount, Unit, Work
-from workers.pipeline.result_queue import Result, ResultQueue
-from workers.pipeline.result_writer import ResultWriter
-from workers.pipeline.shed_counts import ShedCounts
-from workers.pipeline.state import StateFromTheFuture, StateStore, Written
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.events.arrow_blob import decode
+from workers.pipeline.inter_event.combining import Barrier, Combined, combine
+from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
+from workers.pipeline.intra_event.result_writer import ResultWriter
+from workers.pipeline.matching.matcher import match_all
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
+from workers.pipeline.shedding.shed_counts import ShedCounts
+from workers.pipeline.tiers.result_queue import Result, ResultQueue
+from workers.pipeline.tiers.state import StateFromTheFuture, StateStore, Written
 
 PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
 GRAPH = Graph((Operator("low", "source", (PATTERN,)),))

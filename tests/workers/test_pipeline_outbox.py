@@ -5,10 +5,10 @@ import threading
 import pyarrow as pa
 import pytest
 
-from queues import block
 from queues.errors import NoContainerAvailable
-from workers.pipeline.outbox import Outbox
-from workers.pipeline.state import StateStore, Written
+from queues.events import block
+from workers.pipeline.inter_event.outbox import Outbox
+from workers.pipeline.tiers.state import StateStore, Written
 
 
 class Publisher:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.segment import Surveyed
-from workers.pipeline.containers import Range
-from workers.pipeline.portion import EVENTS_PER_TASK, Portion, on_tasks
-from workers.pipeline.shedder import Shedder
+from queues.segments.segment import Surveyed
+from workers.pipeline.dispatch.portion import EVENTS_PER_TASK, Portion, on_tasks
+from workers.pipeline.events.containers import Range
+from workers.pipeline.shedding.shedder import Shedder
 
 BLOCK = 512
 BLOCKS = st.lists(st.integers(1, 300), min_size=1, max_size=12)

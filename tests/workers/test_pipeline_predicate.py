@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.predicate import parse, previous_of
+from workers.pipeline.patterns.predicate import parse, previous_of
 
 TYPES = {"value": pa.float64(), "count": pa.int64(), "type": pa.string(), "name": pa.string()}
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from workers.pipeline.finished_batch import ReplicaBatch
-from workers.pipeline.progress import Sight, Step, stall
-from workers.pipeline.progress_record import ProgressRecord
+from workers.pipeline.inter_event.finished_batch import ReplicaBatch
+from workers.pipeline.status.progress import Sight, Step, stall
+from workers.pipeline.status.progress_record import ProgressRecord
 
 
 def test_who_has_nothing_to_do_is_not_stalled():

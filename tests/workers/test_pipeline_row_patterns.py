@@ -9,20 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from controllers.expression import (
-    Choice,
-    Expression,
-    Item,
-    Repeat,
-    Sequence,
-    Symbol,
-    least_events,
-)
+from controllers.patterns.expression import Choice, Expression, Item, Repeat, Sequence, Symbol, least_events
 from tests.workers.patterns import pattern_of, rows_of
-from workers.pipeline.interpreted import Interpreted
-from workers.pipeline.matcher import masks_of
-from workers.pipeline.matches import joined
-from workers.pipeline.pattern import Pattern, definitions
+from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.kept.matches import joined
+from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.patterns.pattern import Pattern, definitions
 
 LETTERS = st.text("ABCX", max_size=25)
 FOREVER_US = 10**6

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
-from workers.pipeline.rule_columns import column_of
-from workers.pipeline.rule_language import written
-from workers.pipeline.session import start_session
+from workers.pipeline.rules.rule_columns import column_of
+from workers.pipeline.rules.rule_language import written
+from workers.pipeline.runtime.session import start_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -5,21 +5,21 @@ import re
 import pytest
 from pyspark.sql import functions as sql
 
-from queues.client import Client
 from queues.errors import BadInput
-from workers.pipeline.application import SHIPPED
-from workers.pipeline.attributes import Attribute
-from workers.pipeline.containers import Layout, Range
-from workers.pipeline.declaration import application_of_text, read_application
-from workers.pipeline.portion import Portion
-from workers.pipeline.reference import ReferenceTable
-from workers.pipeline.result_queue import Blob, Result, ResultQueue
-from workers.pipeline.rule_check import names_in
-from workers.pipeline.rule_plan import RulePlans
-from workers.pipeline.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
-from workers.pipeline.rules import Cleanse, Enrich, Filter, Project, Sample, criterion_column
-from workers.pipeline.session import start_session
-from workers.pipeline.shedder import Shedder
+from queues.publishing.client import Client
+from workers.pipeline.declaration.declaration import application_of_text, read_application
+from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.events.attributes import Attribute
+from workers.pipeline.events.containers import Layout, Range
+from workers.pipeline.intra_event.rule_plan import RulePlans
+from workers.pipeline.rules.reference import ReferenceTable
+from workers.pipeline.rules.rule_check import names_in
+from workers.pipeline.rules.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
+from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, criterion_column
+from workers.pipeline.runtime.application import SHIPPED
+from workers.pipeline.runtime.session import start_session
+from workers.pipeline.shedding.shedder import Shedder
+from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
 PLANNED = """
 name: planned

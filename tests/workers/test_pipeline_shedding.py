@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from queues.errors import BadInput
 from tests.workers.patterns import pattern_of, rows_of
 from tests.workers.test_pipeline_operators import Tier, batch_of
-from workers.pipeline.controls import Controls
-from workers.pipeline.graph import Graph, Operator
-from workers.pipeline.matcher import masks_of, match_all
-from workers.pipeline.pattern import Pattern
-from workers.pipeline.recall import recall_of
-from workers.pipeline.shedder import ROTATION_WINDOWS, SPARED_GROUPS, UNITS, Fates, Shedder, ranked
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.matching.matcher import masks_of, match_all
+from workers.pipeline.patterns.graph import Graph, Operator
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.shedding.recall import recall_of
+from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, SPARED_GROUPS, UNITS, Fates, Shedder, ranked
 
 KEYS = "abcdefghijkl"
 SHARES = st.sampled_from([0.0, 0.3, 0.5, 1.0])

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from queues.client import Client
-from queues.segment import Segment
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline_process import (
     CHUNK_SECONDS,

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.console.pipeline_sample import DECLARATION, sample_application
-from workers.pipeline.assignment import Assignment, Part
-from workers.pipeline.combining import Combined
-from workers.pipeline.controls import Controls
-from workers.pipeline.cursor import Cursor
-from workers.pipeline.declaration import application_of_text
-from workers.pipeline.dispatches import Dispatches
-from workers.pipeline.operators import OperatorCount, PatternCount
-from workers.pipeline.result_queue import Blob, Result, ResultQueue
-from workers.pipeline.status import InterEventBatch, ReplicaBatch, StatusBoard
-from workers.pipeline.statuses import KEY, Statuses
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.dispatch.assignment import Assignment, Part
+from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.operators import OperatorCount, PatternCount
+from workers.pipeline.status.published import KEY, Statuses
+from workers.pipeline.status.status import InterEventBatch, ReplicaBatch, StatusBoard
+from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
 APPLICATION = application_of_text(DECLARATION, Path())
 

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from queues.client import Client
-from queues.dead_letters import DeadLetters
-from queues.segment import Segment
+from queues.publishing.client import Client
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline_process import START_SECONDS, Running, alerts
-from workers.pipeline.controls import key_of
-from workers.pipeline.state import StateStore
-from workers.pipeline.steering import steer
+from workers.pipeline.declaration.controls import key_of
+from workers.pipeline.declaration.steering import steer
+from workers.pipeline.tiers.state import StateStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 DECLARATION = """

@@ -12,7 +12,7 @@ ARCHIVES = sorted((INSTALLED / "python" / "lib").glob("*.zip"))
 SAID = """
 import sys
 from zipimport import zipimporter
-from workers.pipeline.worker_daemon import prefer_installed
+from workers.pipeline.runtime.worker_daemon import prefer_installed
 prefer_installed()
 import pyspark.version
 print(pyspark.version.__file__)

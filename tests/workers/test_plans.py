@@ -8,8 +8,10 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.plan_plant import loaded
-from workers import loops, moves, node_use, overrides, plans, plant_settings, proposals
+from workers.control import engine
 from workers.models import Loop, Plan
+from workers.placement import moves, node_use, plans, proposals
+from workers.steering import overrides, plant_settings
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -157,7 +159,7 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
 
 
 def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
-    loops.ensure_loops(plant.topology())
+    engine.ensure_loops(plant.topology())
     calm = busy(plant)
     for queue in calm["queues"].values():
         for row in queue["containers"].values():

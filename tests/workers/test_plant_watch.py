@@ -5,18 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from controllers.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.test_local_plant import documented
-from workers.parallelism_sensors import sight
-from workers.plants.adapters import adapter_of, check, plant_named
+from workers.control.kinds.parallelism_sensors import sight
+from workers.plants.foreign.adapters import adapter_of, check, plant_named
+from workers.plants.foreign.remote import RemotePlant
+from workers.plants.foreign.watch import Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
 from workers.plants.registry import UnknownPlant, seen
-from workers.plants.remote import RemotePlant
-from workers.plants.watch import Lookout, PlantWatch
 
 NOW = 1_790_000_000.0
 

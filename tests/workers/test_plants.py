@@ -9,14 +9,14 @@ from queue import Empty
 import pytest
 
 from console.celery import app
-from queues.agent import Agent
 from queues.errors import BadInput
-from queues.segment import Segment
+from queues.nodes.agent import Agent
+from queues.segments.segment import Segment
 from tests.workers.events import fill
 from workers import tasks
-from workers.pipeline.controls import key_of
-from workers.plants.local import LocalPlant
+from workers.pipeline.declaration.controls import key_of
 from workers.plants.memory import MemoryPlant
+from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 QUEUE, NODE = "alert", "n1"

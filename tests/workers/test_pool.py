@@ -9,15 +9,15 @@ import orjson
 import pytest
 import redis
 
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import fill
-from workers import hosts, pool_orders
-from workers.dispatch import send_workers
-from workers.work_report import waiting_to_run
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+from workers.pool import hosts, orders
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 WAIT_SECONDS = 40.0
@@ -51,7 +51,7 @@ class Busy:
         return name.decode()
 
     def order(self, threads: int) -> None:
-        pool_orders.order(self.control, self.name, threads)
+        orders.order(self.control, self.name, threads)
 
     def rate(self) -> float:
         """Events per second, once there are samples enough of the present size."""
@@ -106,8 +106,8 @@ def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off
 def test_an_order_that_nobody_keeps_lapses_and_the_pool_is_as_it_was_started(busy: Busy) -> None:
     busy.order(3)
     until(lambda: busy.has(3), WAIT_SECONDS)
-    key = pool_orders.key_of(busy.name)
-    assert 0 < busy.control.ttl(key) <= pool_orders.ORDER_SECONDS
+    key = orders.key_of(busy.name)
+    assert 0 < busy.control.ttl(key) <= orders.ORDER_SECONDS
     busy.control.delete(key)
     until(lambda: busy.has(1), WAIT_SECONDS)
 

@@ -10,12 +10,15 @@ import pytest
 from controllers import catalog
 from queues.errors import BadInput
 from tests.workers.pool_plant import HOST, RATE, Plant, host_report, station
-from workers import ledger, overrides, pool_orders, what_if
-from workers.control_record import control_record
-from workers.hosts import KEY
+from workers.control import what_if
+from workers.control.kinds.pool_loops import MOST_PROCESSES, ensure_pool_loops
+from workers.control.kinds.pool_sensors import concurrency
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
-from workers.pool_loops import MOST_PROCESSES, ensure_pool_loops
-from workers.pool_sensors import concurrency
+from workers.pool import orders
+from workers.pool.hosts import KEY
+from workers.snapshot.control_record import control_record
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +74,7 @@ def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise
     for _ in range(8):
         plant.work(station(6))
         plant.tick()
-    key = pool_orders.key_of(HOST)
+    key = orders.key_of(HOST)
     for mode, kept in (("auto", True), ("hold", True), ("advise", False)):
         plant.mode(mode)
         control.set(key, orjson.dumps({"threads": plant.rows[HOST]["slots"], "pid": 7}), ex=5)
@@ -220,7 +223,7 @@ def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
 def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, plant, host, threads):
     control.hset(KEY, "threads@x", orjson.dumps(host_report(resizable=False)))
     with pytest.raises(BadInput):
-        pool_orders.order(control, host, threads)
+        orders.order(control, host, threads)
     assert plant.order(host) is None
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import redis
 
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import fill
 from tests.workers.slow_service import SlowService, serving
-from workers.dispatch import send_workers
-from workers.loops import tick_law
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+from workers.control.engine import tick_law
+from workers.control.kinds.pool_loops import ensure_pool_loops
 from workers.models import LedgerEntry, Loop
-from workers.plants.local import LocalPlant
-from workers.pool_loops import ensure_pool_loops
-from workers.work_report import waiting_to_run
+from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(390)]
 SERVICE_SECONDS = 0.1

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from queues.block import BlockIds, cut
-from queues.segment import Segment
+from queues.events.block import BlockIds, cut
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.events import batch_of
-from workers.dispatch import send_workers
+from workers.consumer.dispatch import send_workers
 
 BLOCK = 8
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from queues.block import decode
-from queues.segment import Segment
+from queues.events.block import decode
+from queues.publishing.replay import Pace, limited, multiplied
+from queues.segments.segment import Segment
 from tests.servers import Server
 from tests.workers.events import TIME_US, batch_of
-from workers.replay import Pace, limited, multiplied
 
 pytestmark = pytest.mark.usefixtures("plant_topology")
 

@@ -8,8 +8,11 @@ from queues import projection
 from queues.models import Node
 from tests.queues.events import blocks_of
 from tests.workers.plan_plant import Plant
-from workers import execution, ledger, loops, plans, sensors
+from workers.control import engine
+from workers.control.kinds import sensors
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop, Plan
+from workers.placement import execution, plans
 
 pytestmark = pytest.mark.django_db
 UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
@@ -21,7 +24,7 @@ class Flowing(Plant):
     def __init__(self, control, servers):
         super().__init__(control, servers)
         projection.set_points(control, "alert", UNEVEN)
-        loops.ensure_loops(self.topology())
+        engine.ensure_loops(self.topology())
 
     def flow(self, seconds, silent=()):
         for _ in range(seconds):
@@ -33,7 +36,7 @@ class Flowing(Plant):
 
     def tick(self):
         loop = Loop.objects.get(law="rebalancing")
-        return loops.tick(loop, self.plant, self.now, self.control)
+        return engine.tick(loop, self.plant, self.now, self.control)
 
     def execute(self):
         return execution.advance_all(self.control, self.now)
@@ -75,7 +78,7 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    loops._finish_open(loop, plant.plant, plant.now)
+    engine._finish_open(loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()
     assert entry.applied
@@ -186,5 +189,5 @@ def test_an_old_snapshot_moves_nothing(plant):
     plant.flow(10)
     loop = Loop.objects.get(law="rebalancing")
     late = plant.now + timedelta(seconds=4)
-    entry = loops.tick(loop, plant.plant, late, plant.control)
+    entry = engine.tick(loop, plant.plant, late, plant.control)
     assert entry.limited_by == "stale measurement"

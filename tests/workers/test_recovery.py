@@ -11,9 +11,9 @@ from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.events import blocks_of
-from workers import draining, execution, moves, proposals, recovery
-from workers.leases import Lease
+from workers.coordination.leases import Lease
 from workers.models import Plan
+from workers.placement import draining, execution, moves, proposals, recovery
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.handlers.sink import sink_of
-from workers.remedies import ago, deed_of, with_remedies
+from workers.consumer.handlers.sink import sink_of
+from workers.snapshot.action_summary import ago, deed_of, with_remedies
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,

@@ -10,14 +10,17 @@ import redis
 
 from queues.errors import BadInput
 from tests.workers.events import TIME_US, delivery_of
-from workers import batch_tasks, batch_worker, retention, runs, snapshot_archive, task_managers
-from workers.alerts.models import Alert, AlertEvent
-from workers.handlers.handler import Place
-from workers.handlers.options import Options
-from workers.handlers.parquet import Parquet
-from workers.jobs.job import Surroundings
+from workers.alerts.lifecycle.models import Alert, AlertEvent
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs import retention
+from workers.batch.jobs.job import Surroundings
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.parquet import Parquet
+from workers.history import snapshot_archive
+from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Run
-from workers.snapshot_archive import Recorder
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -30,7 +33,7 @@ class Keeper:
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self.where = Surroundings(data, control, NOW)
-        batch_tasks.ensure_tasks()
+        task_definitions.ensure_tasks()
 
     def run(self, **days: int) -> Run:
         values = dict.fromkeys((each.name for each in retention.PARAMETERS), 0)

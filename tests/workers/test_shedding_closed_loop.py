@@ -17,17 +17,17 @@ from tests.console.conftest import sample_snapshot
 from tests.workers import overload
 from tests.workers.overload import ENDS, MILESTONE, SECOND_US
 from tests.workers.test_pipeline_operators import APPLICATION, Tier
-from workers.control_record import control_record
-from workers.ladder_loops import ensure_ladder_loops
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.pipeline_loops import LAWS
 from workers.models import Loop
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.declaration import application_of_text
-from workers.pipeline.finished_batch import InterEventBatch, ReplicaBatch
-from workers.pipeline.operators import OperatorCount
-from workers.pipeline.status import StatusBoard
-from workers.pipeline_loops import LAWS
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.inter_event.operators import OperatorCount
+from workers.pipeline.status.status import StatusBoard
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)

@@ -8,18 +8,19 @@ import pytest
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
-from workers import ladder_sensor, throttling
-from workers.control_record import control_record
-from workers.ladder_loops import ensure_ladder_loops
-from workers.loops import tick_law
+from workers.control.engine import tick_law
+from workers.control.kinds import ladder_sensor
+from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.offered_work import OfferedWork
+from workers.control.kinds.pattern_yield import PatternYield
+from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
+from workers.coordination import throttling
 from workers.models import LedgerEntry, Loop
-from workers.offered_work import OfferedWork
-from workers.pattern_yield import PatternYield
-from workers.pipeline.controls import Controls, key_of
-from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline_loops import ensure_pipeline_loops
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
-from workers.remedies import with_remedies
+from workers.snapshot.action_summary import with_remedies
+from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)

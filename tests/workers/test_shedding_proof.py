@@ -10,9 +10,9 @@ from tests.waiting import until
 from tests.workers import overload
 from tests.workers.overload import Overload, Trace, outcome, told
 from tests.workers.test_pipeline_exactness import START_SECONDS, Running
-from workers.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
 from workers.models import Loop
-from workers.pipeline_loops import ensure_pipeline_loops
 
 logger = logging.getLogger(__name__)
 TRACE = Path(__file__).resolve().parents[3] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.test_observer import Scripted
-from workers import snapshot_archive
-from workers.observer import Observer
-from workers.snapshot_archive import (
+from workers.history import snapshot_archive
+from workers.history.snapshot_archive import (
     BLOCK_BUDGET_BYTES,
     Recorder,
     nearest_seconds,
     next_step_seconds,
     snapshot_at,
 )
+from workers.snapshot.observer import Observer
 
 START = 1_790_000_000.2  # 10:13:20.2 of a day in UTC
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
 from tests.workers.events import delivery_of
-from workers.effects import Outcome
-from workers.handlers.handler import Handler, Place
-from workers.handlers.registry import build
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Handler, Place
+from workers.consumer.handlers.registry import build
 
 pytestmark = pytest.mark.slow
 

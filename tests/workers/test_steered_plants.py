@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.console.conftest import sample_snapshot
-from workers import loops
+from workers.control import engine
 from workers.models import Loop
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ def loop():
 
 
 def tick(loop, plant, control):
-    return loops.tick(loop, plant, datetime.fromtimestamp(NOW, UTC), control)
+    return engine.tick(loop, plant, datetime.fromtimestamp(NOW, UTC), control)
 
 
 def test_a_loop_sets_tasks_while_nobody_else_does(loop, control):

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers import batch_tasks, batch_worker, runs, task_managers
-from workers.deadline import next_deadline, workers_for
-from workers.jobs.job import Made, Surroundings
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.chunk_leases import LOST_SECONDS, Overtaken, Seat, claim
+from workers.batch.deadline import next_deadline, workers_for
+from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
-from workers.seats import LOST_SECONDS, Overtaken, Seat, claim
 
 NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
 NUMBERED = "python:tests.workers.job_samples.NUMBERED"
@@ -36,7 +37,7 @@ class Bench:
         self.now += timedelta(seconds=seconds)
 
     def define(self, job: str = NUMBERED, **fields: object) -> Task:
-        return batch_tasks.define("parts", job, **fields)
+        return task_definitions.define("parts", job, **fields)
 
     def begin(self, **options: object) -> Run:
         return runs.begin("parts", self.where, **options)
@@ -275,14 +276,14 @@ def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -
 
 
 def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench) -> None:
-    assert batch_tasks.ensure_tasks() == Task.objects.count() == 7
+    assert task_definitions.ensure_tasks() == Task.objects.count() == 7
     spill = Task.objects.get(name="metric_spill")
-    assert (spill.periodic.interval.every, spill.periodic.task) == (600, batch_tasks.START)
+    assert (spill.periodic.interval.every, spill.periodic.task) == (600, task_definitions.START)
     assert Task.objects.get(name="stream_statistics").periodic.crontab.hour == "1"
-    batch_tasks.schedule(spill, every_seconds=60)
-    assert batch_tasks.ensure_tasks() == 0
+    task_definitions.schedule(spill, every_seconds=60)
+    assert task_definitions.ensure_tasks() == 0
     assert Task.objects.get(name="metric_spill").periodic.interval.every == 60
-    assert batch_tasks.schedule(spill).periodic is None
+    assert task_definitions.schedule(spill).periodic is None
 
 
 def test_requirements_choose_the_role() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.measured_topology import NAMES
-from workers.pipeline.task_measures import WorkSample, measures
+from controllers.parallelism.measured_topology import NAMES
+from workers.pipeline.status.task_measures import WorkSample, measures
 
 SAMPLES = st.builds(
     WorkSample,

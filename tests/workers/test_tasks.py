@@ -9,17 +9,17 @@ import redis
 from celery import current_app
 from django_celery_beat.models import PeriodicTask
 
-from queues.agent import Agent
-from queues.segment import Segment
+from queues.nodes.agent import Agent
+from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.workers.events import fill
 from workers import tasks
-from workers.connections import connection
+from workers.control.kinds.schedule import ensure_schedule
+from workers.coordination.connections import connection
 from workers.models import LedgerEntry, Loop
-from workers.observer import Observer
-from workers.plants.local import LocalPlant
-from workers.schedule import ensure_schedule
+from workers.snapshot.local import LocalPlant
+from workers.snapshot.observer import Observer
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers import timetable
+from workers.batch import timetable
 
 NOW = datetime(2026, 11, 20, 9, 30, 30, tzinfo=UTC)  # a Friday
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues.block import decode
-from queues.dead_letters import DeadLetters
 from queues.errors import NodeUnavailable
-from queues.segment import Segment
+from queues.events.block import decode
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from tests.queues.events import batch_of, blocks_of
-from workers.transfer import Route
+from workers.placement.transfer import Route
 
 MINUTE = 60.0
 ALL = 10**9

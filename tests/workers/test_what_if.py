@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.test_loops import Clock, override, tick
-from workers import overrides, what_if
+from workers.control import what_if
 from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)

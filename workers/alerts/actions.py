@@ -9,10 +9,12 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
 from queues.errors import BadInput
-from workers.alerts import machine, outbox, rules
-from workers.alerts.episodes import episode_of, keep
-from workers.alerts.models import Alert, AlertEvent, Delivery, Receiver
-from workers.alerts.standing import OPEN
+from workers.alerts.delivery import outbox
+from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle.episodes import episode_of, keep
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
+from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.alerts.rules import rules
 
 Kind = AlertEvent.Kind
 SNOOZE_MINUTES = (15, 60, 240, 480)

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 
-from workers.alerts import courier, evaluator
-from workers.alerts.evidence import Gatherer
-from workers.alerts.models import AlertWatch
-from workers.leases import Lease
+from workers.alerts.conditions.evidence import Gatherer
+from workers.alerts.delivery import courier
+from workers.alerts.evaluation import evaluator
+from workers.alerts.lifecycle.models import AlertWatch
+from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from workers.alerts.models import Alert
+from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Plan
 
 # A controller may have seen it coming before the rule's threshold did.

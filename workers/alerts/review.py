@@ -8,8 +8,9 @@ from typing import Any
 
 from django.db.models import Prefetch, Q
 
-from workers.alerts import history, machine
-from workers.alerts.models import Alert, AlertEvent, Message
+from workers.alerts import history
+from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
 
 HEADER = (
     "id", "rule", "title", "severity", "labels", "fired_at", "resolved_at", "seconds", "worst", "threshold",

@@ -1,0 +1,1 @@
+"""Experiments: what was simulated, and its series."""

@@ -1,5 +1,5 @@
 """The process of one simulation: `python -m workers.lab.simulation`, started by the worker that does the
-chunk (`workers.lab.job`), never by itself.
+chunk (`workers.batch.jobs.experiment`), never by itself.
 
 Standard input: one JSON line {"scenario", "law", "settings", "seed", "number", "data", "out"}. Standard
 output: one JSON line {"metrics", "rows"}, {"refused": {"field", "message"}} or {"failed": "..."}. A

@@ -1,0 +1,1 @@
+"""The Spark application: from containers through rules and patterns to complex events."""

@@ -1,0 +1,1 @@
+"""The port to any plant, and ours behind it."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from controllers.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
-from workers.pipeline.controls import Controls
+from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Snapshot
-from workers.pool_orders import MOST_THREADS
+from workers.pool.orders import MOST_THREADS
 
 _HOST = {
     "role": "jobs",

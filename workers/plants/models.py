@@ -8,7 +8,7 @@ from django.utils import timezone
 class RegisteredPlant(models.Model):
     """How a plant is reached. A token is never kept: `secret_environment` names the variable that holds it.
 
-    options: what its kind needs besides (`workers.plants.adapters`).
+    options: what its kind needs besides (`workers.plants.foreign.adapters`).
     """
 
     class Kind(models.TextChoices):

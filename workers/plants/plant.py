@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from controllers.measured_topology import Topology
+from controllers.parallelism.measured_topology import Topology
 from queues.errors import WeirError
 
 Snapshot = dict[str, Any]
@@ -80,7 +80,7 @@ class Plant(Elastic, Protocol):
     def resize_pool(self, host: str, threads: int) -> None:
         """Have a worker host run so many tasks at once, from about a second on. Work under way goes on.
 
-        Asking twice for the same is asking once. It lapses after `workers.pool_orders.ORDER_SECONDS` unless
+        Asking twice for the same is asking once. It lapses after `workers.pool.orders.ORDER_SECONDS` unless
         it is kept; the pool then goes back to the size it was started with. Raises `queues.errors.BadInput`
         for a host that does not report or can't be resized, and for a number it does not take.
         """
@@ -91,8 +91,8 @@ class Plant(Elastic, Protocol):
         ...
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """Put values in place of an application's controls (`workers.pipeline.controls`): admission, shares,
-        tasks. They are in force within two of its batches.
+        """Put values in place of an application's controls (`workers.pipeline.declaration.controls`):
+        admission, shares, tasks. They are in force within two of its batches.
 
         Steering twice to the same is steering once. Raises `queues.errors.BadInput` naming a control that is
         not known or takes something else; nothing is changed then.

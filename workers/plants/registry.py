@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.measured_topology import Topology
+from controllers.parallelism.measured_topology import Topology
 from queues.errors import BadInput
 from workers.plants.plant import PlantSilent
 from workers.plants.topology import topology_of

@@ -1,4 +1,5 @@
-"""A simulated plant behind the port: the chain of `controllers.simulation.elastic_chain`, second by second.
+"""A simulated plant behind the port: the chain of `controllers.simulation.model.elastic_chain`, second by
+second.
 
 A change of tasks stops the chain for `pause_seconds`, as a real one's rescaling does. Simulated time goes on
 when `run` is called; what is offered in each second is given. Measures are those since the last topology.
@@ -7,9 +8,9 @@ when `run` is called; what is offered in each second is given. Measures are thos
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from controllers.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 from controllers.rivals.parallelism_rules import Measured
-from controllers.simulation.elastic_chain import KINDS, Chain
+from controllers.simulation.model.elastic_chain import KINDS, Chain
 from workers.plants.plant import PlantSilent
 
 SOURCE = "source"

@@ -8,14 +8,15 @@ from typing import Any
 
 import redis
 
-from controllers.measured_topology import Topology
+from controllers.parallelism.measured_topology import Topology
 from queues.topology import KEY
 from queues.topology import Topology as Places
-from workers import pool_orders, throttling
-from workers.dispatch import send_workers
-from workers.pipeline.steering import steer, steer_named
+from workers.consumer.dispatch import send_workers
+from workers.coordination import throttling
+from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.plant import Snapshot
 from workers.plants.topology import place_of, topology_of
+from workers.pool import orders
 
 
 class SteeredPlant(ABC):
@@ -31,24 +32,24 @@ class SteeredPlant(ABC):
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
     ) -> list[str]:
-        """See `workers.dispatch.send_workers`."""
+        """See `workers.consumer.dispatch.send_workers`."""
         places = Places.from_json(self._control.get(KEY))
         return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
 
     def resize_pool(self, host: str, threads: int) -> None:
-        """See `workers.pool_orders`."""
-        pool_orders.order(self._control, host, threads)
+        """See `workers.pool.orders`."""
+        orders.order(self._control, host, threads)
 
     def keep_pool(self, host: str) -> None:
-        """See `workers.pool_orders`."""
-        pool_orders.keep(self._control, host)
+        """See `workers.pool.orders`."""
+        orders.keep(self._control, host)
 
     def steer_pipeline(self, application: str, changes: Mapping[str, Any]) -> None:
-        """See `workers.pipeline.steering`."""
+        """See `workers.pipeline.declaration.steering`."""
         steer(self._control, application, changes)
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """See `workers.throttling`."""
+        """See `workers.coordination.throttling`."""
         throttling.throttle(self._control, queue, seconds)
 
     def topology(self) -> Topology:

@@ -1,4 +1,4 @@
-"""The local plant as a topology (`controllers.measured_topology`), from one snapshot of it.
+"""The local plant as a topology (`controllers.parallelism.measured_topology`), from one snapshot of it.
 
 | operator | is | its tasks |
 |---|---|---|
@@ -14,11 +14,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controllers.measured_topology import Link, Operator, Topology
-from workers.pipeline.status import WINDOW_SECONDS
+from controllers.parallelism.measured_topology import Link, Operator, Topology
+from workers.pipeline.status.status import WINDOW_SECONDS
 
 Rows = Mapping[str, Any]
-MOST_TASKS = 64  # as `workers.pipeline.controls` takes
+MOST_TASKS = 64  # as `workers.pipeline.declaration.controls` takes
 ONE_PRODUCER = "those who publish are no part of the plant"
 DECLARED = "the replicas are declared with the application"
 SENT_FOR = "its workers are sent for by the loop worker_rate"

@@ -7,9 +7,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from console.audit_watch import AuditWatch
+from console.audit.watch import AuditWatch
 from workers.alerts.alerter import Alerter
-from workers.connections import control_server
+from workers.coordination.connections import control_server
 
 CONTROL_TIMEOUT_SECONDS = 2.0
 JOIN_SECONDS = 5.0

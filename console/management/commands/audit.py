@@ -12,9 +12,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from console import audit, audit_witness
-from console.access import Actor
-from console.audit_check import ACCEPT, Checker, Verdict
+from console.accounts.access import Actor
+from console.audit import audit_log, witness
+from console.audit.check import ACCEPT, Checker, Verdict
 
 MOST_ACCEPTED = 1_000
 
@@ -48,15 +48,15 @@ class Command(BaseCommand):
             )
             sys.exit(1)
         if any(each.kind in ("cut", "forged") for each in verdict.findings):
-            audit_witness.put_aside(settings.WEIR_DATA, timezone.now())
-            audit_witness.forget()
+            witness.put_aside(settings.WEIR_DATA, timezone.now())
+            witness.forget()
         if verdict.findings:
             who = Actor(name=f"manage.py:{pwd.getpwuid(os.getuid()).pw_name}", role=None)
             about = {
                 "findings": [each.key for each in verdict.findings],
                 "texts": [each.text for each in verdict.findings[:20]],
             }
-            audit.record(who, ACCEPT, "audit", reason=reason, after=about)
+            audit_log.record(who, ACCEPT, "audit", reason=reason, after=about)
         return Checker(settings.WEIR_DATA).step()
 
 

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection, transaction
 from psycopg import sql
 
-from console.append_only import TABLE
+from console.storage.append_only import TABLE
 from queues.errors import BadInput
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from console.actions.lab.trace_files import read_columns
 from console.management.document import JsonCommand, read_document
-from console.management.trace import read_columns
 from controllers.design.identify import identify
 from controllers.design.request import DESIGNS
 from queues.errors import BadInput

@@ -7,15 +7,16 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console import task_steering
-from console.access import Actor
+from console.accounts.access import Actor
+from console.actions import tasks
+from console.actions.task_documents import run_document, task_document
+from console.connections.surroundings import surroundings
 from console.management.document import JsonCommand
-from console.surroundings import surroundings
-from console.task_documents import run_document, task_document
 from queues.errors import BadInput
-from workers import batch_tasks, batch_worker, runs, task_managers
-from workers.jobs.job import Surroundings
-from workers.jobs.parameters import moment
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.parameters import moment
 from workers.models import Run, Task
 
 ACTIONS = ("list", "run", "show", "cancel", "resume")
@@ -38,7 +39,7 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        batch_tasks.ensure_tasks()
+        task_definitions.ensure_tasks()
         if options["action"] == "list":
             return {
                 "tasks": [task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")]
@@ -58,7 +59,7 @@ class Command(JsonCommand):
         where = surroundings()
         deadline_at = _deadline(options["deadline"])
         given = read_values(options["values"])
-        run = task_steering.begin(ACTOR, options["subject"], given, deadline_at, options["reason"], where)
+        run = tasks.begin(ACTOR, options["subject"], given, deadline_at, options["reason"], where)
         if options["here"]:
             work_here(run, where)
         return run_document(runs.run_of(run.pk))
@@ -67,10 +68,10 @@ class Command(JsonCommand):
         return run_document(runs.run_of(options["subject"]))
 
     def _cancel(self, options: dict[str, Any]) -> dict[str, Any]:
-        return self._change(task_steering.cancel, options)
+        return self._change(tasks.cancel, options)
 
     def _resume(self, options: dict[str, Any]) -> dict[str, Any]:
-        return self._change(task_steering.resume, options)
+        return self._change(tasks.resume, options)
 
     def _change(self, change: Callable[..., Run], options: dict[str, Any]) -> dict[str, Any]:
         run = runs.run_of(options["subject"])

@@ -9,10 +9,10 @@ from django.core.management.base import CommandParser
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
+from console.actions.lab.trace_files import read_trace
 from console.management.document import JsonCommand
-from console.management.trace import read_trace
 from controllers.simulation.catalog import SCENARIOS as READY
-from controllers.simulation.scenario import Outcome, Scenario
+from controllers.simulation.model.scenario import Outcome, Scenario
 from queues.errors import BadInput
 
 # scenario → laws, settings, metrics, as the contract promises them; those in READY are simulated.

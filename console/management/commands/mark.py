@@ -5,11 +5,11 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from console import marks
-from console.access import Actor
+from console.accounts.access import Actor
+from console.actions import marks
+from console.input.form_values import time_of
 from console.management.document import JsonCommand
 from console.models import Mark
-from console.pages.expiry import time_of
 
 
 class Command(JsonCommand):

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand, read_document
-from workers.pipeline.match_request import answer
+from workers.pipeline.matching.match_request import answer
 
 
 class Command(JsonCommand):

@@ -7,12 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from workers.connections import control_server
-from workers.foresight import Foresight
-from workers.observer import Observer
-from workers.plants.local import LocalPlant
-from workers.plants.watch import PlantWatch
-from workers.snapshot_archive import Recorder
+from workers.coordination.connections import control_server
+from workers.history.load_forecasts import Foresight
+from workers.history.snapshot_archive import Recorder
+from workers.plants.foreign.watch import PlantWatch
+from workers.snapshot.local import LocalPlant
+from workers.snapshot.observer import Observer
 
 CONTROL_TIMEOUT_SECONDS = 2.0
 

@@ -10,11 +10,11 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand
-from queues.client import Client, Published
-from queues.columns import Columns
 from queues.errors import BadInput, NoContainerAvailable, WeirError
-from queues.lines import FORMATS, NAMED, EventLines, format_of, open_events
-from workers.replay import Pace, limited, multiplied
+from queues.events.columns import Columns
+from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
+from queues.publishing.client import Client, Published
+from queues.publishing.replay import Pace, limited, multiplied
 
 PRODUCER = "publish"
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.conf import settings
 
-from console.control_server import control
+from console.connections.control_server import control
+from console.embedded.seeding import seed
 from console.management.document import JsonCommand
-from console.seeding import seed
 from queues.private_files import mend
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand, read_document
-from queues.splitter import split_request
+from queues.publishing.splitter import split_request
 
 
 class Command(JsonCommand):

@@ -6,8 +6,8 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from console import tokens
-from console.access import Actor, queues_of, role_of
+from console.accounts import tokens
+from console.accounts.access import Actor, queues_of, role_of
 from console.management.document import JsonCommand
 from queues.errors import BadInput
 

@@ -17,10 +17,10 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.http import HttpResponseBase
 from django.urls import resolve
 
-from console import refused
-from console.access import Actor, queues_of, role_of
+from console.accounts.access import Actor, queues_of, role_of
 from console.api.v1 import api
-from console.operations import Operation, named, operations
+from console.audit import refusals
+from console.management.operations import Operation, named, operations
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
@@ -126,7 +126,7 @@ def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, 
     request.request_id = actor.request_id
     request.weir_local_actor = actor
     view, positional, places = resolve(request.path_info)
-    with refused.collected(f"{method} {address}"):
+    with refusals.collected(f"{method} {address}"):
         response: HttpResponseBase = view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]
 

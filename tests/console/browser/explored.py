@@ -14,12 +14,12 @@ django.setup()
 import orjson  # noqa: E402
 import redis  # noqa: E402
 
-from console.control_server import control  # noqa: E402
+from console.connections.control_server import control  # noqa: E402
 from tests.workers.pool_plant import Plant  # noqa: E402
-from workers import metrics  # noqa: E402
-from workers.control_record import control_record  # noqa: E402
+from workers.history import metrics  # noqa: E402
 from workers.models import Loop  # noqa: E402
 from workers.plants.published import SNAPSHOT_KEY  # noqa: E402
+from workers.snapshot.control_record import control_record  # noqa: E402
 
 TICKS = 64
 CAPACITIES = (9, 6)  # of the service that the handlers call, before and after half of the time

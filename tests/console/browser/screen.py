@@ -12,11 +12,11 @@ import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from console.control_server import SNAPSHOT_KEY
+from console.connections.control_server import SNAPSHOT_KEY
 from console.live.fanout import CHANNEL
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until
-from workers.merge_patch import difference
+from workers.coordination.merge_patch import difference
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BROWSER = [

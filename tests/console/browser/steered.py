@@ -9,9 +9,9 @@ import django
 
 django.setup()
 
-from console.control_server import control  # noqa: E402
+from console.connections.control_server import control  # noqa: E402
 from tests.workers.task_plant import SECONDS, TaskPlant  # noqa: E402
-from workers import metrics  # noqa: E402
+from workers.history import metrics  # noqa: E402
 
 TICKS = 270
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from queues.segment import Segment
+from queues.segments.segment import Segment
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.conftest import bury
 from tests.queues.events import blocks_of

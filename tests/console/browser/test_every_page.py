@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from console.pages.frame import RAIL
+from console.pages.frame.frame import RAIL
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 
 pytestmark = BROWSER

@@ -21,8 +21,8 @@ EXPORTS = (
 )
 FILL = """
 from datetime import UTC, datetime, timedelta
-from console import audit
-from console.access import Actor
+from console.audit import audit_log
+from console.accounts.access import Actor
 from console.models import Mark
 from workers.models import LedgerEntry, Loop
 who = Actor("desk-2", "operator", address="192.0.2.7")

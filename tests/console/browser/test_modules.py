@@ -2,7 +2,7 @@
 
 from console.templatetags.weir import FORMATS, formatted
 from tests.console.browser.screen import BROWSER
-from workers.merge_patch import difference
+from workers.coordination.merge_patch import difference
 
 pytestmark = BROWSER
 VALUES = (

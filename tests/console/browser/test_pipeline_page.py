@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
-from workers.pipeline.declared import Declarations, Declared
-from workers.pipeline.state import StateStore
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.tiers.state import StateStore
 
 pytestmark = BROWSER
 EVENT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from controllers.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, Operator, Topology
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.waiting import until
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.waiting import until
-from workers import metrics
-from workers.snapshot_archive import Recorder
+from workers.history import metrics
+from workers.history.snapshot_archive import Recorder
 
 pytestmark = BROWSER
 MINUTES = 12

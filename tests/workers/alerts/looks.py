@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.alerts import evaluator, rules
-from workers.alerts.evidence import Evidence
-from workers.alerts.models import Alert, AlertEvent, Receiver
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.evaluation import evaluator
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
+from workers.alerts.rules import rules
 
 START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC).timestamp()
 

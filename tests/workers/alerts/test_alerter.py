@@ -16,7 +16,7 @@ from tests.waiting import until
 from tests.workers.alerts.desks import hook
 from tests.workers.alerts.looks import lost, node, plant, rule, the_alert
 from workers.alerts.alerter import Alerter
-from workers.alerts.models import Alert, Delivery
+from workers.alerts.lifecycle.models import Alert, Delivery
 from workers.plants.published import SNAPSHOT_KEY
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -126,7 +126,8 @@ class Process:
 
 TELL_HOOK = """
 from django.utils import timezone
-from workers.alerts import receivers, rules
+from workers.alerts.delivery import receivers
+from workers.alerts.rules import rules
 receivers.define("hook", "webhook", {{"url": "http://127.0.0.1:{port}/"}})
 tell = [{{"after_minutes": 0, "receivers": ["hook"]}}]
 rules.define("node-lost", {{"escalation": tell, "group_by": ["node"]}}, timezone.now())

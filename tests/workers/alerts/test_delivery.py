@@ -7,14 +7,14 @@ from hashlib import sha256
 import orjson
 import pytest
 
-from queues.server import free_port
+from queues.nodes.server import free_port
 from tests.workers.alerts.desks import Desk, hook, mail_server
 from tests.workers.alerts.looks import Looks, kinds, lost, plant, rule, the_alert
-from workers.alerts import courier, outbox, receivers
-from workers.alerts.channels import webhook
-from workers.alerts.channels.channel import Failed
-from workers.alerts.evidence import failing_receivers
-from workers.alerts.models import Message, Receiver
+from workers.alerts.conditions.evidence import failing_receivers
+from workers.alerts.delivery import courier, outbox, receivers
+from workers.alerts.delivery.channels import webhook
+from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.lifecycle.models import Message, Receiver
 
 pytestmark = pytest.mark.django_db
 

@@ -6,13 +6,15 @@ from datetime import timedelta
 import pytest
 
 from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
-from workers.alerts import evaluator, outbox, rules, telling
-from workers.alerts.evaluator import Overtaken
-from workers.alerts.evidence import Ended, Failing, LoopFacts, Tick, facts_of_loops
-from workers.alerts.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
-from workers.alerts.standing import open_alerts
+from workers.alerts.conditions.evidence import Ended, Failing, LoopFacts, Tick, facts_of_loops
+from workers.alerts.delivery import outbox
+from workers.alerts.evaluation import evaluator, notifying
+from workers.alerts.evaluation.evaluator import Overtaken
+from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
+from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.alerts.rules import rules
 from workers.models import Loop
-from workers.overrides import set_override
+from workers.steering.overrides import set_override
 
 pytestmark = pytest.mark.django_db
 
@@ -204,7 +206,7 @@ def test_a_look_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ((telling, "tell"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
+    for place in ((notifying, "tell"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()
@@ -355,7 +357,7 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
 
 
 def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
-    from workers.alerts.catalog import FIRST_RULES, ensure_rules
+    from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
 
     assert ensure_rules(looks.moment) == len(FIRST_RULES) and ensure_rules(looks.moment) == 0
     looks.pass_seconds(20)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.alerts import machine
-from workers.alerts.machine import Episode, Terms, Thresholds, advanced, due_steps, returned
+from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle.machine import Episode, Terms, Thresholds, advanced, due_steps, returned
 
 TERMS = Terms(for_seconds=10.0, keep_seconds=20.0, acknowledge_seconds=600.0)
 LOOK = 2.0

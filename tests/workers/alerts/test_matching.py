@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers.alerts import matching
-from workers.alerts.conditions import CONDITIONS
-from workers.alerts.inhibition import EXPLAINS, LINGER_SECONDS, Party, causes
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.lifecycle.inhibition import EXPLAINS, LINGER_SECONDS, Party, causes
+from workers.alerts.rules import matching
 
 LABELS = {"rule": "queue-behind", "severity": "warning", "queue": "orders-eu"}
 

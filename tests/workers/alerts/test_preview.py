@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from workers import metrics
-from workers.alerts import preview as previews
-from workers.alerts import rules
-from workers.alerts.models import AlertRule
+from workers.alerts.evaluation import preview as previews
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules import rules
+from workers.history import metrics
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db

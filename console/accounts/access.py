@@ -1,0 +1,377 @@
+"""Who may do what: one table of actions, one answer for pages, API and websockets.
+
+Roles are Django groups: viewer < operator < administrator. A token carries a role too, never more than its
+owner has today; the role *producer* may publish events and nothing else. A person or a token may be limited
+to some queues: `demand` is told which queues an act concerns, and refuses what reaches beyond them. Acts of
+CONFIRMED take a person who has proved within the last minutes who it is.
+"""
+
+import functools
+import hashlib
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from console.accounts import submissions
+from console.audit import refusals
+from console.models import ApiToken, Identity, QueueLimit, SecondFactor
+from workers.steering import plant_settings
+
+ROLES = ("viewer", "operator", "administrator")
+PRODUCER = "producer"
+
+# Action → least role. Every view, endpoint and socket asks here, by one of these names.
+ACTIONS = {
+    "plant.view": "viewer",
+    "account.change": "viewer",
+    "token.mint": "viewer",
+    "events.publish": "operator",
+    "override.set": "operator",
+    "override.extend": "operator",
+    "override.end": "operator",
+    "override.endless": "administrator",
+    "loop.mode": "operator",
+    "node.thresholds": "operator",
+    "node.use": "operator",
+    "plan.propose": "operator",
+    "plan.approve": "operator",
+    "plan.stop": "operator",
+    "lab.run": "operator",
+    "task.run": "operator",
+    "task.cancel": "operator",
+    "task.resume": "operator",
+    "task.change": "operator",
+    "task.define": "administrator",
+    "pipeline.declare": "operator",
+    "pipeline.steer": "operator",
+    "plant.scale": "operator",
+    "ladder.cap": "operator",
+    "plant.register": "administrator",
+    "dead_letters.requeue": "operator",
+    "dead_letters.discard": "operator",
+    "dead_letters.fix": "operator",
+    "alert.acknowledge": "operator",
+    "alert.snooze": "operator",
+    "alert.escalate": "operator",
+    "alert.note": "operator",
+    "silence.set": "operator",
+    "silence.end": "operator",
+    "alert_rule.change": "operator",
+    "receiver.change": "administrator",
+    "receiver.test": "administrator",
+    "mark.add": "operator",
+    "mark.remove": "operator",
+    "audit.view": "administrator",
+    "settings.change": "administrator",
+    "user.manage": "administrator",
+}
+# One's own password, sessions and second factor: for people who are logged in, never for a token.
+SESSIONS_ONLY = frozenset({"account.change"})
+# A token has these only when its own list of actions names them, and it gives them to no child.
+BY_NAME_ONLY = frozenset({"token.mint", "user.manage"})
+# What names no queue and changes none: who is limited to some queues may do it all the same.
+OF_NO_QUEUE = frozenset(
+    {"plant.view", "account.change", "token.mint", "lab.run", "mark.add", "mark.remove", "audit.view"}
+)
+CONFIRMED = frozenset({"user.manage", "settings.change", "receiver.change", "plant.register", "task.define"})
+CONFIRMED_SECONDS = 600.0
+CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last proved who it is
+MOST_ANCESTORS = 8
+TOKEN_PREFIX = "weir_"
+USED_AT_STEP = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A person or a token that asks for something. `role` is None for one who may do nothing."""
+
+    name: str
+    role: str | None
+    user: User | None = None
+    token: ApiToken | None = None
+    address: str | None = None
+    request_id: str = ""
+    queues: frozenset[str] | None = None  # those it is limited to; None: all
+    actions: frozenset[str] | None = None  # of a token: actions or their families; None: all of its role
+    confirmed_at: float | None = None  # s since 1970, of a session; None: a token or a command has no session
+
+    def may(self, action: str) -> bool:
+        """Whether this actor may do `action`; an action missing in the table raises KeyError."""
+        least = ACTIONS[action]
+        if self.token is not None and not self._token_has(action):
+            return False
+        if self.role == PRODUCER:
+            return action == "events.publish"
+        return self.role is not None and ROLES.index(self.role) >= ROLES.index(least)
+
+    def _token_has(self, action: str) -> bool:
+        if action in SESSIONS_ONLY:
+            return False
+        if action in BY_NAME_ONLY:
+            return self.actions is not None and action in self.actions
+        return self.actions is None or bool(self.actions & {action, family_of(action)})
+
+    def reaches(self, queues: Collection[str] | None) -> bool:
+        """Whether these queues (None: the whole plant) are within those the actor is limited to."""
+        return self.queues is None or (queues is not None and self.queues.issuperset(queues))
+
+    def is_confirmed(self) -> bool:
+        """Whether its person has proved who it is within CONFIRMED_SECONDS."""
+        if self.confirmed_at is None:
+            return True
+        return timezone.now().timestamp() - self.confirmed_at <= CONFIRMED_SECONDS
+
+    def permissions(self) -> dict[str, bool]:
+        """Every action with its answer, named for templates: `override.set` is `override_set`."""
+        return {action.replace(".", "_"): self.may(action) for action in ACTIONS}
+
+
+NOBODY = Actor(name="nobody", role=None)
+
+
+def family_of(action: str) -> str:
+    """`override` of `override.set`."""
+    return action.partition(".")[0]
+
+
+class ConfirmationNeeded(PermissionDenied):
+    """The actor may do it, and has to prove once more who it is (the page /confirm/ asks)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Confirm that it is you at /confirm/: this takes a login of the last "
+            f"{CONFIRMED_SECONDS / 60:.0f} minutes. Nothing was changed."
+        )
+
+
+def role_of(user: User | AnonymousUser) -> str | None:
+    """The highest role among the user's groups; a superuser is an administrator."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return "administrator"
+    held = set(user.groups.values_list("name", flat=True))
+    return next((role for role in reversed(ROLES) if role in held), None)
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The logged-in person of a request (once looked up, kept on the request)."""
+    known = getattr(request, "weir_actor", None)
+    if known is None:
+        person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
+        known = replace(named(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
+        request.weir_actor = known
+    return known
+
+
+def named(request: HttpRequest, actor: Actor) -> Actor:
+    """The actor with the id of its request, which the audit notes."""
+    return replace(actor, request_id=getattr(request, "request_id", ""))
+
+
+def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Actor:
+    if not user.is_authenticated:
+        return Actor(name=NOBODY.name, role=None, address=address)
+    role, queues = role_of(user), queues_of(user)
+    if role == "administrator" and _lacks_second_factor(user):
+        role = "viewer"  # who may look, and set one up
+    return Actor(name=user.get_username(), role=role, user=user, address=address, queues=queues)
+
+
+def _lacks_second_factor(user: User) -> bool:
+    """Whether administrators need one, and this one, whom no provider vouches for, has none."""
+    if not plant_settings.value("login.second_factor"):
+        return False
+    has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
+    return not has_one and not Identity.objects.filter(user=user).exists()
+
+
+def queues_of(user: User) -> frozenset[str] | None:
+    """The queues that somebody's role is limited to; None: all."""
+    limit = QueueLimit.objects.filter(user=user).first()
+    return limited(limit.queues) if limit else None
+
+
+def limited(*limits: Collection[str]) -> frozenset[str] | None:
+    """What is within all of these limits, of which an empty one is none; None: everything."""
+    real = [frozenset(limit) for limit in limits if limit]
+    return functools.reduce(frozenset.intersection, real) if real else None
+
+
+def requires(action: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
+    """A view only for actors who may do `action`; others get 403 (the login middleware has asked already)."""
+    if action not in ACTIONS:
+        raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
+
+    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        @functools.wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
+            actor = actor_of(request)
+            admit(actor, action)
+            submissions.once(request, actor)
+            return view(request, *args, **named)
+
+        guarded.action = action  # the permissions test reads it
+        return guarded
+
+    return decorate
+
+
+def admit(actor: Actor, action: str) -> None:
+    """Raise PermissionDenied, saying which role is needed, unless the actor's role may do it. It opens the
+    door; what is behind it asks `demand`. A refusal of somebody who is known is noted in the audit.
+    """
+    if actor.may(action):
+        return
+    held = actor.role or "no role"
+    why = f"{action} takes the role {ACTIONS[action]}; {actor.name} has {held}."
+    if actor.token is not None and action in SESSIONS_ONLY | BY_NAME_ONLY:
+        why = f"{action} is not for {actor.name}: log in, or name it in a token's actions."
+    _refuse(actor, action, why)
+
+
+def _refuse(actor: Actor, action: str, why: str) -> NoReturn:
+    if actor.user is not None:
+        refusals.note(refusals.Refusal(actor.name, action, "", why, actor.address, actor.request_id))
+    raise PermissionDenied(why)
+
+
+def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> None:
+    """Raise PermissionDenied unless the actor may do it to these queues (None: it concerns the whole plant),
+    and ConfirmationNeeded where a person has to prove once more who it is.
+    """
+    admit(actor, action)
+    if action not in OF_NO_QUEUE and not actor.reaches(queues):
+        beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - actor.queues))
+        mine = ", ".join(sorted(actor.queues)) or "none"
+        _refuse(actor, action, f"{action} concerns {beyond}; {actor.name} is limited to the queues {mine}.")
+    if action in CONFIRMED:
+        demand_confirmed(actor)
+
+
+def demand_confirmed(actor: Actor) -> None:
+    """Raise ConfirmationNeeded when a person's last proof of who it is, is too long ago."""
+    if not actor.is_confirmed():
+        raise ConfirmationNeeded
+
+
+def digest_of(secret: str) -> str:
+    """SHA-256 in hex. Tokens are 256 random bits, so a slow hash would add nothing."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def create_token(
+    owner: User,
+    name: str,
+    role: str,
+    expires_at: datetime,
+    *,
+    queues: Collection[str] = (),
+    actions: Collection[str] = (),
+    parent: ApiToken | None = None,
+) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is never to be seen again."""
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken.objects.create(
+        name=name,
+        digest=digest_of(secret),
+        role=role,
+        owner=owner,
+        expires_at=expires_at,
+        queues=sorted(queues),
+        actions=sorted(actions),
+        parent=parent,
+    )
+    return token, secret
+
+
+def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Actor | None:
+    """The actor behind a secret; None when it is unknown, expired, revoked, or its owner may not log in. A
+    token that was made with another is as good as that one is now.
+    """
+    token = ApiToken.objects.select_related("owner", "parent").filter(digest=digest_of(secret)).first()
+    if token is None or not token.owner.is_active:
+        return None
+    line = list(_line(token))
+    if any(each.revoked_at is not None or each.expires_at <= now for each in line):
+        return None
+    role: str | None = role_of(token.owner)
+    for each in line:
+        role = least_role(each.role, role)
+    if token.used_at is None or now - token.used_at >= USED_AT_STEP:
+        ApiToken.objects.filter(pk=token.pk).update(used_at=now)
+    of_owner = queues_of(token.owner)
+    return Actor(
+        name=f"token:{token.name}",
+        role=role,
+        user=token.owner,
+        token=token,
+        address=address,
+        queues=_common(of_owner, limited(*(each.queues for each in line))),
+        actions=limited(token.actions),
+    )
+
+
+def _line(token: ApiToken) -> Iterator[ApiToken]:
+    """A token and those it descends from. Raises PermissionDenied for a line that does not end."""
+    for _ in range(MOST_ANCESTORS):
+        yield token
+        if token.parent is None:
+            return
+        token = token.parent
+    raise PermissionDenied(f"{token.name} has too many ancestors.")
+
+
+def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def least_role(token_role: str, owner_role: str | None) -> str | None:
+    """What a token may be: its own role, but never above its owner's."""
+    if owner_role is None:
+        return None
+    if owner_role == PRODUCER:  # a producer's child
+        return PRODUCER
+    if token_role == PRODUCER:
+        return PRODUCER if ROLES.index(owner_role) >= ROLES.index(ACTIONS["events.publish"]) else None
+    return min(token_role, owner_role, key=ROLES.index)
+
+
+def bearer_of(header: str | None) -> str | None:
+    """The secret in `Authorization: Bearer …`, or None when the header is missing or of another kind."""
+    kind, _, secret = (header or "").partition(" ")
+    return secret.strip() or None if kind.lower() == "bearer" else None
+
+
+def user_of_session(session_key: str | None) -> User | AnonymousUser:
+    """Who a session belongs to now: nobody once it is logged out, expired, or the password was changed."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    return get_user(request)
+
+
+def actor_of_session(session_key: str | None, address: str | None = None) -> Actor:
+    """Who holds a websocket by a session, asked again while it is open."""
+    return actor_of_user(user_of_session(session_key), address) if session_key else NOBODY
+
+
+def actor_of_connection(
+    session_key: str | None, authorization: str | None, address: str | None = None
+) -> Actor:
+    """Who sends something, before Django has seen it: by token when one was given, else by session."""
+    if authorization is None:
+        return actor_of_session(session_key, address)
+    secret = bearer_of(authorization)
+    return (actor_of_token(secret, timezone.now(), address) if secret else None) or NOBODY

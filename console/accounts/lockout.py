@@ -1,0 +1,75 @@
+"""Failed logins are counted apart: of an account at an address, of an address, of an account.
+
+| what fails | failures within 15 minutes | then |
+|---|---|---|
+| an account, from one address | 5 | that address waits before it tries this account again |
+| an address, whatever accounts it tries | 10 | that address waits |
+| an account, from wherever | 20 | the account waits, but for addresses it has logged in from lately |
+
+Each lasts until its failures are 15 minutes old; trying meanwhile does not prolong it. Whoever is logged in
+stays so. A stranger can therefore not keep somebody out of the places that they work at.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from axes.handlers.database import AxesDatabaseHandler
+from axes.models import AccessLog
+from django.contrib.auth.models import User
+from django.db.models import Sum
+from django.http import HttpRequest
+from django.utils import timezone
+
+from console.accounts.access import Actor
+from console.audit import audit_log, refusals
+
+AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
+KNOWN_FOR = timedelta(days=30)
+UNKNOWN = "unknown"
+
+
+class Handler(AxesDatabaseHandler):
+    """django-axes' own, with a limit for each count, and the audit."""
+
+    def get_failures(self, request: HttpRequest, credentials: dict | None = None) -> int:
+        """The failures at this address, or AT_ADDRESS once any of the limits is reached."""
+        at_address, of_address, of_account = (
+            found.aggregate(count=Sum("failures_since_start"))["count"] or 0
+            for found in self.get_user_attempts(request, credentials)
+        )
+        if of_address >= OF_ADDRESS or (of_account >= OF_ACCOUNT and not _is_known(request, credentials)):
+            return max(AT_ADDRESS, at_address)
+        return at_address
+
+    def user_login_failed(
+        self, sender: Any, credentials: dict, request: HttpRequest | None = None, **more: Any
+    ) -> None:
+        was_locked = bool(getattr(request, "axes_locked_out", False))
+        super().user_login_failed(sender, credentials, request, **more)
+        if request is None:
+            return
+        actor = _who(request, credentials)
+        if was_locked:  # folded: whoever tries on must not fill the audit
+            why = "too many failed logins"
+            refusals.note(
+                refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id)
+            )
+            return
+        audit_log.record(actor, "login.failed", actor.name)
+        if request.axes_locked_out:
+            audit_log.record(actor, "login.locked", actor.name, reason="Too many failed logins.")
+
+
+def _who(request: HttpRequest, credentials: dict) -> Actor:
+    """The account that was tried. A name that is none is not noted: people type passwords into that field."""
+    name = str(credentials.get("username") or "")
+    known = User.objects.filter(username=name).exists()
+    address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
+    return Actor(name=name if known else UNKNOWN, role=None, address=address, request_id=request_id)
+
+
+def _is_known(request: HttpRequest, credentials: dict | None) -> bool:
+    """Whether the account has logged in from this address lately."""
+    name = (credentials or {}).get("username")
+    logins = AccessLog.objects.filter(username=name, ip_address=request.axes_ip_address)
+    return logins.filter(attempt_time__gte=timezone.now() - KNOWN_FOR).exists()

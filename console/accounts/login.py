@@ -1,0 +1,85 @@
+"""The way to the login and back: to the page where somebody was, also when a form was sent from it.
+
+Whoever has a second factor is not logged in by the password: the session only remembers, for a few minutes,
+whose password was right.
+"""
+
+from urllib.parse import urlencode, urlsplit
+
+from django.contrib.auth import login
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from console.accounts.access import CONFIRMED_AT, actor_of_user, named
+from console.audit import audit_log
+
+PASSWORD_BACKEND = "django.contrib.auth.backends.ModelBackend"
+PENDING = "weir_pending"
+PENDING_SECONDS = 300
+
+
+class LoginRequired(LoginRequiredMiddleware):
+    """After the login one is where one was. The address of a form's target is none to come back to, so a form
+    leads back to the page it stands on; what was typed into it is kept by the browser (static/js/drafts.js).
+    """
+
+    def handle_no_permission(self, request: HttpRequest, view_func) -> HttpResponse:
+        if request.method in ("GET", "HEAD"):
+            return super().handle_no_permission(request, view_func)
+        return redirect_to_login(page_of(request))
+
+
+def page_of(request: HttpRequest) -> str:
+    """The page of ours that a form was sent from; "/" when that is not known."""
+    page = urlsplit(request.headers.get("Referer", ""))
+    where = f"{page.path}?{page.query}" if page.query else page.path
+    return where if is_ours(request, request.headers.get("Referer", "")) and where.startswith("/") else "/"
+
+
+def next_of(request: HttpRequest, default: str) -> str:
+    """Where the request wants to go on to, if that is a page of ours."""
+    wanted = request.POST.get("next") or request.GET.get("next", "")
+    return wanted if wanted and is_ours(request, wanted) else default
+
+
+def is_ours(request: HttpRequest, address: str) -> bool:
+    return url_has_allowed_host_and_scheme(address, {request.get_host()}, request.is_secure())
+
+
+def address_with_next(address: str, following: str) -> str:
+    return f"{address}?{urlencode({'next': following})}"
+
+
+def enter(request: HttpRequest, user: User, backend: str, by: str) -> None:
+    """Log somebody in who has proved who it is, and note it; `by` says how."""
+    login(request, user, backend=backend)
+    actor = named(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
+    audit_log.record(actor, "login", user.get_username(), after={"by": by})
+
+
+def confirm(request: HttpRequest, by: str) -> None:
+    """Somebody who is logged in has proved anew who it is."""
+    request.session[CONFIRMED_AT] = timezone.now().timestamp()
+    actor = named(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
+    audit_log.record(actor, "login.confirm", request.user.get_username(), after={"by": by})
+
+
+def wait_for_code(request: HttpRequest, user: User) -> None:
+    """Remember that this browser knew the password; nobody is logged in by it."""
+    request.session.cycle_key()
+    request.session.set_expiry(PENDING_SECONDS)
+    # With the password's own mark: once it is changed, this is worth nothing.
+    request.session[PENDING] = [user.pk, user.get_session_auth_hash(), timezone.now().timestamp()]
+
+
+def waiting_for_code(request: HttpRequest) -> User | None:
+    """Whose password was right within the last minutes; None for nobody."""
+    user_id, mark, at = request.session.get(PENDING) or (None, "", 0.0)
+    if timezone.now().timestamp() - at > PENDING_SECONDS:
+        return None
+    user = User.objects.filter(pk=user_id, is_active=True).first()
+    return user if user is not None and user.get_session_auth_hash() == mark else None

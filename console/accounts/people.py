@@ -1,0 +1,162 @@
+"""Who may log in, and as what: users with one role each, never without an administrator."""
+
+import re
+import secrets
+from collections.abc import Collection
+
+from django.contrib.auth.models import Group, User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts import second_factor, sessions, tokens
+from console.accounts.access import ROLES, Actor, demand, queues_of, role_of
+from console.audit import audit_log
+from console.models import Identity, QueueLimit
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.steering.overrides import read_reason
+
+USERNAME = re.compile(r"[\w.@+-]{1,150}\Z")
+
+
+def found(username: str) -> User:
+    """The user of that name. Raises BadInput."""
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        raise BadInput("username", f"{username[:60]!r} is nobody here.")
+    return user
+
+
+@transaction.atomic
+def create(actor: Actor, username: str, role: str, reason: str, password: str = "") -> tuple[User, str]:
+    """A new user, and the password to hand over (a random one unless given), shown this once."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if not USERNAME.match(username):
+        raise BadInput("username", "takes letters, digits and @ . + - _ (150 at most).")
+    if User.objects.filter(username__iexact=username).exists():
+        raise BadInput("username", f"{username} is taken.")
+    _check_role(role)
+    user = User(username=username)
+    given = _set_password(user, password)
+    user.save()
+    user.groups.set([_group(role)])
+    audit_log.record(actor, "user.create", username, reason=why, after={"role": role})
+    return user, given
+
+
+@transaction.atomic
+def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
+    """Give another role; it holds from the next request on."""
+    demand(actor, "user.manage")
+    why, before = read_reason(reason), role_of(user)
+    _check_role(role)
+    if role == before:
+        raise BadInput("role", f"of {user.get_username()} is {role} already.")
+    _check_local(user, "role", "follows the groups that its provider tells; change them there.")
+    if role != "administrator":
+        _keep_an_administrator(user)
+    else:
+        QueueLimit.objects.filter(user=user).delete()
+    user.groups.set([_group(role)])
+    audit_log.record(
+        actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role}
+    )
+
+
+@transaction.atomic
+def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str) -> None:
+    """Limit somebody's role to these queues; none: it holds for all. Raises BadInput naming the field."""
+    demand(actor, "user.manage")
+    why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
+    if role_of(user) == "administrator" and wanted:
+        raise BadInput("queues", "can't limit an administrator, who could lift the limit.")
+    known = set(Queue.objects.values_list("name", flat=True))
+    if unknown := [each for each in wanted if each not in known]:
+        raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
+    if wanted == before:
+        raise BadInput("queues", f"of {user.get_username()} are these already.")
+    QueueLimit.objects.filter(user=user).delete()
+    if wanted:
+        QueueLimit.objects.create(user=user, queues=wanted)
+    audit_log.record(actor, "user.queues", user.get_username(), reason=why, before=before, after=wanted)
+
+
+@transaction.atomic
+def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
+    """Take away the second factor of somebody who has lost app and codes; their sessions end."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if not second_factor.remove(user):
+        raise BadInput("username", f"{user.get_username()} has no second factor.")
+    sessions.end_all(user)
+    audit_log.record(actor, "user.second_factor", user.get_username(), reason=why, after={"on": False})
+
+
+@transaction.atomic
+def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
+    """Let somebody log in, or no more: then every session and token of theirs ends at once, and for good."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    if user.is_active == on:
+        raise BadInput("username", f"{user.get_username()} is {'enabled' if on else 'disabled'} already.")
+    if not on and user == actor.user:
+        raise BadInput("username", "is you; let somebody else disable you.")
+    if not on:
+        _keep_an_administrator(user)
+    User.objects.filter(pk=user.pk).update(is_active=on)
+    if not on:
+        _end_all(user)
+    state = {"before": {"enabled": not on}, "after": {"enabled": on}}
+    audit_log.record(actor, "user.enable" if on else "user.disable", user.get_username(), reason=why, **state)
+
+
+@transaction.atomic
+def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
+    """A new password to hand over, shown this once; their sessions and tokens end for good."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    _check_local(user, "username", "logs in at its provider and has no password here.")
+    given = _set_password(user, password)
+    user.save(update_fields=["password"])
+    _end_all(user)
+    audit_log.record(actor, "user.reset", user.get_username(), reason=why)
+    return given
+
+
+def _end_all(user: User) -> None:
+    sessions.end_all(user)
+    tokens.revoke_all(user, timezone.now())
+
+
+def _set_password(user: User, password: str) -> str:
+    given = password or secrets.token_urlsafe(12)
+    try:
+        validate_password(given, user)
+    except ValidationError as error:
+        raise BadInput("password", " ".join(error.messages)) from None
+    user.set_password(given)
+    return given
+
+
+def _check_local(user: User, field: str, why: str) -> None:
+    if Identity.objects.filter(user=user).exists():
+        raise BadInput(field, why)
+
+
+def _check_role(role: str) -> None:
+    if role not in ROLES:
+        raise BadInput("role", f"takes {', '.join(ROLES)}, not {role[:40]!r}.")
+
+
+def _group(role: str) -> Group:
+    return Group.objects.get_or_create(name=role)[0]
+
+
+def _keep_an_administrator(leaving: User) -> None:
+    """A plant that nobody administers could not be taken back from within."""
+    others = User.objects.filter(is_active=True).exclude(pk=leaving.pk)
+    if role_of(leaving) == "administrator" and not any(role_of(each) == "administrator" for each in others):
+        raise BadInput("username", f"{leaving.get_username()} is the last administrator; make another first.")

@@ -1,0 +1,115 @@
+"""One-time passwords (TOTP, RFC 6238) of local accounts: an app's code after the password.
+
+The shared key is kept encrypted. A code holds once, and within 30 s of its time; after a wrong one the
+next is looked at only after 1, 2, 4 … s. Ten recovery codes stand in for a lost app, each once. With the
+setting `login.second_factor` at 1, administrators act as viewers until they have one.
+"""
+
+import base64
+import secrets
+from datetime import datetime
+
+import segno
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from console.models import RecoveryCode, SecondFactor
+from console.storage import sealing
+from queues.errors import BadInput
+
+KEY_BYTES = 20
+RECOVERY_CODES = 10
+PURPOSE = "recovery code"
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that look alike
+CODE_LENGTH = 16  # 79 bits
+LONGEST_CODE = 40
+
+
+def of(user: User) -> SecondFactor | None:
+    """The confirmed one; None while there is none."""
+    return SecondFactor.objects.filter(user=user, confirmed=True).first()
+
+
+def begun(user: User) -> SecondFactor | None:
+    """The one that is being set up."""
+    return SecondFactor.objects.filter(user=user, confirmed=False).first()
+
+
+@transaction.atomic
+def begin(user: User) -> SecondFactor:
+    """A new key, to be confirmed by a first code. Raises BadInput where there is a confirmed one."""
+    if of(user):
+        raise BadInput("code", "is set up already; switch it off first.")
+    SecondFactor.objects.filter(user=user).delete()
+    made = SecondFactor(user=user, name="app", confirmed=False)
+    made.keep_key(secrets.token_bytes(KEY_BYTES))
+    made.save()
+    return made
+
+
+@transaction.atomic
+def confirm(user: User, code: str) -> list[str]:
+    """Switch it on with a first code; the recovery codes, to be shown this once. Raises BadInput."""
+    made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
+    if made is None:
+        raise BadInput("code", "is not being set up; begin again.")
+    if not made.verify_token(_plain(code)):
+        raise BadInput("code", "is not the app's at this moment; wait for its next one, and check its clock.")
+    made.confirmed = True
+    made.save(update_fields=["confirmed"])
+    return _new_recovery_codes(user)
+
+
+@transaction.atomic
+def is_right(user: User, code: str, now: datetime) -> bool:
+    """Whether the code is the app's now, or an unused recovery code; it is used up by this."""
+    # The row is locked: of two requests with the same code, one is second.
+    held = SecondFactor.objects.select_for_update().filter(user=user, confirmed=True).first()
+    plain = _plain(code)
+    if held is None or not held.verify_is_allowed()[0]:
+        return False
+    if plain.isdecimal():
+        return bool(held.verify_token(plain))
+    digest = sealing.keyed_digest(f"{user.pk} {plain}", PURPOSE)
+    if RecoveryCode.objects.filter(user=user, digest=digest, used_at=None).update(used_at=now):
+        return True
+    held.throttle_increment(commit=True)
+    return False
+
+
+@transaction.atomic
+def remove(user: User) -> bool:
+    """Switch it off; False where there was none."""
+    RecoveryCode.objects.filter(user=user).delete()
+    return SecondFactor.objects.filter(user=user).delete()[0] > 0
+
+
+def secret_of(device: SecondFactor) -> str:
+    """The key as apps take it by hand, in groups of four."""
+    text = base64.b32encode(device.bin_key).decode().rstrip("=")
+    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+def picture_of(device: SecondFactor) -> str:
+    """What an app's camera reads, as SVG within a page."""
+    code = segno.make(device.config_url, error="m", micro=False)
+    return code.svg_inline(scale=4, border=4, dark="#000", light="#fff", title="Code for the app's camera")
+
+
+def codes_left(user: User) -> int:
+    """How many recovery codes are unused."""
+    return RecoveryCode.objects.filter(user=user, used_at=None).count()
+
+
+def _new_recovery_codes(user: User) -> list[str]:
+    RecoveryCode.objects.filter(user=user).delete()
+    codes = ["".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH)) for _ in range(RECOVERY_CODES)]
+    digests = [sealing.keyed_digest(f"{user.pk} {code}", PURPOSE) for code in codes]
+    RecoveryCode.objects.bulk_create(RecoveryCode(user=user, digest=digest) for digest in digests)
+    return ["-".join(code[at : at + 4] for at in range(0, CODE_LENGTH, 4)) for code in codes]
+
+
+def _plain(code: str) -> str:
+    """Without what people put between groups. No int() of what is typed is ever long."""
+    text = "".join(code.lower().split()).replace("-", "")[:LONGEST_CODE]
+    return text if text.isascii() else ""

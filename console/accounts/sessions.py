@@ -1,0 +1,105 @@
+"""Where people are logged in: seen on the settings page, and ended from there."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_in
+from django.db import transaction
+from django.db.models import QuerySet
+from django.dispatch import receiver
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.deprecation import MiddlewareMixin
+
+from console.accounts.access import CONFIRMED_AT, Actor, demand
+from console.audit import audit_log
+from console.models import Session, UserSession
+from console.storage.session_store import idle_since
+from workers.steering import plant_settings
+
+STEP = timedelta(minutes=1)  # so often a session that is used is noted; each request would be a write
+READING = ("GET", "HEAD", "OPTIONS")
+
+
+@receiver(user_logged_in)
+def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
+    """A login lasts as long as the setting says, and is noted at once: without a row it is nobody's."""
+    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # those long over
+    if request is None:
+        return
+    now = timezone.now()
+    request.session.set_expiry(timedelta(hours=plant_settings.value("session.hours")))
+    request.session[CONFIRMED_AT] = now.timestamp()
+    if request.session.session_key is None:
+        request.session.create()
+    UserSession.objects.update_or_create(
+        digest=request.session.digest,
+        defaults=_seen(request, now),
+        create_defaults=_first(request, user, now),
+    )
+
+
+class SeenSessions(MiddlewareMixin):
+    """Notes who is where, once a minute. A page that follows the plant by itself is nobody's doing."""
+
+    def process_view(self, request: HttpRequest, *view: Any) -> None:
+        row, now = getattr(request.session, "row", None), timezone.now()
+        if row is None or not request.user.is_authenticated or not is_by_hand(request):
+            return
+        if now - row.seen_at >= STEP or row.address is None:
+            UserSession.objects.filter(pk=row.pk).update(**_seen(request, now))
+
+
+def is_by_hand(request: HttpRequest) -> bool:
+    """Whether a person did this: opened a page or sent something. The scripts of an open page read the API,
+    and parts of the page anew.
+    """
+    by_script = "X-Weir-Parts" in request.headers or request.path.startswith("/api/")
+    return request.method not in READING or not by_script
+
+
+def _seen(request: HttpRequest, now: datetime) -> dict[str, Any]:
+    return {
+        "seen_at": now,
+        "address": request.META.get("REMOTE_ADDR"),
+        "agent": request.headers.get("User-Agent", "")[:200],
+    }
+
+
+def _first(request: HttpRequest, user: User, now: datetime) -> dict[str, Any]:
+    return {**_seen(request, now), "user": user, "created_at": now}
+
+
+def alive(of: User | None = None) -> QuerySet[UserSession]:
+    """Sessions that are there still, the last seen first; of one user, or of all."""
+    now = timezone.now()
+    keys = Session.objects.filter(expire_date__gt=now).values("session_key")
+    rows = UserSession.objects.filter(digest__in=keys, seen_at__gt=idle_since(now))
+    rows = rows.select_related("user").order_by("-seen_at", "-pk")
+    return rows if of is None else rows.filter(user=of)
+
+
+@transaction.atomic
+def end(actor: Actor, session: UserSession) -> None:
+    """Log it out: one's own, or anybody's for who manages users. Its websocket follows within seconds."""
+    demand(actor, "account.change" if session.user == actor.user else "user.manage")
+    about = {"since": session.created_at.isoformat(), "address": session.address, "agent": session.agent}
+    audit_log.record(actor, "session.end", session.user.get_username(), before=about)
+    _delete(session)
+
+
+def rename(before: str, after: str) -> None:
+    """A session got another key, and is the same. Both are digests."""
+    UserSession.objects.filter(digest=before).update(digest=after)
+
+
+def end_all(user: User, but: str = "") -> None:
+    """Log somebody out everywhere, but for the session of that digest."""
+    for row in UserSession.objects.filter(user=user).exclude(digest=but):
+        _delete(row)
+
+
+def _delete(row: UserSession) -> None:
+    Session.objects.filter(session_key=row.digest).delete()
+    row.delete()

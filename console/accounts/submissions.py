@@ -1,0 +1,111 @@
+"""What was sent already is not done again: a change under a key gets its first answer whenever it comes.
+
+The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field
+`submission` of a form without a script. It belongs to who sends it, and is looked at only once it is known
+who that is and that they may do it: an answer never goes to somebody whose token or role has ended. A
+refusal frees the key; a process that dies in the middle leaves it taken, since nobody knows how far it
+came. Answers are kept encrypted.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.utils.deprecation import MiddlewareMixin
+
+from console.models import Submission
+from console.storage import sealing
+
+HEADER, FIELD = "Idempotency-Key", "submission"
+GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
+KEPT = timedelta(days=1)
+PURPOSE = "answer to a submission"
+MOST_CHARACTERS = 64 * 1024
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class AnsweredError(Exception):
+    """It was sent before, or its key is none: here is the answer."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__("answered already")
+        self.response = response
+
+
+class OnceOnly(MiddlewareMixin):
+    """Answers a repeated submission with its first answer, and remembers first answers."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        return exception.response if isinstance(exception, AnsweredError) else None
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        found = getattr(request, "weir_submission", None)
+        if found is None:
+            return response
+        if response.status_code >= 400 or getattr(request, "weir_not_done", False):
+            found.delete()
+        else:
+            _keep(found, response)
+        return response
+
+
+def once(request: HttpRequest, actor: Any) -> None:
+    """Take the request's key for this actor (console.accounts.access.Actor), who may do what is asked. Raises
+    AnsweredError when it was sent before. Without a key nothing is remembered.
+    """
+    key = key_of(request)
+    if request.method != "POST" or not key or hasattr(request, "weir_submission"):
+        return
+    if not GOOD.match(key):
+        raise AnsweredError(refusal(422, "takes 8 to 64 letters, digits, dots, colons, - and _."))
+    now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
+    Submission.objects.filter(at__lt=now - KEPT).delete()
+    found, made = Submission.objects.get_or_create(
+        actor=who, key=key, defaults={"path": request.path[:300], "at": now}
+    )
+    if not made:
+        raise AnsweredError(_again(found, request))
+    request.weir_submission = found
+
+
+def key_of(request: HttpRequest) -> str:
+    """The key, "" when there is none. Bodies that are no forms of pages are left unread."""
+    if key := request.headers.get(HEADER, ""):
+        return key
+    is_form = request.content_type in FORMS and not hasattr(request, "auth")  # the API has set who asks
+    return request.POST.get(FIELD, "") if is_form else ""
+
+
+def refusal(status: int, message: str) -> JsonResponse:
+    return JsonResponse({"errors": {HEADER: [message]}}, status=status)
+
+
+def _again(found: Submission, request: HttpRequest) -> HttpResponse:
+    if found.path != request.path[:300]:
+        return refusal(422, "was used for another change; choose a new one for each.")
+    if found.status is None:
+        return refusal(409, "is being carried out, or its process died; look whether it was done.")
+    if not found.content_type:
+        return refusal(409, "was carried out; what it answered is shown once only.")
+    try:
+        body = sealing.unseal(found.body, PURPOSE, f"{found.actor} {found.key}")
+    except sealing.UnsealableError:
+        return refusal(409, "was carried out; what it answered is not kept any more.")
+    response = HttpResponse(body, status=found.status, content_type=found.content_type)
+    if found.location:
+        response["Location"] = found.location
+    response["Idempotent-Replay"] = "true"
+    return response
+
+
+def _keep(found: Submission, response: HttpResponse) -> None:
+    """Remember the answer; a secret that is shown once is not written down."""
+    found.status = response.status_code
+    found.location = response.headers.get("Location", "")[:500]
+    shown_once = response.streaming or "no-store" in response.headers.get("Cache-Control", "")
+    if not shown_once and len(response.content) <= MOST_CHARACTERS:
+        found.content_type = response.headers.get("Content-Type", "text/plain")[:100]
+        found.body = sealing.seal(response.content, PURPOSE, f"{found.actor} {found.key}")
+    found.save()

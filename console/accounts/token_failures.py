@@ -1,0 +1,51 @@
+"""Wrong API tokens are counted per address: above MOST within WINDOW_SECONDS they are answered 429.
+
+A good token is never refused for what others at its address do.
+"""
+
+import logging
+from datetime import datetime
+
+import redis
+
+from console.accounts.access import Actor, actor_of_token
+from console.audit import refusals
+from console.connections.control_server import control
+
+logger = logging.getLogger(__name__)
+KEY = "weir:token-failures:{address}"
+MOST = 20
+WINDOW_SECONDS = 900
+
+
+class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
+    """So many wrong tokens came from this address that it has to wait."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"{MOST} wrong tokens came from your address; wait {seconds} s.")
+        self.seconds = seconds
+
+
+def actor_of(secret: str | None, now: datetime, address: str | None, request_id: str = "") -> Actor | None:
+    """Who holds the token; None when it is none that holds. Raises TooManyFailures instead of None."""
+    found = actor_of_token(secret, now, address) if secret else None
+    if found is not None or address is None:
+        return found
+    refusals.note(
+        refusals.Refusal("unknown token", "login", "", "no such token, or it ended", address, request_id)
+    )
+    if (seconds := _counted(address)) > 0:
+        raise TooManyFailures(seconds)
+    return None
+
+
+def _counted(address: str) -> int:
+    """Count one; the seconds to wait, 0 while there are few."""
+    key = KEY.format(address=address)
+    try:
+        with control().pipeline() as pipe:
+            count, _, left = pipe.incr(key).expire(key, WINDOW_SECONDS, nx=True).ttl(key).execute()
+    except redis.RedisError as error:
+        logger.warning("Wrong tokens are not counted: %s", error)
+        return 0
+    return max(1, left) if count > MOST else 0

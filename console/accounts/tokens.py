@@ -1,0 +1,190 @@
+"""API tokens: made and revoked, by their owner, on pages, over the API and by `manage.py token`.
+
+A token may make others only when its own actions name `token.mint`. Such a child has no more than its parent:
+neither role, queues nor actions, and no later expiry; it dies with it, and makes no token itself.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from console.accounts.access import (
+    ACTIONS,
+    BY_NAME_ONLY,
+    PRODUCER,
+    ROLES,
+    SESSIONS_ONLY,
+    Actor,
+    create_token,
+    demand,
+    demand_confirmed,
+    family_of,
+    least_role,
+)
+from console.audit import audit_log
+from console.models import ApiToken
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.steering import plant_settings
+from workers.steering.overrides import read_reason
+
+NAME = re.compile(r"[\w.-]{1,80}\Z")
+MOST_SCOPES = 100
+FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What narrows a token beyond its role: names of queues, and actions or families of them. Empty: nothing
+    does.
+    """
+
+    queues: Collection[str] = ()
+    actions: Collection[str] = ()
+
+
+EVERYTHING = Scope()
+
+
+def grantable_roles(actor: Actor) -> list[str]:
+    """The roles a token of this actor can really have."""
+    return [role for role in (PRODUCER, *ROLES) if least_role(role, actor.role) == role]
+
+
+@transaction.atomic
+def make(
+    actor: Actor, name: str, role: str, days: Any, now: datetime, scope: Scope = EVERYTHING
+) -> tuple[ApiToken, str]:
+    """A new token of the actor's, and its secret, to be shown this once. Raises BadInput naming the field."""
+    demand(actor, "token.mint")
+    _check(actor, name, role, days)
+    _check_queues(actor, scope.queues)
+    _check_actions(actor, scope.actions)
+    if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
+        demand_confirmed(actor)
+    # Whoever is disabled at this very moment gets none that would outlive it.
+    owner = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
+    if owner is None:
+        raise BadInput("owner", f"{actor.user.get_username()} may not log in.")
+    # A child is told its parent's scope, so that it shows what it may do.
+    queues = scope.queues or sorted(actor.queues or ())
+    actions = scope.actions or sorted((actor.actions or set()) - BY_NAME_ONLY)
+    expires_at = now + timedelta(days=days)
+    if actor.token is not None:
+        expires_at = min(expires_at, actor.token.expires_at)
+    token, secret = create_token(
+        owner, name, role, expires_at, queues=queues, actions=actions, parent=actor.token
+    )
+    audit_log.record(actor, "token.create", name, after=described(token))
+    return token, secret
+
+
+def described(token: ApiToken) -> dict[str, Any]:
+    """A token as the audit has it."""
+    found = {
+        "role": token.role,
+        "owner": token.owner.get_username(),
+        "expires_at": token.expires_at.isoformat(),
+    }
+    more = {"queues": token.queues, "actions": token.actions, "parent": token.parent and token.parent.name}
+    return {**found, **{key: value for key, value in more.items() if value}}
+
+
+def _check(actor: Actor, name: str, role: str, days: Any) -> None:
+    if not NAME.match(name):
+        raise BadInput("name", "takes letters, digits, dot, - and _ (80 at most).")
+    if ApiToken.objects.filter(name=name).exists():
+        raise BadInput("name", f"{name} is taken; choose another.")
+    if role not in ApiToken.Role.values:
+        raise BadInput("role", f"takes {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
+    if role not in grantable_roles(actor):
+        raise BadInput("role", f"{role} is more than {actor.name} may do.")
+    most = plant_settings.value("token.maximum_days")
+    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= most:
+        raise BadInput("days", f"takes a whole number from 1 to {most}, not {str(days)[:40]}.")
+
+
+def _check_queues(actor: Actor, queues: Collection[str]) -> None:
+    if len(queues) > MOST_SCOPES:
+        raise BadInput("queues", f"takes {MOST_SCOPES} names at most.")
+    known = set(Queue.objects.values_list("name", flat=True))
+    if unknown := sorted(set(queues) - known):
+        raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
+    if (queues and not actor.reaches(queues)) or actor.queues == frozenset():
+        raise BadInput(
+            "queues", f"reach beyond those of {actor.name}: {', '.join(sorted(actor.queues or ()))}."
+        )
+
+
+def _check_actions(actor: Actor, actions: Collection[str]) -> None:
+    for action in actions:
+        if action in SESSIONS_ONLY or (action not in ACTIONS and action not in FAMILIES):
+            named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
+            raise BadInput("actions", f"takes families ({', '.join(sorted(FAMILIES))}) or {named}.")
+        mine = [each for each in ACTIONS if action in (each, family_of(each)) and actor.may(each)]
+        if not mine or (actor.token is not None and not _within(actor, action)):
+            raise BadInput("actions", f"{action} is more than {actor.name} may do.")
+
+
+def _within(parent: Actor, action: str) -> bool:
+    """Whether a child of this token may be given the action or family."""
+    if action in BY_NAME_ONLY:
+        return False
+    return parent.actions is None or bool(parent.actions & {action, family_of(action)})
+
+
+@transaction.atomic
+def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
+    """End it now, with those made with it; False when it was over already. A person's own, a token's
+    descendants, or anybody's for a person who manages users.
+    """
+    demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
+    if not ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
+        return False
+    audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
+    for child in token.children.filter(revoked_at=None):
+        ApiToken.objects.filter(pk=child.pk).update(revoked_at=now)
+        audit_log.record(actor, "token.revoke", child.name, reason=f"It was made with {token.name}.")
+    return True
+
+
+@transaction.atomic
+def set_quota(
+    actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
+) -> None:
+    """Give a token its own quotas; None: those of the plant. Only who manages users may. Raises BadInput."""
+    demand(actor, "user.manage")
+    why = read_reason(reason)
+    wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}
+    for name, value in wanted.items():
+        setting = plant_settings.declared(name.replace("quota_", "quota."))
+        if value is not None:
+            _check_quota(setting, name.removeprefix("quota_"), value)
+    before = {name: getattr(token, name) for name in wanted}
+    ApiToken.objects.filter(pk=token.pk).update(**wanted)
+    audit_log.record(actor, "token.quota", token.name, reason=why, before=before, after=wanted)
+
+
+def _check_quota(setting: Parameter, field: str, value: Any) -> None:
+    try:
+        setting.check(value, field)
+    except BadInput as error:
+        raise BadInput(field, error.message) from None
+
+
+def is_own(actor: Actor, token: ApiToken) -> bool:
+    """Whether the actor may end it without managing users: its person's, or a token's child."""
+    if actor.token is not None:
+        return token.parent_id == actor.token.pk or token.pk == actor.token.pk
+    return token.owner == actor.user
+
+
+def revoke_all(owner: User, now: datetime) -> int:
+    """End all tokens of somebody for good; how many there were."""
+    return ApiToken.objects.filter(owner=owner, revoked_at=None).update(revoked_at=now)

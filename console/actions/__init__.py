@@ -1,0 +1,1 @@
+"""What people do, authorised and audited: one way for pages, API and commands."""

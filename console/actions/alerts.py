@@ -1,0 +1,189 @@
+"""What people do to alerts, silences, rules and receivers: one way for pages, API and commands.
+
+Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
+happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues.errors import BadInput
+from workers.alerts import actions
+from workers.alerts.delivery import outbox, receivers
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
+from workers.alerts.rules import rules, silences
+from workers.alerts.rules.matching import in_words
+
+
+@transaction.atomic
+def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
+    """The actor has it until the rule's time-out."""
+    demand(actor, "alert.acknowledge", _queues_of_alert(alert_id))
+    alert = actions.acknowledge(alert_id, actor.user, note, now)
+    _noted(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
+    return alert
+
+
+@transaction.atomic
+def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
+    """Nobody is told of it for so many minutes."""
+    demand(actor, "alert.snooze", _queues_of_alert(alert_id))
+    alert = actions.snooze(alert_id, actor.user, minutes, now)
+    _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
+    return alert
+
+
+@transaction.atomic
+def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
+    """Tell the next step at once."""
+    demand(actor, "alert.escalate", _queues_of_alert(alert_id))
+    alert = actions.escalate(alert_id, actor.user, note, now)
+    _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
+    return alert
+
+
+@transaction.atomic
+def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
+    """Words beside an alert."""
+    demand(actor, "alert.note", _queues_of_alert(alert_id))
+    made = actions.note(alert_id, actor.user, text, now)
+    _noted(actor, "alert.note", made.alert, made.text, None)
+    return made
+
+
+@transaction.atomic
+def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
+    """Alerts that match tell nobody until it ends."""
+    demand(actor, "silence.set", queues_of_matchers(matchers))
+    made = silences.add(matchers, reason, minutes, actor.user, now)
+    after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
+    audit_log.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
+    return made
+
+
+@transaction.atomic
+def end_silence(actor: Actor, found: Silence, *, now: datetime) -> bool:
+    """End it now; False when it was over already, and then nothing is noted."""
+    demand(actor, "silence.end", queues_of_matchers(found.matchers))
+    ended = silences.end(found, actor.user, now)
+    if ended:
+        before = {"matchers": in_words(found.matchers), "expires_at": found.expires_at.isoformat()}
+        audit_log.record(actor, "silence.end", f"silence {found.pk}", before=before)
+    return ended
+
+
+@transaction.atomic
+def define_rule(
+    actor: Actor,
+    name: Any,
+    fields: Mapping[str, Any],
+    *,
+    reason: str,
+    now: datetime,
+    revision: int | None = None,
+) -> AlertRule:
+    """Make or change a rule; the audit keeps what differs."""
+    demand(actor, "alert_rule.change")
+    text = _reason(reason)
+    known = AlertRule.objects.filter(name=name).first() if isinstance(name, str) else None
+    before = rules.document(known) if known else {}
+    made = rules.define(name, fields, now, revision)
+    after = rules.document(made)
+    changed = {key for key in after if key != "revision" and before.get(key) != after[key]}
+    if known and not changed:
+        raise BadInput("threshold", "nothing differs from the rule as it is.")
+    audit_log.record(
+        actor,
+        "alert_rule.change",
+        made.name,
+        reason=text,
+        before={key: before[key] for key in sorted(changed) if key in before} if known else None,
+        after={key: after[key] for key in sorted(changed)},
+    )
+    return made
+
+
+@transaction.atomic
+def define_receiver(
+    actor: Actor, name: Any, channel: Any, settings: Mapping[str, Any], *, reason: str, **more: bool
+) -> Receiver:
+    """Make or change who is told."""
+    demand(actor, "receiver.change")
+    text = _reason(reason)
+    known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
+    before = described(known) if known else None
+    with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
+        made = receivers.define(name, channel, settings, **more)
+    audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=described(made))
+    return made
+
+
+@transaction.atomic
+def delete_receiver(actor: Actor, found: Receiver, *, reason: str) -> None:
+    """Only one that no rule names; its messages go with it."""
+    demand(actor, "receiver.change")
+    text = _reason(reason)
+    if named := receivers.used_by(found):
+        raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
+    before = described(found)
+    found.delete()
+    audit_log.record(actor, "receiver.change", found.name, reason=text, before=before)
+
+
+@transaction.atomic
+def test_receiver(actor: Actor, found: Receiver, *, now: datetime) -> Message:
+    """Send it a message that says nothing but that messages arrive."""
+    demand(actor, "receiver.test")
+    if not found.enabled:
+        raise BadInput("receiver", "is switched off; switch it on first.")
+    made = outbox.test_message(found, actor.name, now)
+    audit_log.record(actor, "receiver.test", found.name, after={"message": made.key})
+    return made
+
+
+def described(receiver: Receiver) -> dict[str, Any]:
+    """A receiver as audit and API have it; it holds no secret."""
+    return {
+        "name": receiver.name,
+        "channel": receiver.channel,
+        **receiver.settings,
+        "tells_resolved": receiver.tells_resolved,
+        "enabled": receiver.enabled,
+    }
+
+
+def _noted(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:
+    audit_log.record(actor, action, f"alert {alert.pk}", reason=reason.strip(), after=after)
+
+
+def _reason(reason: Any) -> str:
+    text = reason.strip() if isinstance(reason, str) else ""
+    if not text:
+        raise BadInput("reason", "is missing; say in a sentence why.")
+    return text[:2_000]
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _queues_of_alert(alert_id: int) -> list[str]:
+    """The queue that an alert is about; none for one about a node or a process, which anybody may take."""
+    labels = Alert.objects.filter(pk=alert_id).values_list("labels", flat=True).first() or {}
+    return [labels["queue"]] if labels.get("queue") else []
+
+
+def queues_of_matchers(matchers: Any) -> list[str] | None:
+    """The queue that matchers name; None where they may match alerts of any."""
+    rows = matchers if isinstance(matchers, list) else []
+    named = [each.get("value") for each in rows if isinstance(each, dict) and _is_of_one_queue(each)]
+    return [str(named[0])] if named else None
+
+
+def _is_of_one_queue(matcher: Mapping[str, Any]) -> bool:
+    return matcher.get("label") == "queue" and matcher.get("is") == "="

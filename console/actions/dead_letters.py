@@ -1,0 +1,309 @@
+"""The dead letters of all queues over all nodes: looked for, and named as they were seen."""
+
+import functools
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import redis
+from django.http import HttpResponse
+
+from queues.errors import BadInput, MalformedEvent, NodeUnavailable
+from queues.events.unreadable import TYPE as UNREADABLE
+from queues.events.unreadable import bytes_of
+from queues.models import Container, Queue
+from queues.nodes.login import logged_in
+from queues.segments.dead_letters import DeadLetter, DeadLetters
+from queues.segments.segment import Segment, entry_seconds
+
+MOST_SCANNED = 20_000
+PAGE = 500
+TIMEOUT_SECONDS = 2.0
+MAXIMUM_TEXT = 200
+GROUPS = 8
+ERROR_SHOWN = 160
+EXCERPT_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Name:
+    """Which letter, and as it was seen; written `queue/node/id/digest`."""
+
+    queue: str
+    node: str
+    id: str
+    digest: str
+
+    @classmethod
+    def read(cls, text: str) -> "Name":
+        """Raises BadInput for what can't be a name."""
+        parts = text.split("/")
+        milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
+        if not all(
+            part.isascii() and part.isdecimal() and len(part) <= 20 for part in (milliseconds, number)
+        ):
+            raise BadInput("letter", f"{text[:80]!r} names no dead letter; reload the page.")
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.node}/{self.id}/{self.digest}"
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter as it is shown."""
+
+    name: Name
+    stored: DeadLetter
+    at: datetime
+
+    @property
+    def error(self) -> str:
+        return self.stored.error
+
+    @property
+    def worker(self) -> str:
+        return self.stored.worker
+
+    @property
+    def event_count(self) -> int:
+        return self.stored.events
+
+    @cached_property
+    def _read(self) -> tuple[list[dict[str, Any]], str, bytes]:
+        """The events by their fields; when they can't be read why, and the bytes that can't."""
+        try:
+            events = self.stored.batch.to_pylist()
+        except MalformedEvent as error:
+            return [], error.message, self.stored.data
+        except (ValueError, OverflowError) as error:  # a time that is in no calendar
+            return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
+        met_by_a_worker = len(events) == 1 and events[0]["type"] == UNREADABLE
+        if met_by_a_worker and (carried := bytes_of(events[0]["attributes"])):
+            return [], self.error, carried
+        return events, "", self.stored.data
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All of them; none when they can't be read."""
+        return self._read[0]
+
+    @property
+    def unreadable(self) -> str:
+        """Why the events can't be read; "" when they can."""
+        return self._read[1]
+
+    @property
+    def original(self) -> bytes:
+        """The bytes that can't be read; else the events as they are stored, an Arrow record batch."""
+        return self._read[2]
+
+    def excerpt(self) -> list[str]:
+        """The first bytes that can't be read: offset, hex, and what of it is ASCII, 16 a line."""
+        data = self.original[:EXCERPT_BYTES]
+        return [_hex_line(start, data[start : start + 16]) for start in range(0, len(data), 16)]
+
+    @property
+    def types(self) -> list[str]:
+        if self.unreadable:
+            return [UNREADABLE]
+        return sorted({str(event["type"]) for event in self.events if event["type"] is not None})
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; `name` is what an action takes."""
+        of_stored = ("error", "tries", "worker", "block_id", "fixes")
+        return {
+            "name": str(self.name),
+            **{part: getattr(self.name, part) for part in ("queue", "node", "id")},
+            "at": self.at,
+            "events": self.events,
+            "unreadable": self._unreadable() if self.unreadable else None,
+            **{part: getattr(self.stored, part) for part in of_stored},
+        }
+
+    def _unreadable(self) -> dict[str, Any]:
+        data = self.original
+        return {"error": self.unreadable, "bytes": len(data), "hex": data[:EXCERPT_BYTES].hex()}
+
+
+@dataclass(frozen=True)
+class LetterFilter:
+    """Each field narrows; empty chooses all. error: part of it. since ≤ at < until."""
+
+    queue: str = ""
+    error: str = ""
+    type: str = ""
+    worker: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def check(self) -> "LetterFilter":
+        """Itself. Raises BadInput naming the field that takes something else."""
+        for field in ("error", "type", "worker"):
+            if len(getattr(self, field)) > MAXIMUM_TEXT:
+                raise BadInput(field, f"takes at most {MAXIMUM_TEXT} characters.")
+        if self.queue and not Queue.objects.filter(name=self.queue).exists():
+            raise BadInput("queue", f"{self.queue[:40]} is not known.")
+        if self.since and self.until and self.since >= self.until:
+            raise BadInput("to", "takes a time after from.")
+        return self
+
+    def fits(self, letter: Letter) -> bool:
+        return (
+            self.error.lower() in letter.error.lower()
+            and (not self.type or self.type in letter.types)
+            and self.worker in letter.worker
+            and (self.since is None or letter.at >= self.since)
+            and (self.until is None or letter.at < self.until)
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What fits a filter, the newest first; the nodes that did not answer; whether there may be more than
+    was looked through.
+    """
+
+    letters: list[Letter]
+    unreachable: list[str]
+    more: bool
+
+    @property
+    def digest(self) -> str:
+        """Of exactly these letters as they are: what is acted on must be what was counted."""
+        names = sorted(str(letter.name) for letter in self.letters)
+        return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+    @property
+    def newest(self) -> datetime:
+        """When the last of them came, by its node's clock: what comes later is not meant."""
+        return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
+
+    def through(self, moment: datetime) -> "Found":
+        """Without those that came after a moment."""
+        return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The commonest errors: queue, error, letters, events, first and last."""
+        counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
+        return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
+
+    def _group(self, queue: str, error: str, count: int) -> dict[str, Any]:
+        mine = [each for each in self.letters if each.name.queue == queue and each.error.startswith(error)]
+        times = [each.at for each in mine]
+        events = sum(each.event_count for each in mine)
+        first, last = min(times), max(times)
+        return {"queue": queue, "error": error, "letters": count, "events": events, "at": first, "last": last}
+
+
+def entered(letter: Letter) -> datetime:
+    """When it came among the letters as it is now: a mended one is newer than it is dead."""
+    return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
+
+
+def _hex_line(start: int, data: bytes) -> str:
+    plain = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+    return f"{start:04x}  {data.hex(' '):<47}  {plain}"
+
+
+def search(wanted: LetterFilter) -> Found:
+    """All letters that fit, of the first MOST_SCANNED. A node that does not answer is named."""
+    letters: list[Letter] = []
+    unreachable: set[str] = set()
+    left = MOST_SCANNED
+    for queue, node, place in _places(wanted.queue):
+        try:
+            for letter in _every(queue, node, place, left):
+                left -= 1
+                if wanted.fits(letter):
+                    letters.append(letter)
+        except NodeUnavailable:
+            unreachable.add(node)
+    letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
+    return Found(letters, sorted(unreachable), left <= 0)
+
+
+def newest(queue: Queue, count: int) -> Found:
+    """A few letters of one queue, without reading them all."""
+    letters: list[Letter] = []
+    unreachable = []
+    for name, node, place in _places(queue.name):
+        try:
+            letters += [_shown(name, node, letter) for letter in place.read(count)]
+        except NodeUnavailable:
+            unreachable.append(node)
+    letters.sort(key=lambda letter: (letter.at, letter.name.id))
+    return Found(letters[:count], unreachable, len(letters) > count)
+
+
+def find(queue: str, node: str, dead_id: str) -> Letter | None:
+    """One letter, None when it is not there any more. Raises BadInput, NodeUnavailable."""
+    name = Name.read(f"{queue}/{node}/{dead_id}/")
+    letter = place_of(name).find(dead_id)
+    return None if letter is None else _shown(queue, node, letter)
+
+
+def download(letter: Letter) -> HttpResponse:
+    """The letter's bytes as a file; a browser saves it, whatever is in it."""
+    name = re.sub(r"[^\w.-]", "_", f"{letter.name.queue}-{letter.name.node}-{letter.name.id}", flags=re.ASCII)
+    response = HttpResponse(letter.original, content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{name}.bin"'
+    return response
+
+
+def chosen(names: Iterable[str]) -> list[Name]:
+    """The letters named. Raises BadInput for a name that can't be one, and when none is named."""
+    found = [Name.read(text) for text in names]
+    if not found:
+        raise BadInput("letter", "choose at least one dead letter.")
+    for name in found:
+        place_of(name)
+    return found
+
+
+def by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
+    """Queue, node, its letters, and what of them is named: dead id → digest."""
+    for queue, node in sorted({(name.queue, name.node) for name in names}):
+        mine = {name.id: name.digest for name in names if (name.queue, name.node) == (queue, node)}
+        yield queue, node, place_of(Name(queue, node, "", "")), mine
+
+
+def place_of(name: Name) -> DeadLetters:
+    """The letters of a queue on a node. Raises BadInput when it has no container there."""
+    rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node")
+    container = rows.first()
+    if container is None:
+        raise BadInput("letter", f"{name.queue} has no container on {name.node}; reload the page.")
+    return DeadLetters(Segment(_client(container.node.url), name.queue))
+
+
+def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
+    rows = Container.objects.select_related("node", "queue").order_by("queue__name", "node__name")
+    return [
+        (row.queue.name, row.node.name, DeadLetters(Segment(_client(row.node.url), row.queue.name)))
+        for row in (rows.filter(queue__name=queue) if queue else rows)
+    ]
+
+
+def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[Letter]:
+    after, left = "-", most
+    while left > 0 and (page := place.read(min(PAGE, left), after)):
+        yield from (_shown(queue, node, letter) for letter in page)
+        after, left = page[-1].dead_id, left - len(page)
+
+
+def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
+    at = datetime.fromtimestamp(letter.at_seconds, UTC)
+    return Letter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
+
+
+@functools.lru_cache(maxsize=64)
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+    )

@@ -1,0 +1,141 @@
+"""A long answer sent piece by piece: a million rows never stand in memory, and nobody else waits for them."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from console.accounts.access import Actor, actor_of, named
+from console.audit import audit_log
+from workers.coordination import keyset
+
+ROWS = 2_000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+CSV, JSON_LINES = "text/csv; charset=utf-8", "application/x-ndjson"
+
+
+def streamed(request: HttpRequest, pieces: Iterator[str], name: str, content_type: str) -> HttpResponseBase:
+    """The pieces as a download of that file name, made as fast as they are taken; a HEAD gets the headers."""
+    response: HttpResponseBase
+    if asks_for_headers(request):
+        response = HttpResponse(content_type=content_type)
+    else:
+        # Under ASGI a plain iterator would be read to its end before the first byte goes out.
+        content = _asynchronous(pieces) if isinstance(request, ASGIRequest) else pieces
+        response = StreamingHttpResponse(content, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def asks_for_headers(request: HttpRequest) -> bool:
+    """Whether nothing but the headers will be sent (`console.web.head`)."""
+    return request.method == "HEAD" or getattr(request, "weir_head", False)
+
+
+async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
+    """Each piece is made in the request's own thread, where its database connection is; also the end is
+    noted there, when whoever reads goes away.
+    """
+    following = sync_to_async(lambda: next(pieces, None))
+    try:
+        while (piece := await following()) is not None:
+            yield piece
+    finally:
+        await sync_to_async(pieces.close)()  # type: ignore[attr-defined]
+
+
+def noted(
+    request: HttpRequest, what: str, pages: Iterable[Sequence[Any]], **more: Any
+) -> Iterator[Sequence[Any]]:
+    """The pages, with two entries in the audit: who begins to export what by which filter, written before
+    the first row goes out, and how many rows were made when it ends or is cut.
+    """
+    if asks_for_headers(request):
+        return iter(())
+    actor = caller(request)
+    audit_log.record(actor, f"export.{what}", request.path[:200], after={"filter": asked(request), **more})
+    return _counted(actor, what, request.path[:200], pages)
+
+
+def _counted(actor: Actor, what: str, target: str, pages: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    rows, whole = 0, False
+    try:
+        for page in pages:
+            rows += len(page)
+            yield page
+        whole = True
+    finally:
+        audit_log.record(actor, f"export.{what}.end", target, after={"rows": rows, "whole": whole})
+
+
+def caller(request: HttpRequest) -> Actor:
+    """Who asks: of the API a token or a person, of a page a person."""
+    actor = getattr(request, "auth", None)
+    return named(request, actor) if isinstance(actor, Actor) else actor_of(request)
+
+
+def asked(request: HttpRequest) -> dict[str, str]:
+    """The query, short enough for an entry."""
+    return {name[:40]: value[:200] for name, value in list(request.GET.items())[:20]}
+
+
+def newest_first(chosen: QuerySet, rows: int = ROWS) -> Iterator[list[Any]]:
+    """All rows by falling id, a page at a time: no page reads what another has read, and no lock is held."""
+    listed = keyset.page(chosen, rows)
+    while listed.rows:
+        yield listed.rows
+        if listed.older is None:
+            return
+        listed = keyset.page(chosen, rows, before=listed.older)
+
+
+def csv_lines(header: Sequence[str], pages: Iterable[Iterable[Sequence[Any]]]) -> Iterator[str]:
+    """A table as CSV text, a page of rows at a time."""
+    yield _written([header])
+    for page in pages:
+        yield _written(page)
+
+
+def _written(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Documents as JSON, times as ISO 8601; text that a spreadsheet would take for a formula is marked."""
+    if isinstance(value, dict | list):
+        return orjson.dumps(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str]:
+    """Documents as JSON, a line each, a page at a time."""
+    for page in pages:
+        yield "".join(f"{orjson.dumps(document).decode()}\n" for document in page)
+
+
+def export(
+    request: HttpRequest,
+    pages: Iterable[Iterable[dict[str, Any]]],
+    header: Sequence[str],
+    name: str,
+    format: str,
+) -> HttpResponseBase:
+    """Pages of documents with the keys of `header`, as `csv` or as `json` (lines)."""
+    listed = noted(request, name, map(list, pages))
+    if format == "csv":
+        table = ([list(document.values()) for document in page] for page in listed)
+        return streamed(request, csv_lines(header, table), f"{name}.csv", CSV)
+    return streamed(request, json_lines(listed), f"{name}.jsonl", JSON_LINES)

@@ -1,0 +1,130 @@
+"""What people do with experiments: begun, ended, and what they found applied to the plant; audited."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.actions import loops as steering
+from console.actions import plans
+from console.actions.lab.lab import Applicable, Wanted, applicable
+from console.audit import audit_log
+from controllers import catalog
+from queues.errors import BadInput
+from workers.batch import runs
+from workers.batch.jobs import experiment as job
+from workers.batch.jobs.job import Surroundings
+from workers.control.engine import active_loops
+from workers.lab.models import Experiment
+from workers.lab.series import write_trace
+from workers.models import Loop, Override, Plan
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
+from workers.steering.scope import Scope
+
+ALL = "all"
+
+
+@transaction.atomic
+def begin(actor: Actor, wanted: Wanted, where: Surroundings) -> Experiment:
+    """Keep an experiment and begin its run: a chunk a law."""
+    demand(actor, "lab.run")
+    made = Experiment.objects.create(
+        scenario=wanted.scenario.name,
+        title=wanted.title,
+        laws=wanted.laws,
+        settings=wanted.settings,
+        seed=wanted.seed,
+        trace=wanted.trace.about() if wanted.trace else None,
+        owner=actor.user,
+        created_at=where.now,
+    )
+    if wanted.trace:
+        write_trace(where.data, made.pk, wanted.trace.values)
+    made.run = runs.begin(job.NAME, where, {"experiment": made.pk}, owner=actor.user)
+    made.save(update_fields=["run"])
+    after = {"scenario": made.scenario, "laws": made.laws, "seed": made.seed, "run": made.run.pk}
+    audit_log.record(actor, "lab.run", f"experiment {made.pk}", after=after)
+    return made
+
+
+def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
+    """End its run; what is simulated stays. Raises BadInput when it has ended."""
+    demand(actor, "lab.run")
+    if experiment.run is None:
+        raise BadInput("run", "has ended already.")
+    with transaction.atomic():
+        runs.cancel(experiment.run, now)
+        before = {"state": experiment.run.state}
+        audit_log.record(actor, "lab.cancel", f"experiment {experiment.pk}", before=before)
+    return Experiment.objects.select_related("run", "owner").get(pk=experiment.pk)
+
+
+@transaction.atomic
+def override(
+    actor: Actor,
+    experiment: Experiment,
+    law: str,
+    loop: str,
+    names: Collection[str],
+    *,
+    reason: str,
+    now: datetime,
+    expiry: Expiry,
+) -> list[Override]:
+    """Put a law's parameters of an experiment in force on a loop (its number), or on all of the plant's law,
+    until they expire. What is in force there already is left out. Raises BadInput.
+    """
+    found = _applied(experiment, law)
+    values = {name: found.values[name] for name in names if name in found.values}
+    if not values:
+        raise BadInput("name", f"choose at least one of {', '.join(found.values)}.")
+    loops = loops_of(found, loop)
+    held = [in_force_on(each, now) for each in loops]
+    changed = {name: value for name, value in values.items() if any(each[name] != value for each in held)}
+    if not changed:
+        raise BadInput("name", "has these values in force already; nothing is to be changed.")
+    scope = Scope(law=found.law) if loop == ALL else Scope(loops[0])
+    made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
+    after = {"loops": [each.name for each in loops], **changed}
+    audit_log.record(actor, "lab.apply", f"experiment {experiment.pk}", reason=reason.strip(), after=after)
+    return made
+
+
+def plan(
+    actor: Actor, experiment: Experiment, law: str, snapshot: Mapping[str, Any] | None, now: datetime
+) -> Plan:
+    """A plan of moved points by the goal that a law of an experiment has. Raises BadInput."""
+    found = _applied(experiment, law)
+    if not found.moves_points:
+        raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
+    goal = str(found.values.get("goal", "below-busy"))
+    return plans.propose_rebalance(actor, goal, dict(snapshot) if snapshot else None, now)
+
+
+def loops_of_law(found: Applicable) -> list[Loop]:
+    """The loops that steer by the plant's law, by name."""
+    return list(active_loops().filter(law=found.law).order_by("name"))
+
+
+def loops_of(found: Applicable, loop: str) -> list[Loop]:
+    """All of them, or the one of that number. Raises BadInput."""
+    chosen = [each for each in loops_of_law(found) if loop in (ALL, str(each.pk))]
+    if not chosen:
+        raise BadInput("loop", f"is no loop of {found.law}; choose one of the list.")
+    return chosen
+
+
+def _applied(experiment: Experiment, law: str) -> Applicable:
+    found = applicable(experiment)
+    if law not in found:
+        known = ", ".join(found) or "none of this experiment's"
+        raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
+    return found[law]
+
+
+def in_force_on(loop: Loop, now: datetime) -> dict[str, Any]:
+    held = overrides.on(loop, now)
+    return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)

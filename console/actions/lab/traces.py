@@ -1,0 +1,102 @@
+"""Traces of arrivals for the lab: uploaded files, and rates extracted from the plant's own archive."""
+
+import gzip
+import re
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from console.actions.lab.trace_files import read_trace
+from controllers.simulation.model.scenario import Floats
+from queues.errors import BadInput
+
+TRACES = "traces"  # in the data folder: what was uploaded
+EXTRACTS = "extracts"  # what replay_extract makes of the plant's own archive
+MOST_TRACE_BYTES = 4 * 2**20
+MOST_TRACE_LINES = 200_000  # 55 hours of seconds
+CHUNK_BYTES = 2**20
+NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Arrivals, and where they are from."""
+
+    name: str
+    column: str
+    values: Floats
+
+    def about(self) -> dict[str, Any]:
+        return {"name": self.name, "column": self.column, "rows": int(self.values.size)}
+
+
+def known_traces(data: Path) -> list[str]:
+    """Files that may be chosen: uploaded ones, and rates extracted from the plant's own archive."""
+    found = [path for folder in (TRACES, EXTRACTS) for path in sorted((data / folder).glob("[!.]*.csv*"))]
+    return [str(path.relative_to(data)) for path in found if path.is_file() and not path.is_symlink()]
+
+
+def chosen_trace(data: Path, name: str, column: str) -> Trace:
+    """A known file's column. Raises BadInput."""
+    if name not in known_traces(data):
+        raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
+    return Trace(Path(name).name, column, _read(data / name, column))
+
+
+def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
+    """A file as it was sent, kept for the next time when it can be read. Raises BadInput."""
+    plain = Path(name).name
+    if not NAME.match(plain):
+        raise BadInput(
+            "trace",
+            "takes a CSV file, named .csv or .csv.gz, with a name of letters, digits, spaces, . _ and -.",
+        )
+    folder = data / TRACES
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as kept:
+        path = Path(kept) / plain
+        _copy(file, path)
+        trace = Trace(plain, column, _read(path, column))
+        path.replace(folder / plain)
+    return trace
+
+
+def _copy(file: BinaryIO, path: Path) -> None:
+    """Up to MOST_TRACE_BYTES, counted as they will be unpacked."""
+    written = 0
+    with path.open("wb") as out:
+        while chunk := file.read(CHUNK_BYTES):
+            out.write(chunk)
+            written += len(chunk)
+            if written > MOST_TRACE_BYTES:
+                raise BadInput("trace", f"takes at most {MOST_TRACE_BYTES // 2**20} MiB.")
+    if path.suffix != ".gz":
+        return
+    unpacked = 0
+    try:
+        with gzip.open(path) as packed:
+            while chunk := packed.read(CHUNK_BYTES):
+                unpacked += len(chunk)
+                if unpacked > MOST_TRACE_BYTES:
+                    raise BadInput("trace", f"unpacks to more than {MOST_TRACE_BYTES // 2**20} MiB.")
+    except (OSError, EOFError, zlib.error):
+        raise BadInput("trace", "is not gzip to its end.") from None
+
+
+def _read(path: Path, column: str) -> Floats:
+    try:
+        _check_lines(path)
+        return read_trace(str(path), column or None)
+    except BadInput as error:
+        message = error.message.replace(str(path), path.name)
+        raise BadInput(error.field.removeprefix("--"), message) from None
+
+
+def _check_lines(path: Path) -> None:
+    """Raises BadInput. Counted before they are read: a line costs more than its bytes."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        lines = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(CHUNK_BYTES), b""))
+    if lines > MOST_TRACE_LINES:
+        raise BadInput("trace", f"takes at most {MOST_TRACE_LINES:,} lines.")

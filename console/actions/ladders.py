@@ -1,0 +1,29 @@
+"""How far the remedy ladder of a queue may go: authorised and audited, for pages and API."""
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from controllers import catalog
+from queues.errors import BadInput
+from workers.models import Loop
+from workers.steering.overrides import read_reason
+
+
+@transaction.atomic
+def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
+    """The highest rung a queue may reach, until it is changed again; gives (before, after). Capped below
+    `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
+    """
+    demand(actor, "ladder.cap", [queue])
+    why, law = read_reason(reason), catalog.law("ladder")
+    loop = Loop.objects.select_for_update().filter(name=f"ladder/{queue}").first()
+    if loop is None:
+        raise BadInput("queue", f"{queue} has no ladder yet; it gets one within seconds of being there.")
+    catalog.parameter(law, "cap").check(cap, "")
+    before = str(catalog.read_parameters(law, loop.parameters)["cap"])
+    if cap == before:
+        raise BadInput("cap", f"is {cap} already; choose another rung.")
+    Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "cap": cap})
+    audit_log.record(actor, "ladder.cap", queue, reason=why, before={"cap": before}, after={"cap": cap})
+    return before, cap

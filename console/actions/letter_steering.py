@@ -1,0 +1,152 @@
+"""What people do to dead letters: put in again, mended, discarded; authorised and audited.
+
+A letter that is not as it was seen is refused by itself, and the others go on: the answer says which and why.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from console.accounts.access import Actor, demand
+from console.actions import dead_letters
+from console.actions.dead_letters import Letter, LetterFilter, Name
+from console.audit import audit_log
+from queues.errors import BadInput, MalformedEvent
+from queues.events.block import checked_event, from_events
+from queues.segments.dead_letters import WORDS
+from workers.steering.overrides import read_reason
+
+ACTIONS = ("requeue", "discard")
+AUDITED = 50
+NAMED = 5
+EDITABLE = ("time", "type", "source", "key", "value", "attributes")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done: letters, their events, and each letter that was refused with the reason."""
+
+    action: str
+    letters: int
+    events: int
+    refused: list[dict[str, str]]
+
+    def sentence(self) -> str:
+        verb = "put in again" if self.action == "requeue" else "discarded for good"
+        one = self.letters == 1
+        said = f"{self.letters:,} dead letter{'' if one else 's'} ({self.events:,} events) {verb}."
+        if not self.refused:
+            return said
+        named = "; ".join(f"{each['letter']} {each['why']}" for each in self.refused[:NAMED])
+        more = len(self.refused) - NAMED
+        return f"{said} Refused: {named}{f'; and {more:,} more' if more > 0 else ''}."
+
+
+def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> Report:
+    """Requeue or discard letters as they were seen. To discard, `confirm` is the name of their queue.
+
+    Raises BadInput when nothing could be done, NodeUnavailable, NodeFull.
+    """
+    if action not in ACTIONS:
+        raise BadInput("action", f"takes {' or '.join(ACTIONS)}.")
+    queues = sorted({name.queue for name in names})
+    demand(actor, f"dead_letters.{action}", queues)
+    why = read_reason(reason)
+    if action == "discard":
+        _confirmed(queues, confirm)
+    # Noted before it is done: a node that fails half-way must not leave a change that nobody is named for.
+    noted = functools.partial(
+        audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why
+    )
+    noted(before={"letters": len(names), "first": [str(name) for name in names[:AUDITED]]})
+    report = _done(action, names)
+    noted(after={"letters": report.letters, "events": report.events, "refused": report.refused[:AUDITED]})
+    if not report.letters:
+        raise BadInput("letter", report.sentence().partition("Refused: ")[2])
+    return report
+
+
+def all_that_fit(wanted: LetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
+    """The letters that a filter showed, up to a moment. Raises BadInput when they are not the same any more:
+    what is done must be what was counted.
+    """
+    found = dead_letters.search(wanted)
+    if found.unreachable:
+        raise BadInput(
+            "letter", f"{', '.join(found.unreachable)} does not answer; choose letters one by one."
+        )
+    there = found.through(through)
+    if there.digest != digest:
+        raise BadInput(
+            "letter",
+            f"{count:,} were shown, and {len(there.letters):,} of what fits now were there then: some were "
+            "requeued, mended or discarded meanwhile. Look at them again.",
+        )
+    return [letter.name for letter in there.letters]
+
+
+def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime) -> Letter:
+    """Put other values into one event of a letter; its id stays. The event as it was is in the audit."""
+    demand(actor, "dead_letters.fix", [name.queue])
+    why = read_reason(reason)
+    held = dead_letters.find(name.queue, name.node, name.id)
+    if held is None:
+        raise BadInput("letter", f"{name.id} was requeued, mended or discarded meanwhile.")
+    if held.unreadable:
+        raise BadInput("event", "can't be read, so it can't be changed: download it, or discard it.")
+    if not 0 <= row < len(held.events):
+        raise BadInput("event", f"takes a place from 0 to {len(held.events) - 1}, not {row}.")
+    before = held.events[row]
+    # A field that is left out stays as it is, one that is empty (null) becomes so.
+    wanted = {field: before[field] for field in EDITABLE} | dict(event)
+    mended = _checked({**wanted, "id": before["id"]}, now)
+    if mended == before:
+        raise BadInput("event", "is as it was; change a field first.")
+    batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _us(now))
+    target = f"{name.queue} on {name.node}"
+    noted = functools.partial(audit_log.record, actor, "dead_letters.fix", target, reason=why)
+    noted(before={"letter": name.id, "event": _plain(before)})
+    new_id = dead_letters.place_of(name).amend(name.id, name.digest, batch)
+    noted(after={"letter": new_id, "event": _plain(mended)})
+    found = dead_letters.find(name.queue, name.node, new_id)
+    if found is None:
+        raise BadInput("letter", f"{new_id} was requeued or discarded at once by somebody else.")
+    return found
+
+
+def _done(action: str, names: Sequence[Name]) -> Report:
+    letters, events, refused = 0, 0, []
+    for _, node, place, mine in dead_letters.by_place(names):
+        for dead_id, answer in getattr(place, action)(mine).items():
+            if answer > 0:
+                letters, events = letters + 1, events + answer
+            else:
+                refused.append({"letter": f"{node} {dead_id}", "why": WORDS[answer]})
+    return Report(action, letters, events, refused)
+
+
+def _confirmed(queues: Sequence[str], confirm: str) -> None:
+    if len(queues) != 1:
+        raise BadInput("queue", "filter to one queue to discard: its name confirms it.")
+    if confirm != queues[0]:
+        raise BadInput("confirm", f"takes the name {queues[0]}: what is discarded can't be brought back.")
+
+
+def _checked(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The event with its cells checked, as it will be read back."""
+    for field in event:
+        if field not in ("id", *EDITABLE):
+            raise MalformedEvent(str(field), f"is not known; {', '.join(EDITABLE)} can be changed.")
+    checked_event(event, _us(now))
+    return dict(from_events([event], _us(now)).to_pylist()[0])
+
+
+def _plain(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event as JSON."""
+    return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in event.items()}
+
+
+def _us(moment: datetime) -> int:
+    return round(moment.astimezone(UTC).timestamp() * 1e6)

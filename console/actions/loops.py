@@ -1,0 +1,217 @@
+"""What people do to loops and nodes: one way for pages and API, authorised and audited.
+
+Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
+happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+"""
+
+import functools
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from controllers import catalog
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Node
+from workers.control.engine import HANDED_OVER
+from workers.models import Loop, Override
+from workers.steering import overrides, plant_settings
+from workers.steering.expiry import Expiry, in_minutes
+from workers.steering.scope import Scope, is_threshold
+
+NEVER_SAID = Expiry()
+THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
+
+
+@transaction.atomic
+def override(
+    actor: Actor, scope: Scope, values: Mapping[str, Any], *, reason: str, now: datetime, expiry: Expiry
+) -> list[Override]:
+    """Put values in force on one loop or on all of a scope, all or none: parameters, guard settings, the
+    actuator; of a wide scope the mode too.
+    """
+    demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
+    if "mode" in values and not scope.is_wide:
+        raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
+    if not values:
+        raise BadInput("value", "is the one in force already; change at least one.")
+    return [
+        _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now, beside=values)
+        for name, value in values.items()
+    ]
+
+
+@transaction.atomic
+def override_thresholds(
+    actor: Actor,
+    node: Node,
+    wanted: Mapping[str, float],
+    *,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+    expiry: Expiry,
+) -> list[Override]:
+    """Put `busy`, `toobusy` or both in force for a node; errors name the one that is wrong."""
+    demand(actor, "node.thresholds")
+    held = overrides.node_thresholds(now)[node.name]
+    changed = {key: value for key, value in wanted.items() if value != held[key]}
+    if not changed:
+        raise BadInput("busy", "is the one in force already; change busy or toobusy.")
+    # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.
+    order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
+    put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
+    made = []
+    for key in order:
+        try:
+            made.append(put(THRESHOLDS[key], changed[key], Scope(node=node), expiry))
+        except BadInput as error:
+            raise BadInput(key if error.field == "value" else error.field, error.message) from None
+    _tell_agents(control, now)
+    return made
+
+
+def _tell_agents(control: redis.Redis, now: datetime) -> None:
+    """The last step of a change: before it, it may still be taken back, and agents must not know of it."""
+    projection.project(control, overrides.node_thresholds(now))
+
+
+def _put(
+    actor: Actor,
+    action: str,
+    name: str,
+    value: Any,
+    scope: Scope,
+    expiry: Expiry,
+    *,
+    reason: str,
+    now: datetime,
+    beside: Mapping[str, Any] | None = None,
+) -> Override:
+    if expiry.endless:
+        demand(actor, "override.endless", queues_of_scope(scope))
+    made = overrides.set_override(
+        name=name,
+        value=value,
+        owner=actor.user,
+        reason=reason,
+        now=now,
+        beside=beside,
+        **scope.fields(),
+        **vars(expiry),
+    )
+    before = {name: made.instead_of}
+    if made.replaces:
+        before["replaces"] = made.replaces
+    after = {name: made.value, "expires_at": _iso(made.expires_at)}
+    audit_log.record(actor, action, str(scope), reason=made.reason, before=before, after=after)
+    return made
+
+
+def _iso(end: datetime | None) -> str | None:
+    return end.isoformat() if end else None
+
+
+@transaction.atomic
+def extend_override(
+    actor: Actor,
+    override: Override,
+    *,
+    now: datetime,
+    minutes: Any = None,
+    expires_at: datetime | None = None,
+) -> Override:
+    """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
+    demand(actor, "override.extend", queues_of_scope(Scope.of(override)))
+    before = override.expires_at
+    if expires_at is None:
+        most = timedelta(days=plant_settings.value("override.maximum_days"))
+        expires_at = (before or now) + in_minutes(minutes, most)
+    elif minutes is not None:
+        raise BadInput("expires_at", "takes minutes or a time, one of the two.")
+    overrides.extend(override, now=now, expires_at=expires_at)
+    span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
+    audit_log.record(actor, "override.extend", str(Scope.of(override)), before=span[0], after=span[1])
+    return override
+
+
+@transaction.atomic
+def end_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> bool:
+    """End an override now; False when it was over already, and then nothing is noted."""
+    demand(actor, "override.end", queues_of_scope(Scope.of(override)))
+    if not overrides.holds(override, now):
+        return False
+    overrides.end(override, by=actor.user, now=now)
+    audit_log.record(
+        actor,
+        "override.end",
+        str(Scope.of(override)),
+        before={override.name: override.value, "expires_at": _iso(override.expires_at)},
+        after={override.name: override.instead_of},
+    )
+    if is_threshold(override):
+        _tell_agents(control, now)
+    return True
+
+
+@transaction.atomic
+def set_mode(
+    actor: Actor,
+    loop: Loop,
+    mode: str,
+    *,
+    reason: str,
+    now: datetime,
+    expiry: Expiry = NEVER_SAID,
+    value: Any = None,
+) -> Override | None:
+    """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
+    without one become the loop's own mode and end a hold. `value` is what manual applies.
+    """
+    demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
+    if mode not in Loop.Mode.values:
+        raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
+    if expiry == NEVER_SAID:
+        if mode in HANDED_OVER:
+            raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
+        return _own_mode(actor, loop, mode, reason, now)
+    put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
+    made = put("loop.mode", "mode", mode)
+    if mode == Loop.Mode.MANUAL and value is not None:
+        put("override.set", actuator_of(loop), value)
+    return made
+
+
+def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
+    if not reason.strip():
+        raise BadInput("reason", "is missing; say in a sentence why.")
+    held = [each for each in overrides.on(loop, now) if each.name == "mode"]
+    if wide := [each for each in held if each.loop_id is None]:
+        where = f"{Scope.of(wide[-1])} by {wide[-1].owner}"
+        raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")
+    for override in held:
+        overrides.end(override, by=actor.user, now=now)
+    before = held[-1].value if held else loop.mode
+    Loop.objects.filter(pk=loop.pk).update(mode=mode)
+    audit_log.record(
+        actor, "loop.mode", loop.name, reason=reason.strip(), before={"mode": before}, after={"mode": mode}
+    )
+
+
+def actuator_of(loop: Loop) -> str:
+    """The name under which a person sets the loop's actuator by hand."""
+    actuator = catalog.law(loop.law).actuator
+    if actuator is None:
+        raise BadInput("value", f"{loop.law} has no single value to set by hand.")
+    return actuator
+
+
+def queues_of_scope(scope: Scope) -> list[str] | None:
+    """The queue that everything within a scope is about; None where it is about the whole plant."""
+    queue = scope.loop.target.get("queue") if scope.loop is not None else scope.queue
+    return [queue] if queue else None

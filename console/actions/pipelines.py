@@ -1,0 +1,199 @@
+"""What people do to the pipeline: declare applications, go back to a version, steer one that runs.
+Authorised, and audited in the transaction that changes. All raise PermissionDenied, and BadInput naming the
+field; then nothing was changed.
+"""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from console.accounts.access import Actor, admit, demand
+from console.actions import plant_control
+from console.audit import audit_log
+from queues.errors import BadInput, Forbidden
+from queues.models import Queue
+from workers.models import PipelineVersion
+from workers.pipeline.declaration import declaration
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.steering import steer, steer_named
+from workers.plants.holding import PlantHeld
+from workers.plants.registry import LOCAL
+from workers.steering.expiry import Expiry
+from workers.steering.overrides import read_reason
+
+TABLES = Path(declaration.__file__).parents[1] / "applications"
+LONGEST_NOTE = 300
+
+
+def checked(text: str) -> Application:
+    """The application of a text. Raises BadInput naming the field and its line, also for a queue that is not
+    there or not of its kind.
+    """
+    if not text.strip():
+        raise BadInput("text", "is missing; declare an application in YAML.")
+    application = application_of_text(text, TABLES, "declaration")
+    kinds = dict(Queue.objects.values_list("name", "kind"))
+    for name in application.queues:
+        _check_queue("queues", name, kinds, of_pipeline=True)
+    for name in sorted({queue for queues in application.sinks.values() for queue in queues}):
+        _check_queue("sink", name, kinds, of_pipeline=False)
+    return application
+
+
+def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
+    if name not in kinds:
+        raise BadInput(field, f"{name} is no queue; there are {', '.join(sorted(kinds))}.")
+    if of_pipeline and kinds[name] != "pipeline":
+        raise BadInput(
+            field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline."
+        )
+
+
+def checked_for(actor: Actor, text: str) -> Application:
+    """`checked`; that a text reached for what nobody may have is noted in the audit."""
+    try:
+        return checked(text)
+    except Forbidden as error:
+        audit_log.refused(actor, "pipeline.declare", error.field, error.message[:LONGEST_NOTE])
+        raise
+
+
+def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> PipelineVersion:
+    """A new version of the application that the text names, and from now on the one that runs. It goes on
+    where the version before is, and takes over within seconds.
+    """
+    admit(actor, "pipeline.declare")
+    why = read_reason(reason)
+    wanted = checked_for(actor, text)
+    name = wanted.name
+    with transaction.atomic():
+        before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
+        replaced = queues_of(checked(before.text)) if before and actor.queues is not None else []
+        demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
+        number = before.number + 1 if before else 1
+        PipelineVersion.objects.filter(application=name, active=True).update(active=False)
+        version = PipelineVersion.objects.create(
+            application=name, number=number, text=text, reason=why, owner=actor.user, active=True
+        )
+        audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
+        # Should this process die here, `workers.pipeline.declaration.versions` tells it.
+        Declarations(control).want(Declared(name, number, text))
+    return version
+
+
+def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis.Redis) -> PipelineVersion:
+    """An older version again, as a new one: the history stays a line."""
+    return declare(actor, version.text, reason, control)
+
+
+def set_tasks(
+    actor: Actor,
+    application: str,
+    operator: str,
+    tasks: int,
+    reason: str,
+    control: redis.Redis,
+    minutes: float = plant_control.HAND_MINUTES,
+) -> None:
+    """How many tasks an operator has, from the next batch or the one after it on; for so many minutes the
+    loops of parallelism hold. Raises BadInput also while somebody else steers the tasks.
+    """
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    why = read_reason(reason)
+    running = _declared(application, control)
+    if operator not in {each.name for each in running.graph.operators}:
+        raise BadInput("operator", f"{operator} is no operator of {application}.")
+    Controls().changed({"tasks": {operator: tasks}})
+    try:
+        plant_control.take(actor, LOCAL, control, seconds=60.0 * minutes)
+    except PlantHeld as error:
+        raise BadInput("tasks", f"can't be set now: {error}") from error
+    _steer(actor, application, "tasks", operator, tasks, why, control)
+
+
+def hold_criterion(
+    actor: Actor,
+    application: str,
+    name: str,
+    value: float,
+    expiry: Expiry,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+) -> dict[str, Any]:
+    """A value in place of the one that a criterion has or follows, from the next dispatch on, until it
+    expires. It ends by the clock: nothing has to live for that.
+    """
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    if expiry.endless:
+        demand(actor, "override.endless", _queues_of_named(actor, application, control))
+    why = read_reason(reason)
+    until = expiry.at(now)
+    _check_criterion(application, name, control)
+    held = {
+        "value": value,
+        "until_seconds": None if until is None else until.timestamp(),
+        "owner": actor.name,
+        "reason": why,
+    }
+    _steer(actor, application, "held_criteria", name, held, why, control)
+    return held
+
+
+def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
+    """The criterion has, or follows, its own value again. Raises BadInput where nobody holds it."""
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    if name not in _steered(application, "held_criteria", control):
+        raise BadInput("criterion", f"{name} of {application} is held by nobody.")
+    _steer(actor, application, "held_criteria", name, None, "", control)
+
+
+def queues_of(application: Application) -> list[str]:
+    """The queues that an application reads, and those that its sinks write to."""
+    sinks = {queue for queues in application.sinks.values() for queue in queues}
+    return sorted({*application.queues, *sinks})
+
+
+def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
+    """Of what is at work; asked for only where the actor is limited to some."""
+    return None if actor.queues is None else queues_of(_declared(application, control))
+
+
+def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
+    known = _declared(application, control).controls.criteria
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise BadInput("criterion", f"{name} is no criterion of {application}; there are {names}.")
+
+
+def _declared(application: str, control: redis.Redis) -> Application:
+    """What is at work. Raises BadInput where the application is not."""
+    found = Declarations(control).at_work().get(application)
+    if found is None:
+        raise BadInput("application", f"{application} is not at work.")
+    return application_of_text(found["text"], TABLES, application)
+
+
+def _steer(
+    actor: Actor, application: str, control_name: str, name: str, value: Any, why: str, control: redis.Redis
+) -> None:
+    """Under this name of a control that is by name; None takes it away."""
+    from_before = _steered(application, control_name, control)
+    with transaction.atomic():
+        target = f"{application}/{name}"
+        noted = {"before": from_before.get(name), "after": value}
+        audit_log.record(actor, "pipeline.steer", target, reason=why, **noted)
+        steer_named(control, application, control_name, {name: value}, from_before)
+
+
+def _steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
+    """What is in force of a control that is by name: as steered, else as declared."""
+    found = steer(control, application, {}).get(control_name)
+    if found is not None:
+        return dict(found)
+    return dict(_declared(application, control).controls.to_document()[control_name])

@@ -1,0 +1,176 @@
+"""What people do to plans and to the nodes they fill or empty: authorised, audited, on a fresh snapshot.
+
+Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
+happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues.errors import BadInput
+from queues.models import Node
+from workers.models import Plan
+from workers.placement import node_use, plans, proposals
+from workers.steering import overrides, plant_settings
+
+Snapshot = Mapping[str, Any]
+# A plan computed or approved on an older one might send points to a node that is lost already.
+OLDEST_SNAPSHOT_SECONDS = 10.0
+USES = ("drain", "cordon", "return")
+
+
+def fresh(snapshot: Snapshot | None, now: datetime) -> Snapshot:
+    """The snapshot, if it is one that may be planned on."""
+    if snapshot is None:
+        raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
+    age_seconds = abs(now.timestamp() - snapshot["at"])
+    if age_seconds > OLDEST_SNAPSHOT_SECONDS:
+        raise BadInput(
+            "plant", f"was last observed {age_seconds:.0f} s ago; see that the observer runs, then try again."
+        )
+    return snapshot
+
+
+@transaction.atomic
+def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: datetime) -> Plan:
+    """A plan for a goal of the rebalancing law, to be approved. Raises when there is nothing to move."""
+    demand(actor, "plan.propose")
+    try:
+        made = proposals.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
+    except BadInput as error:
+        # The button has said which goal; what is left to say is why there is nothing to move.
+        raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
+    return _noted(actor, made)
+
+
+@transaction.atomic
+def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
+    """A plan that empties a node, to be approved."""
+    demand(actor, "plan.propose")
+    return _noted(
+        actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+    )
+
+
+@transaction.atomic
+def propose_points(
+    actor: Actor,
+    queue: str,
+    points: Mapping[str, int],
+    reason: str,
+    snapshot: Snapshot | None,
+    now: datetime,
+) -> Plan:
+    """A plan of a person's own division of a queue's 1000 points, to be approved."""
+    demand(actor, "plan.propose", [queue])
+    why = overrides.read_reason(reason)
+    made = proposals.propose_hand(
+        queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
+    )
+    return _noted(actor, made)
+
+
+@transaction.atomic
+def approve(
+    actor: Actor, plan: Plan, hash: str, reason: str, snapshot: Snapshot | None, now: datetime
+) -> Plan:
+    """Approve what was seen: the hash names it. A setting per role says whether somebody else must, too."""
+    demand(actor, "plan.approve", queues_of(plan))
+    made = plans.approve(
+        plan,
+        hash,
+        actor.user,
+        reason,
+        snapshot=fresh(snapshot, now),
+        now=now,
+        needed=approvals_needed(actor),
+    )
+    return _changed(actor, "plan.approve", plan.state, made, reason)
+
+
+def approvals_needed(actor: Actor) -> int:
+    """How many have to approve a plan when this actor does."""
+    return int(plant_settings.value(f"approvals.{actor.role}"))
+
+
+@transaction.atomic
+def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
+    """Turn a proposal down, for good."""
+    demand(actor, "plan.approve", queues_of(plan))
+    return _changed(actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason)
+
+
+@transaction.atomic
+def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
+    """Begin nothing more of an approved or running plan."""
+    demand(actor, "plan.stop", queues_of(plan))
+    return _changed(actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason)
+
+
+@transaction.atomic
+def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
+    """The inverse of what a plan has moved, as a plan to be approved."""
+    demand(actor, "plan.propose", queues_of(plan))
+    made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+    return _noted(actor, made)
+
+
+@transaction.atomic
+def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
+    """Let a node keep what it has and take no new points."""
+    demand(actor, "node.use")
+    # Noted first: the change ends with the projection, after which it can't be taken back. The node's row is
+    # locked before, as everybody does who takes both: the audit's turn is the last lock.
+    Node.objects.select_for_update().filter(name=node).first()
+    audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
+    node_use.cordon(node, True, actor.user, reason, control=control, now=now)
+
+
+@transaction.atomic
+def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
+    """End a node's drain and its cordon, whichever there is."""
+    demand(actor, "node.use")
+    held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
+    if held is not None and not any(held.values()):
+        raise BadInput("node", f"{node} is in use already: neither drained nor cordoned.")
+    audit_log.record(
+        actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)
+    )
+    if held is None or held["drained"]:
+        node_use.return_to_use(node, actor.user, reason, control=control, now=now)
+    if held is not None and held["cordoned"]:
+        node_use.cordon(node, False, actor.user, reason, control=control, now=now)
+
+
+def _noted(actor: Actor, plan: Plan) -> Plan:
+    after = {"kind": plan.kind, "hash": plan.hash[:8], "moves": len(plan.moves), "points": points_of(plan)}
+    audit_log.record(actor, "plan.propose", f"plan {plan.pk}", reason=plan.reason, after=after)
+    return plan
+
+
+def _changed(actor: Actor, action: str, before: str, plan: Plan, reason: str) -> Plan:
+    audit_log.record(
+        actor,
+        action,
+        f"plan {plan.pk}",
+        reason=reason.strip(),
+        before={"state": before},
+        after={"state": plan.state, "hash": plan.hash[:8], "approvals": len(plan.approvals)},
+    )
+    return plan
+
+
+def points_of(plan: Plan) -> int:
+    """The points that all moves of a plan move."""
+    return sum(move["points"] for move in plan.moves)
+
+
+def queues_of(plan: Plan) -> list[str] | None:
+    """The queues whose points it moves; None for one that empties a node, whatever is there."""
+    return None if plan.empties else sorted({move["queue"] for move in plan.moves})

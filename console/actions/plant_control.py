@@ -1,0 +1,133 @@
+"""Steering a plant's tasks through the control API: authorised, audited, and by one controller at a time. All
+raise PermissionDenied, BadInput naming the field, and PlantHeld; then nothing was changed.
+"""
+
+from collections.abc import Mapping
+
+import redis
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from controllers.parallelism.measured_topology import Topology
+from queues.errors import BadInput
+from workers.plants import holding
+from workers.plants.plant import Elastic
+from workers.steering.overrides import read_reason
+
+LONGEST_NAME = 80
+HAND_MINUTES = 15.0  # what a hand has set is the loops' again after so long
+
+
+def set_parallelism(
+    actor: Actor,
+    plant: Elastic,
+    seen: Topology,
+    tasks: Mapping[str, int],
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+    reason: str = "",
+) -> float:
+    """Let operators have so many tasks, and hold the plant; until when (s since 1970). seen: the plant
+    now.
+    """
+    demand(actor, "plant.scale")
+    checked = seen.check_tasks(tasks, "tasks")
+    before = {name: seen.operators[name].parallelism for name in checked}
+    with transaction.atomic():
+        audit_log.record(
+            actor,
+            "plant.scale",
+            seen.plant,
+            reason=reason or f"by {holder_name(actor, controller)}",
+            before=before,
+            after=checked,
+        )
+        until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
+        plant.set_parallelism(checked)
+    return until
+
+
+def set_by_hand(
+    actor: Actor,
+    plant: Elastic,
+    seen: Topology,
+    tasks: Mapping[str, int],
+    control: redis.Redis,
+    *,
+    minutes: float,
+    reason: str,
+) -> float:
+    """The same by a person, for some minutes: so long the loops here hold, and the plant's own; then they
+    decide again.
+    """
+    why, seconds = read_reason(reason), 60.0 * minutes
+    demand(actor, "plant.scale")
+    seen.check_tasks(tasks, "tasks")
+    take(actor, seen.plant, control, seconds=seconds)
+    plant.hold(seconds)
+    return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
+
+
+def hold(
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+) -> float:
+    """Keep the plant without setting anything; until when. Noted when it is taken, not when it is kept."""
+    before = holding.holder_of(control, plant)
+    with transaction.atomic():
+        if before is None:
+            audit_log.record(actor, "plant.hold", plant, after={"holder": holder_name(actor, controller)})
+        return take(actor, plant, control, controller=controller, seconds=seconds)
+
+
+def take(
+    actor: Actor,
+    plant: str,
+    control: redis.Redis,
+    *,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+) -> float:
+    """The plant is this actor's; until when. Its own loops of parallelism hold meanwhile. What it is taken
+    for is noted by whoever takes it.
+    """
+    demand(actor, "plant.scale")
+    if not holding.LEAST_SECONDS <= seconds <= holding.MOST_SECONDS:
+        takes = f"takes {holding.LEAST_SECONDS:g} to {holding.MOST_SECONDS:g} seconds, not {seconds!r}"
+        raise BadInput("seconds", takes)
+    now = timezone.now().timestamp()
+    return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
+
+
+def release(actor: Actor, plant: str, control: redis.Redis, *, controller: str = "") -> bool:
+    """Let go at once; False when somebody else has it, or nobody."""
+    demand(actor, "plant.scale")
+    with transaction.atomic():
+        released = holding.release(control, plant, holder_name(actor, controller))
+        if released:
+            audit_log.record(actor, "plant.release", plant)
+    return released
+
+
+def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) -> None:
+    """What a person has set by hand is the loops' again, here and at the plant. Raises BadInput where it is
+    not this person's.
+    """
+    if not release(actor, name, control):
+        raise BadInput("plant", f"{name} is not held by you.")
+    plant.release()
+
+
+def holder_name(actor: Actor, controller: str = "") -> str:
+    """Who holds: the token or person, and which of its controllers."""
+    if len(controller) > LONGEST_NAME:
+        raise BadInput("controller", f"takes at most {LONGEST_NAME} characters, not {len(controller)}")
+    return f"{actor.name}/{controller}" if controller else actor.name

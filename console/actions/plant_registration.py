@@ -1,0 +1,65 @@
+"""Adding other people's plants and taking them away: authorised, and audited in the transaction that does it.
+All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""
+
+from collections.abc import Mapping
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues.errors import BadInput
+from workers.plants.foreign import adapters
+from workers.plants.models import RegisteredPlant
+from workers.steering.overrides import read_reason
+
+# A refusal of these is worth an entry: somebody tries where the console may not be sent.
+ADDRESS_FIELDS = ("url", "secret_environment")
+
+
+@transaction.atomic
+def register(
+    actor: Actor,
+    name: str,
+    kind: str,
+    url: str,
+    *,
+    secret_environment: str,
+    options: Mapping[str, str],
+    reason: str,
+) -> RegisteredPlant:
+    """Add a plant, or change how one is reached; it is looked at within seconds."""
+    demand(actor, "plant.register")
+    why = read_reason(reason)
+    found = RegisteredPlant.objects.filter(name=name).first()
+    row = found or RegisteredPlant(name=name, owner=actor.user)
+    before = _document(row) if found else None
+    row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
+    row.options = {key: value for key, value in options.items() if value}
+    with audit_log.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
+        adapters.check(row)
+    row.save()
+    audit_log.record(actor, "plant.register", name, reason=why, before=before, after=_document(row))
+    return row
+
+
+@transaction.atomic
+def remove(actor: Actor, name: str, reason: str) -> None:
+    """Forget a plant; its loops are retired, their ledger stays."""
+    demand(actor, "plant.register")
+    why = read_reason(reason)
+    row = RegisteredPlant.objects.filter(name=name).first()
+    if row is None:
+        raise BadInput("name", f"{name} is not registered.")
+    before = _document(row)
+    row.delete()
+    audit_log.record(actor, "plant.remove", name, reason=why, before=before)
+
+
+def _document(row: RegisteredPlant) -> dict[str, object]:
+    return {
+        "kind": row.kind,
+        "url": row.url,
+        "secret_environment": row.secret_environment,
+        "options": row.options,
+    }

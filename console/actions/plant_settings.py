@@ -1,0 +1,84 @@
+"""What administrators set for good: the plant's settings, and a loop's own parameters and guard."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from controllers import catalog
+from controllers.framework import guard
+from queues.errors import BadInput
+from workers.models import Loop
+from workers.steering import plant_settings
+from workers.steering.overrides import read_reason
+
+
+def setting_rows() -> list[dict[str, Any]]:
+    """Each setting as it is declared, with its value and who changed it when."""
+    changed = plant_settings.changed()
+    return [
+        {
+            "name": each.name,
+            "value": changed[each.name].value if each.name in changed else each.default,
+            "default": each.default,
+            "minimum": each.minimum,
+            "maximum": each.maximum,
+            "unit": each.unit,
+            "help": each.help,
+            "kind": each.kind,
+            "changed_by": _name(changed.get(each.name)),
+            "changed_at": changed[each.name].changed_at if each.name in changed else None,
+        }
+        for each in plant_settings.DECLARED
+    ]
+
+
+def _name(row: Any) -> str | None:
+    return row.changed_by.get_username() if row is not None and row.changed_by else None
+
+
+@transaction.atomic
+def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
+    """Set a setting of the plant; gives (before, after). Raises BadInput naming name, value or reason."""
+    demand(actor, "settings.change")
+    why = read_reason(reason)
+    before, after = plant_settings.change(name, value, actor.user, now)
+    audit_log.record(actor, "settings.change", name, reason=why, before=before, after=after)
+    return before, after
+
+
+@transaction.atomic
+def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> tuple[Any, Any]:
+    """Set a loop's own value of a parameter or of `guard.NAME`: what holds when nobody overrides it. None
+    gives the default back. Raises BadInput naming name, value or reason.
+    """
+    demand(actor, "settings.change")
+    why, law = read_reason(reason), catalog.law(loop.law)
+    row = Loop.objects.select_for_update().get(pk=loop.pk)
+    if name == law.actuator:
+        raise BadInput("name", f"{name} is what the loop does; take it over by hand on its page instead.")
+    parameter = catalog.parameter(law, name)
+    try:
+        checked = parameter.default if value is None else parameter.check(value, "value")
+        before, changed = _changed(row, name, checked, value is None)
+    except BadInput as error:
+        raise BadInput("value", error.message) from None
+    Loop.objects.filter(pk=row.pk).update(**changed)
+    audit_log.record(
+        actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked
+    )
+    return before, checked
+
+
+def _changed(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
+    """What it was, and the column as it will be; checked as a whole."""
+    law, key = catalog.law(row.law), name.removeprefix("guard.")
+    column = "guard" if name.startswith("guard.") else "parameters"
+    own = {each: kept for each, kept in getattr(row, column).items() if each != key}
+    if not back:
+        own[key] = value
+    read = guard.read_settings if column == "guard" else catalog.read_parameters
+    before, _ = read(law, getattr(row, column))[key], read(law, own)
+    return before, {column: own}

@@ -1,0 +1,108 @@
+"""Keeping data for less than FLOOR_DAYS asks a second person, as a plan may: one proposes, another agrees.
+
+Who asks for it is refused, and the request stands in the audit as `retention.propose`. When somebody else
+asks for the very same within VALID, it is done, and the entry of what was done names the proposal: an
+agreement is good for one change. Nothing is kept but the audit, so that neither a proposal nor its use can be
+made up afterwards.
+
+The audit itself is no job's to delete: it grows by some 600 bytes an entry, and leaves by its export only.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from console.accounts.access import Actor
+from console.audit import audit_log
+from console.models import AuditEntry
+from queues.errors import BadInput
+from workers.batch.jobs import retention
+
+JOB = "retention"
+FLOOR_DAYS = 7
+VALID = timedelta(days=1)
+PROPOSED = "retention.propose"
+USED = "agreed_with"  # in the entry of what was done: the sequence number of the proposal
+
+
+def agreement(
+    actor: Actor,
+    action: str,
+    name: str,
+    job: str,
+    given: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    now: datetime,
+) -> dict[str, int]:
+    """What the audit's entry of the change is to say besides; {} when it takes no second person.
+
+    before: the values that are in force, which are not asked about again. Raises BadInput naming the value,
+    and notes the proposal; to be called outside of the change's transaction, or the note is rolled back.
+    """
+    short = shortened(job, given, before or {})
+    if not short:
+        return {}
+    mark = _mark(action, name, given)
+    for entry in _proposals(name, mark, now):
+        if entry.after["person"] != person(actor) and not _is_used(entry):
+            return {USED: entry.sequence}
+    if not any(entry.after["person"] == person(actor) for entry in _proposals(name, mark, now)):
+        after = {"person": person(actor), "mark": mark, "for": action, "values": short}
+        audit_log.record(actor, PROPOSED, name, after=after)
+    field, days = next(iter(short.items()))
+    raise BadInput(
+        field,
+        f"is {days} d, less than {FLOOR_DAYS} d: a second person has to agree. Your proposal is noted; when"
+        " somebody else sends the very same within 24 hours, it is done.",
+    )
+
+
+def shortened(job: str, given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
+    """The values under the floor that are lower than what is in force."""
+    if job != JOB:
+        return {}
+    found = {}
+    for parameter in retention.PARAMETERS:
+        days = _days(parameter, given.get(parameter.name, parameter.default))
+        known = _days(parameter, before.get(parameter.name, parameter.default))
+        if is_short(days) and not (before and is_short(known) and known <= days):
+            found[parameter.name] = days
+    return found
+
+
+def is_short(days: int) -> bool:
+    return retention.FOREVER < days < FLOOR_DAYS
+
+
+def person(actor: Actor) -> str:
+    """Whoever stands behind a session, a token or a command: two tokens of one person are one."""
+    return actor.user.get_username() if actor.user else actor.name
+
+
+def waiting(name: str, now: datetime) -> list[AuditEntry]:
+    """Proposals about a task that somebody else may still agree with, the newest first."""
+    found = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by("-sequence")
+    return [entry for entry in found if not _is_used(entry)]
+
+
+def _proposals(name: str, mark: str, now: datetime) -> list[AuditEntry]:
+    return [entry for entry in waiting(name, now) if entry.after["mark"] == mark]
+
+
+def _is_used(entry: AuditEntry) -> bool:
+    later = AuditEntry.objects.filter(sequence__gt=entry.sequence, target=entry.target)
+    documents = (each.after for each in later if isinstance(each.after, dict))
+    return any(document.get(USED) == entry.sequence for document in documents)
+
+
+def _mark(action: str, name: str, given: Mapping[str, Any]) -> str:
+    """The very same: of the same task, with the same days, however they are written."""
+    days = {each.name: _days(each, given[each.name]) for each in retention.PARAMETERS if each.name in given}
+    return hashlib.sha256(json.dumps([action, name, days], sort_keys=True).encode()).hexdigest()
+
+
+def _days(parameter: Any, value: Any) -> int:
+    """Raises BadInput naming the parameter."""
+    return int(parameter.read(value))

@@ -1,0 +1,163 @@
+"""What people do to batch tasks and their runs: authorised, and audited in the transaction that changes.
+
+All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.access import Actor, admit, demand, demand_confirmed
+from console.actions import second_person
+from console.audit import audit_log
+from queues.errors import BadInput
+from workers.batch import runs, task_definitions, timetable
+from workers.batch.catalog import OWN
+from workers.batch.jobs.job import Surroundings
+from workers.models import Run, Task
+from workers.steering.overrides import read_reason
+
+RETENTION = "retention"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A task as it is to be. With neither interval nor crontab it runs when asked."""
+
+    job: str
+    parameters: Mapping[str, Any]
+    parallel: int
+    requirements: Sequence[str]
+    interval_seconds: int | None = None
+    crontab: str | None = None
+    deadline: time | None = None
+    enabled: bool = True
+
+
+def begin(
+    actor: Actor,
+    name: str,
+    given: Mapping[str, Any],
+    deadline_at: datetime | None,
+    reason: str,
+    where: Surroundings,
+) -> Run:
+    """Run a task now, with these parameters over its own. Less than a week's retention takes two persons."""
+    admit(actor, "task.run")
+    why = read_reason(reason)
+    task = runs.task_of(name)
+    values = {**task.parameters, **given}
+    demand(actor, "task.run", queues_of(values))
+    agreed = second_person.agreement(actor, "task.run", name, task.job, values, task.parameters, where.now)
+    with transaction.atomic():
+        run = runs.begin(name, where, given, owner=actor.user, deadline_at=deadline_at)
+        audit_log.record(
+            actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters, **agreed}
+        )
+    return run
+
+
+@transaction.atomic
+def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
+    """End an open run. What is done stays, and it may be resumed."""
+    demand(actor, "task.cancel", queues_of(run.parameters))
+    why = read_reason(reason)
+    return _changed(actor, "task.cancel", run, runs.cancel(run, now), why)
+
+
+@transaction.atomic
+def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
+    """Go on with a failed or cancelled run."""
+    demand(actor, "task.resume", queues_of(run.parameters))
+    why = read_reason(reason)
+    return _changed(actor, "task.resume", run, runs.resume(run, now), why)
+
+
+def change(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+    """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
+    retention takes two persons.
+    """
+    admit(actor, "task.change")
+    why = read_reason(reason)
+    before = runs.task_of(name)
+    for parameters in (before.parameters, wanted.parameters):
+        demand(actor, "task.change", queues_of(parameters))
+    if RETENTION in (before.job, wanted.job):
+        demand_confirmed(actor)  # it decides what is deleted
+    if wanted.job != before.job:
+        demand(actor, "task.define")
+    in_force = before.parameters if before.job == wanted.job else None
+    agreed = second_person.agreement(
+        actor, "task.change", name, wanted.job, wanted.parameters, in_force, timezone.now()
+    )
+    with transaction.atomic():
+        noted = standing(before)
+        made = _define(name, wanted, before.single_instance)
+        after = {**standing(made), **agreed}
+        audit_log.record(actor, "task.change", name, reason=why, before=noted, after=after)
+    return made
+
+
+def define(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+    """Make a new task of a job. Its job may be any that imports here, so it takes an administrator; less than
+    a week's retention takes two.
+    """
+    demand(actor, "task.define")
+    why = read_reason(reason)
+    if Task.objects.filter(name=name).exists():
+        raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
+    agreed = second_person.agreement(
+        actor, "task.define", name, wanted.job, wanted.parameters, None, timezone.now()
+    )
+    with transaction.atomic():
+        made = _define(name, wanted, None)
+        audit_log.record(actor, "task.define", name, reason=why, after={**standing(made), **agreed})
+    return made
+
+
+def standing(task: Task) -> dict[str, Any]:
+    """A task in a few words, for the audit."""
+    return {
+        "job": task.job,
+        "schedule": timetable.words(task.periodic),
+        "parameters": task.parameters,
+        "parallel": task.parallel,
+        "requirements": task.requirements,
+        "deadline": task.deadline and f"{task.deadline:%H:%M}",
+        "enabled": task.enabled,
+    }
+
+
+def _define(name: str, wanted: Wanted, single_instance: bool | None) -> Task:
+    if wanted.job.startswith(OWN) and not wanted.job.removeprefix(OWN).strip():
+        raise BadInput("job", "takes python: and the dotted path of a Job.")
+    return task_definitions.define(
+        name,
+        wanted.job,
+        parameters=wanted.parameters,
+        requirements=wanted.requirements,
+        single_instance=single_instance,
+        parallel=wanted.parallel,
+        deadline=wanted.deadline,
+        every_seconds=wanted.interval_seconds,
+        crontab_line=wanted.crontab,
+        enabled=wanted.enabled,
+    )
+
+
+def _changed(actor: Actor, action: str, before: Run, after: Run, reason: str) -> Run:
+    states = {"before": {"state": before.state}, "after": {"state": after.state}}
+    audit_log.record(actor, action, f"run {after.pk} of {after.task.name}", reason=reason, **states)
+    return after
+
+
+def queues_of(parameters: Mapping[str, Any]) -> list[str] | None:
+    """The queues that a task's parameters name; None where it works on whatever there is."""
+    if parameters.get("queue"):
+        return [str(parameters["queue"])]
+    names = parameters.get("queues")
+    return [str(each) for each in names] if isinstance(names, list | tuple) and names else None

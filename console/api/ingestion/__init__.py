@@ -1,0 +1,1 @@
+"""Events that come by the API, and how large they may be."""

@@ -1,0 +1,68 @@
+"""A body of events in memory: unpacked, and never larger than its limit, however it was packed."""
+
+import zlib
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, UnreadablePostError
+
+from console.api.ingestion.body_limit import too_large_message
+from console.api.request.refusals import RefusedError
+
+GZIP = b"\x1f\x8b"
+GZIP_WINDOW = zlib.MAX_WBITS | 16
+CHUNK_BYTES = 64 * 1024
+MEMBERS_MOST = 1_000  # a gzip file may be several behind each other; each costs, also an empty one
+
+
+def body_of(request: HttpRequest) -> bytes:
+    """The body as it was before it was packed. Raises RefusedError: 413 too large as it was sent or unpacked,
+    400 broken gzip, 415 an encoding we don't know.
+    """
+    limit_bytes = settings.WEIR_MAX_BODY_BYTES
+    # Behind the ASGI application such a body was refused already; another server may not have looked.
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
+        raise RefusedError(413, "body", too_large_message(limit_bytes))
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise RefusedError(415, "content-encoding", f"takes gzip or none, not {encoding[:40]!r}.")
+    try:
+        body = request.body
+    except RequestDataTooBig:
+        raise RefusedError(413, "body", too_large_message(limit_bytes)) from None
+    except UnreadablePostError as error:
+        raise RefusedError(400, "body", f"broke off ({error}); send it again.") from None
+    return unpacked(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
+
+
+def unpacked(body: bytes, limit_bytes: int) -> bytes:
+    """A gzip body unpacked. It is read no further than to its limit. Raises RefusedError."""
+    try:
+        plain = _unpack(memoryview(body), limit_bytes)
+    except zlib.error as error:
+        raise RefusedError(400, "body", f"is not gzip to its end ({error}).") from None
+    if plain[:2] == GZIP:
+        raise RefusedError(400, "body", "is packed twice; pack it once.")
+    return bytes(plain)
+
+
+def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
+    plain = bytearray()
+    members, member = 1, zlib.decompressobj(GZIP_WINDOW)
+    for start in range(0, len(body), CHUNK_BYTES):
+        data = bytes(body[start : start + CHUNK_BYTES])
+        while data:
+            if member.eof:
+                data = data.lstrip(b"\0")  # zeros between members and behind the last are padding
+                if not data:
+                    break
+                members, member = members + 1, zlib.decompressobj(GZIP_WINDOW)
+            plain += member.decompress(data, limit_bytes + 1 - len(plain))
+            if len(plain) > limit_bytes:
+                raise RefusedError(413, "body", f"unpacks to more than {limit_bytes} bytes; send less.")
+            if members > MEMBERS_MOST:
+                raise RefusedError(413, "body", f"is of more than {MEMBERS_MOST} gzip members; pack it once.")
+            data = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise RefusedError(400, "body", "is not gzip to its end (it breaks off).")
+    return plain

@@ -1,0 +1,56 @@
+"""How large a body may be, by its address and by who sends it: asked before it is read."""
+
+import re
+from typing import Any
+
+import redis
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import parse_cookie
+
+from console.accounts.access import Actor
+from console.accounts.connection import actor_of_connection
+from console.accounts.quotas import quota_of
+from console.actions.lab.traces import MOST_TRACE_BYTES
+from console.api.ingestion.body_limit import STRANGER_BYTES, Allowance, BodyRefused
+
+DOCUMENT_BYTES = 2**20  # a form, or the JSON of a declaration
+EVENTS = re.compile(r"/api/v1/queues/([^/]+)/events/?")
+UPLOADS = "/lab/begin"
+
+
+async def allowance_of(scope: dict[str, Any]) -> Allowance:
+    """What the sender of a request may send to its address. Raises BodyRefused when it can't be known now."""
+    return await sync_to_async(_allowance)(scope)
+
+
+def _allowance(scope: dict[str, Any]) -> Allowance:
+    try:
+        actor = _actor(scope)
+        return Allowance(_most_bytes(actor, scope), actor.name) if actor.role else Allowance(STRANGER_BYTES)
+    except (DatabaseError, redis.RedisError):
+        message = "body can't be taken now: the database or the control server does not answer."
+        raise BodyRefused(503, message, 2) from None
+
+
+def _actor(scope: dict[str, Any]) -> Actor:
+    headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
+    session_key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME)
+    return actor_of_connection(session_key, headers.get("authorization"), (scope.get("client") or [None])[0])
+
+
+def _most_bytes(actor: Actor, scope: dict[str, Any]) -> int:
+    path, posts = scope.get("path", ""), scope.get("method") == "POST"
+    queue = EVENTS.fullmatch(path)
+    if posts and queue and actor.may("events.publish") and actor.reaches([queue[1]]):
+        if seconds := quota_of(actor).wait_seconds(0):
+            raise BodyRefused(
+                429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds
+            )
+        return int(settings.WEIR_MAX_BODY_BYTES)
+    if actor.role == "producer":
+        return STRANGER_BYTES
+    if posts and path == UPLOADS and actor.may("lab.run"):
+        return DOCUMENT_BYTES + MOST_TRACE_BYTES
+    return DOCUMENT_BYTES

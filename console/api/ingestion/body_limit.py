@@ -1,0 +1,168 @@
+"""Bodies are read as far as their sender may send them, before Django reads them: it would spool all of it.
+
+Anybody may send STRANGER_BYTES (a login). Who wants to send more is asked who it is before another byte is
+read, and may then send what `console.api.ingestion.body_allowance` says. A body has to arrive in time as
+well.
+"""
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from console.web import problem
+
+STRANGER_BYTES = 64 * 1024
+# A body may take so long, and longer by what has arrived of it at this rate.
+PATIENCE_SECONDS = 20.0
+LEAST_BYTES_PER_SECOND = 64 * 1024
+# Bodies over STRANGER_BYTES that one process has in work at once: of all senders, and of one of them.
+LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
+
+
+class BodyRefused(Exception):  # noqa: N818
+    """A body that is not read any further: the answer to it."""
+
+    def __init__(self, status: int, message: str, retry_after_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after_seconds = status, message, retry_after_seconds
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much a sender may send to an address, and who it is (None: a stranger)."""
+
+    most_bytes: int
+    sender: str | None = None
+
+
+Allowed = Callable[[dict[str, Any]], Awaitable[Allowance]]
+
+
+class BodyLimit:
+    """Answers 413 as soon as a request announces, or has sent, more than is allowed; 408 when it is too slow,
+    503 when too many large ones are in work. `allowed` may raise BodyRefused; without it nobody may send more
+    than `stranger_bytes`.
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        stranger_bytes: int = STRANGER_BYTES,
+        allowed: Allowed | None = None,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.application = application
+        self.stranger_bytes = stranger_bytes
+        self.allowed = allowed
+        self.patience_seconds = patience_seconds
+        self.clock = clock
+        self.large: Counter[str] = Counter()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        body = _Body(self, scope, receive)
+        try:
+            await body.announced(_announced_bytes(scope))
+            await self.application(scope, body.receive, send)
+        except BodyRefused as refusal:
+            # Django reads the whole body before it answers, so nothing has been sent yet.
+            await refuse(scope, send, refusal)
+        finally:
+            body.done()
+
+
+class _Body:
+    """One request's body while it is read."""
+
+    def __init__(self, limit: BodyLimit, scope: dict[str, Any], receive: Any) -> None:
+        self._limit, self._scope, self._receive = limit, scope, receive
+        self._read_bytes, self._most_bytes = 0, limit.stranger_bytes
+        self._began_seconds = limit.clock()
+        self._sender: str | None = None
+        self._is_asked = self._is_whole = False
+
+    async def announced(self, size_bytes: int) -> None:
+        """Raises BodyRefused before anything is read of a body that announces too much."""
+        if size_bytes > self._most_bytes:
+            await self._ask(size_bytes)
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message of the server. Raises BodyRefused."""
+        if self._is_whole:  # what comes now is the end of the connection, whenever that is
+            return await self._receive()
+        message = await self._in_time()
+        if message["type"] == "http.request":
+            self._read_bytes += len(message.get("body", b""))
+            self._is_whole = not message.get("more_body", False)
+            if self._read_bytes > self._most_bytes:
+                await self._ask(self._read_bytes)
+        return message
+
+    def done(self) -> None:
+        """The request is answered: another large body may come."""
+        if self._sender is not None:
+            self._limit.large[self._sender] -= 1
+            self._sender = None
+
+    async def _in_time(self) -> dict[str, Any]:
+        limit = self._limit
+        until_seconds = limit.patience_seconds + self._read_bytes / LEAST_BYTES_PER_SECOND
+        left_seconds = self._began_seconds + until_seconds - limit.clock()
+        try:
+            if left_seconds <= 0:
+                raise TimeoutError  # what has come meanwhile does not help: it came too late
+            async with asyncio.timeout(left_seconds):
+                return await self._receive()
+        except TimeoutError:
+            raise BodyRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
+
+    async def _ask(self, size_bytes: int) -> None:
+        """Once: who sends it, and how much that sender may send."""
+        if not self._is_asked and self._limit.allowed is not None:
+            self._is_asked = True
+            allowance = await self._limit.allowed(self._scope)
+            self._most_bytes = allowance.most_bytes
+            if size_bytes <= self._most_bytes:
+                self._enter(allowance.sender or "")
+        if size_bytes > self._most_bytes:
+            raise BodyRefused(413, too_large_message(self._most_bytes))
+
+    def _enter(self, sender: str) -> None:
+        large = self._limit.large
+        if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
+            raise BodyRefused(503, "body: too many large bodies are in work; send it again shortly.", 1)
+        self._sender = sender
+        large[sender] += 1
+
+
+def _announced_bytes(scope: dict[str, Any]) -> int:
+    announced = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(announced) if announced.isdigit() and len(announced) < 20 else 0
+
+
+def too_large_message(limit_bytes: int) -> str:
+    return f"body takes at most {limit_bytes} bytes; send it in several requests."
+
+
+async def refuse(scope: dict[str, Any], send: Any, refusal: BodyRefused) -> None:
+    """No middleware has seen the request, so the answer gets its id here."""
+    said = {"errors": {"body": [refusal.message]}}
+    request_id = uuid.uuid4().hex
+    body = orjson.dumps(problem.document(refusal.status, scope.get("path", ""), request_id, said))
+    headers = [
+        (b"content-type", problem.CONTENT_TYPE.encode()),
+        (b"x-request-id", request_id.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # what is still on its way is not read
+    ]
+    if refusal.retry_after_seconds is not None:
+        headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

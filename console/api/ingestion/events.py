@@ -1,0 +1,182 @@
+"""Publishing over HTTP: JSON lines or an Arrow stream in, 202 with counts out."""
+
+import time
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+from django.http import HttpRequest
+from ninja import Router, Status
+
+from console.accounts.access import demand
+from console.accounts.quotas import Quota, quota_of
+from console.api.ingestion.body import body_of
+from console.api.ingestion.publisher import publisher
+from console.api.request.authentication import actor_for
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.connections.control_server import control
+from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
+from queues.events.arrow_stream import read_events
+from queues.events.lines import EventLines, gathered
+from queues.publishing.client import Client, Published
+from workers.coordination import throttling
+
+router = Router(tags=["events"])
+# The last two are what a plain `curl --data-binary` and a client that says nothing send.
+JSON_LINES = (
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/json",
+    "text/plain",
+    "application/octet-stream",
+    "application/x-www-form-urlencoded",
+)
+ARROW = ("application/vnd.apache.arrow.stream",)
+THROTTLE_SECONDS = 5
+# What a request may hold, so that it costs at most 2 s of CPU and 256 MB whatever it is made of.
+# WEIR_MAX_BODY_BYTES bounds a body of Arrow; JSON, which is read letter by letter, has its own bound.
+EVENTS_MOST = 100_000
+LINES_MOST = 50_000  # a line may have to be read twice, once for itself
+LINES_MOST_BYTES = 16 * 2**20
+CONTAINERS_MOST = 250_000
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON_LINES[0]: {"schema": {"type": "string"}, "example": '{"type": "ordered", "value": 3.5}\n'},
+            ARROW[0]: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+Batches = Iterable[pa.RecordBatch]
+
+
+@router.post(
+    "/queues/{queue}/events",
+    response={202: dict[str, Any], 400: dict[str, Any]},
+    summary="Publish events",
+    openapi_extra=BODY,
+)
+def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status:
+    """Store events: JSON lines or an Arrow stream, gzip or not. What is counted in `published` is stored.
+
+    A body holds at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
+    objects and lists), unpacked. A malformed line is counted, named (the first 20) and skipped; with
+    `strict=1`, or in an Arrow stream, the first one refuses the whole body with 400 and nothing is published.
+    404 names the known queues, 413 the size allowed, 429 and 503 say in Retry-After when to try again.
+    """
+    actor = actor_for(request, "events.publish")
+    demand(actor, "events.publish", [queue])
+    quota = quota_of(actor)
+    client = publisher()
+    client.topology().queue(queue)
+    read = _reader(request.content_type)
+    _throttled(queue)
+    sent_bytes = _admitted(request, quota)
+    body = body_of(request)
+    events = 0
+    try:
+        answer = read(client, queue, body, strict)
+        events = answer.value["published"] + answer.value["rejected"]
+        return answer
+    finally:
+        # Also what was refused has cost its reading.
+        quota.charge(events, max(0, len(body) - sent_bytes))
+
+
+def _admitted(request: HttpRequest, quota: Quota) -> int:
+    """The bytes counted before the body is looked at. Raises RefusedError 429 when the quota is used up."""
+    sent_bytes = int(request.META.get("CONTENT_LENGTH") or 0)
+    if seconds := quota.wait_seconds(sent_bytes):
+        message = (
+            f"of this token is {quota.events_per_second:,} events/s and {quota.bytes_per_second:,} bytes/s; "
+            f"it is used up, send again in {seconds} s."
+        )
+        raise RefusedError(429, "quota", message, seconds)
+    return sent_bytes
+
+
+def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], Status]:
+    if content_type in ARROW:
+        return _publish_arrow
+    if not content_type or content_type in JSON_LINES:
+        return _publish_lines
+    known = ", ".join((JSON_LINES[0], *ARROW))
+    raise RefusedError(415, "content-type", f"takes {known}, not {content_type}.")
+
+
+def _throttled(queue: str) -> None:
+    left_ms = control().pttl(throttling.KEY.format(queue=queue))
+    if left_ms == -2:  # no such key
+        return
+    seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS
+    raise RefusedError(429, "queue", f"{queue} admits less for now; wait and send again.", seconds)
+
+
+def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status:
+    _check_size(body)
+    lines = EventLines(BytesIO(body), format="jsonl", strict=strict)
+    counts = _stored(client, queue, _all_of(lines) if strict else lines)
+    client.count_rejected(queue, lines.rejected)
+    errors = [{"line": each.line, "error": each.error} for each in lines.rejections]
+    if not counts["published"]:
+        # Nothing of it was an event: that is a mistake of the sender, not an accepted body.
+        errors = errors or [{"line": 1, "error": "the body is empty; it takes JSON lines."}]
+        return Status(400, {**counts, "rejected": lines.rejected, "errors": errors})
+    return Status(202, {**counts, "rejected": lines.rejected, "errors": errors})
+
+
+def _check_size(body: bytes) -> None:
+    """Raises RefusedError 413. Counted before a line is read: what one costs does not depend on its bytes
+    alone.
+    """
+    containers = body.count(b"{") + body.count(b"[")
+    for most, count, what in (
+        (LINES_MOST_BYTES, len(body), "bytes of JSON lines"),
+        (LINES_MOST, body.count(b"\n"), "lines"),
+        (CONTAINERS_MOST, containers, "JSON objects and lists"),
+    ):
+        if count > most:
+            message = f"takes at most {most} {what}, unpacked; send the events in several requests."
+            raise RefusedError(413, "body", message)
+
+
+def _all_of(lines: EventLines) -> list[pa.RecordBatch]:
+    """Every line read before anything is published. Raises RefusedError 400 for the first malformed one."""
+    try:
+        return list(lines)
+    except MalformedEvent as error:
+        raise RefusedError(400, error.field, error.message) from None
+
+
+def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Status:
+    now_us = round(time.time() * 1_000_000)
+    try:
+        batches = list(read_events(body, now_us, EVENTS_MOST))  # all of it before anything is published
+    except MalformedEvent as error:
+        raise RefusedError(400, error.field, error.message) from None
+    counts = _stored(client, queue, gathered(batches))
+    return Status(202, {**counts, "rejected": 0, "errors": []})
+
+
+def _stored(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
+    """Publish; the counts of what was stored. Raises RefusedError 503 when no container takes the rest."""
+    try:
+        return _counts(client.publish_batches(queue, batches))
+    except NoContainerAvailable as error:
+        # What is stored stays stored, so the sender hears how much of it was before the rest found no place.
+        stored = error.stored if isinstance(error.stored, Published) else Published()
+        raise RefusedError(503, "queue", str(error), RETRY_AFTER_SECONDS, _counts(stored)) from None
+    except BadInput as error:
+        raise RefusedError(400, error.field, error.message) from None
+
+
+def _counts(published: Published) -> dict[str, Any]:
+    return {
+        "published": published.events,
+        "blocks": published.blocks,
+        "by_container": dict(published.by_container),
+        "rerouted": published.rerouted,
+    }

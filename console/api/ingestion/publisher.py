@@ -1,0 +1,22 @@
+"""This process's producer: one client for all requests, made at the first one."""
+
+import atexit
+import functools
+
+from django.conf import settings
+
+from queues.publishing.client import Client
+
+PRODUCER = "api"
+
+
+def publisher() -> Client:
+    """The client on settings.REDIS_URL."""
+    return _client(settings.REDIS_URL)
+
+
+@functools.lru_cache(maxsize=4)
+def _client(url: str) -> Client:
+    client = Client(url, producer=PRODUCER)
+    atexit.register(client.close)
+    return client

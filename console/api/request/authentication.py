@@ -1,0 +1,57 @@
+"""Who calls the API: a token, or the session of somebody who is logged in."""
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.errors import AuthenticationError, HttpError
+from ninja.security import HttpBearer
+from ninja.utils import check_csrf
+
+from console.accounts import submissions, token_failures
+from console.accounts.access import Actor, actor_of, admit, bearer_of, named
+from console.api.request.refusals import RefusedError
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+class Caller(HttpBearer):
+    """Gives `request.auth`, an Actor. A session needs the CSRF token to change anything; an API token does
+    not, since no browser attaches it by itself. A header that is wrong never falls back to the session.
+    """
+
+    def __call__(self, request: HttpRequest) -> Actor:
+        if (local := getattr(request, "weir_local_actor", None)) is not None:
+            return local  # manage.py weir in this process: no request from elsewhere has the attribute
+        header = request.headers.get("Authorization")
+        return self.by_token(request, header) if header is not None else self.by_session(request)
+
+    def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
+        address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
+        try:
+            return token_failures.actor_of(token, timezone.now(), address, request_id)
+        except token_failures.TooManyFailures as error:
+            raise RefusedError(429, "authorization", str(error), error.seconds) from None
+
+    def by_token(self, request: HttpRequest, header: str) -> Actor:
+        actor = self.authenticate(request, bearer_of(header))
+        if actor is None:
+            message = "The token is unknown, expired or revoked; make one in Settings or by manage.py token."
+            raise AuthenticationError(message=message)
+        return actor
+
+    def by_session(self, request: HttpRequest) -> Actor:
+        if not request.user.is_authenticated:
+            raise AuthenticationError(message="Send a token (Authorization: Bearer …) or log in.")
+        if request.method not in SAFE_METHODS and check_csrf(request) is not None:
+            raise HttpError(403, "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token.")
+        return actor_of(request)
+
+
+def actor_for(request: HttpRequest, action: str) -> Actor:
+    """The caller, when its role may do `action`; raises PermissionDenied (403) otherwise. What does it asks
+    whether it may be done to this queue (`console.accounts.access.demand`). What was sent
+    under a key already is answered here, and not before.
+    """
+    actor = named(request, request.auth)
+    admit(actor, action)
+    submissions.once(request, actor)
+    return actor

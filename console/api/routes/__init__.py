@@ -1,0 +1,1 @@
+"""The API's addresses: one area a module."""

@@ -1,0 +1,249 @@
+"""Accounts and settings: users, sessions, tokens, the plant's settings and the loops' own values."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Router, Status
+from pydantic import StrictInt
+
+from console.accounts import people, second_factor, sessions, tokens
+from console.accounts.access import Actor, queues_of, role_of
+from console.actions import plant_settings
+from console.api.request.authentication import actor_for
+from console.api.routes.control import Given, loop_named
+from console.input.row_id import Id
+from console.models import ApiToken, UserSession
+
+router = Router(tags=["settings"])
+SHOWN_ONCE = "no-store"
+
+
+class Value(Given):
+    """A value, and why."""
+
+    value: float | int | str
+    reason: str
+
+
+class OwnValue(Given):
+    """A loop's own value of a parameter or `guard.NAME`; null gives the default back."""
+
+    name: str
+    value: float | int | str | None = None
+    reason: str
+
+
+class NewUser(Given):
+    """`password` is made up when it is left out."""
+
+    username: str
+    role: str
+    reason: str
+    password: str = ""
+
+
+class Role(Given):
+    role: str
+    reason: str
+
+
+class Limit(Given):
+    """Empty: the role holds for all queues."""
+
+    queues: list[str]
+    reason: str
+
+
+class Why(Given):
+    reason: str
+
+
+class NewPassword(Given):
+    reason: str
+    password: str = ""
+
+
+class NewToken(Given):
+    """`queues` it is limited to, `actions` (or families of them) it may do; empty: all of its role."""
+
+    name: str
+    role: str = "producer"
+    days: int = 90
+    queues: list[str] = []
+    actions: list[str] = []
+
+
+class NewQuota(Given):
+    """A quota left out or null is the plant's."""
+
+    events_per_second: StrictInt | None = None
+    bytes_per_second: StrictInt | None = None
+    reason: str
+
+
+@router.get("/settings", summary="The plant's settings, with what each takes")
+def list_settings(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"settings": plant_settings.setting_rows()}
+
+
+@router.post("/settings/{name}", summary="Set a setting of the plant")
+def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, Any]:
+    actor = actor_for(request, "settings.change")
+    before, after = plant_settings.change_setting(actor, name, body.value, body.reason, timezone.now())
+    return {"name": name, "before": before, "value": after}
+
+
+@router.post("/loops/{loop_id}/settings", summary="Set a loop's own value of a parameter or of its guard")
+def change_own(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
+    actor = actor_for(request, "settings.change")
+    before, after = plant_settings.change_own(actor, loop_named(loop_id), **body.dict())
+    return {"name": body.name, "before": before, "value": after}
+
+
+@router.get("/users", summary="Who may log in")
+def list_users(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "user.manage")
+    return {"users": [user_row(each) for each in people.User.objects.order_by("username")]}
+
+
+@router.post("/users", response={201: dict[str, Any]}, summary="A new user; the password is shown this once")
+def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status:
+    actor = actor_for(request, "user.manage")
+    user, password = people.create(actor, **body.dict())
+    response["Cache-Control"] = SHOWN_ONCE
+    return Status(201, {**user_row(user), "password": password})
+
+
+@router.post("/users/{username}/role", summary="Give another role")
+def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    people.change_role(actor, user, body.role, body.reason)
+    return user_row(user)
+
+
+@router.post(
+    "/users/{username}/queues", summary="Limit a role to some queues; none: to no queue in particular"
+)
+def limit_queues(request: HttpRequest, username: str, body: Limit) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    people.limit_queues(actor, user, body.queues, body.reason)
+    return user_row(user)
+
+
+@router.post("/users/{username}/second-factor", summary="Take away a lost second factor; their sessions end")
+def remove_second_factor(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    people.remove_second_factor(actor, user, body.reason)
+    return user_row(user)
+
+
+@router.post("/users/{username}/disable", summary="Let them log in no more; sessions and tokens end")
+def disable_user(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    people.enable(actor, user, False, body.reason)
+    return user_row(_user(username))
+
+
+@router.post("/users/{username}/enable", summary="Let them log in again")
+def enable_user(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    people.enable(actor, user, True, body.reason)
+    return user_row(_user(username))
+
+
+@router.post("/users/{username}/reset", summary="A new password, shown this once; their sessions end")
+def reset_password(
+    request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
+) -> dict[str, Any]:
+    actor, user = actor_for(request, "user.manage"), _user(username)
+    password = people.reset_password(actor, user, body.reason, body.password)
+    response["Cache-Control"] = SHOWN_ONCE
+    return {**user_row(user), "password": password}
+
+
+@router.get("/sessions", summary="Where you are logged in; everybody, for who manages users")
+def list_sessions(request: HttpRequest) -> dict[str, Any]:
+    actor = actor_for(request, "account.change")
+    rows = sessions.alive(None if actor.may("user.manage") else actor.user)
+    return {"sessions": [_session(each) for each in rows]}
+
+
+@router.post("/sessions/{session_id}/end", summary="Log a session out")
+def end_session(request: HttpRequest, session_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "account.change")
+    found = UserSession.objects.select_related("user").filter(pk=session_id).first()
+    if found is None or not (found.user == actor.user or actor.may("user.manage")):
+        raise Http404(f"session {session_id} is not there.")
+    sessions.end(actor, found)
+    return {"id": session_id, "ended": True}
+
+
+@router.get("/tokens", summary="Your API tokens; everybody's, for who manages users; a token's own children")
+def list_tokens(request: HttpRequest) -> dict[str, Any]:
+    actor = actor_for(request, "token.mint")
+    rows = ApiToken.objects.select_related("owner", "parent").order_by("-created_at")
+    return {"tokens": [_token(each) for each in rows if _is_seen(actor, each)]}
+
+
+@router.post("/tokens", response={201: dict[str, Any]}, summary="A new token; its secret is shown this once")
+def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status:
+    actor = actor_for(request, "token.mint")
+    scope = tokens.Scope(body.queues, body.actions)
+    token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
+    response["Cache-Control"] = SHOWN_ONCE
+    return Status(201, {**_token(token), "token": secret})
+
+
+@router.post("/tokens/{token_id}/revoke", summary="End a token")
+def revoke_token(request: HttpRequest, token_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "token.mint")
+    found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
+    if found is None or not _is_seen(actor, found):
+        raise Http404(f"token {token_id} is not there.")
+    return {"id": token_id, "revoked": tokens.revoke(actor, found, timezone.now())}
+
+
+@router.post("/tokens/{token_id}/quota", summary="Give a token its own quota of events and bytes per second")
+def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> dict[str, Any]:
+    actor = actor_for(request, "user.manage")
+    found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
+    if found is None:
+        raise Http404(f"token {token_id} is not there.")
+    tokens.set_quota(actor, found, body.events_per_second, body.bytes_per_second, body.reason)
+    found.refresh_from_db()
+    return _token(found)
+
+
+def _user(username: str) -> people.User:
+    return people.found(username)
+
+
+def user_row(user: people.User) -> dict[str, Any]:
+    return {
+        "username": user.get_username(),
+        "role": role_of(user) if user.is_active else None,
+        "enabled": user.is_active,
+        "queues": sorted(queues_of(user) or ()),
+        "second_factor": second_factor.of(user) is not None,
+        "last_login": user.last_login,
+        "joined": user.date_joined,
+    }
+
+
+def _session(row: UserSession) -> dict[str, Any]:
+    fields = ("id", "created_at", "seen_at", "address", "agent")
+    return {"user": row.user.get_username(), **{name: getattr(row, name) for name in fields}}
+
+
+def _is_seen(actor: Actor, token: ApiToken) -> bool:
+    return tokens.is_own(actor, token) or actor.may("user.manage")
+
+
+def _token(row: ApiToken) -> dict[str, Any]:
+    fields = ("id", "name", "role", "queues", "actions", "created_at", "expires_at", "revoked_at", "used_at")
+    quotas = ("quota_events_per_second", "quota_bytes_per_second")
+    parent = row.parent.name if row.parent else None
+    own = {name: getattr(row, name) for name in fields + quotas}
+    return {"owner": row.owner.get_username(), "parent": parent, **own}

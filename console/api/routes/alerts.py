@@ -1,0 +1,298 @@
+"""Alerts: seen and acted on; silences, rules, receivers, and the review of a time."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Status
+
+from console.actions import alerts
+from console.api.request.authentication import actor_for
+from console.api.request.moment import Moment
+from console.api.request.rows import check_rows
+from console.api.routes.control import Given
+from console.connections.control_server import control
+from console.input.row_id import Id
+from queues.errors import BadInput
+from workers.alerts import history, review
+from workers.alerts.evaluation import preview
+from workers.alerts.lifecycle import on_call
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
+from workers.alerts.lifecycle.open_alerts import OPEN, document
+from workers.alerts.rules import matching, rules, silences
+from workers.alerts.rules.silences import in_force
+
+router = Router(tags=["alerts"])
+STATES = ("open", "firing", "acknowledged", "resolved")
+
+
+class Note(Given):
+    """Words for whoever comes next; may be empty where something else is done."""
+
+    note: str = ""
+
+
+class Minutes(Given):
+    """For how long."""
+
+    minutes: float
+
+
+class NewSilence(Given):
+    """matchers: [{"label", "is": "=", "!=" or "~", "value"}], all of which must hold."""
+
+    matchers: list[dict[str, str]]
+    reason: str
+    minutes: float
+
+
+class Matchers(Given):
+    matchers: list[dict[str, str]]
+
+
+class RuleFields(Given):
+    """Fields of a rule; those that are left out stay. `revision`: of the rule as it was seen."""
+
+    fields: dict[str, Any]
+    reason: str = ""
+    revision: int | None = None
+
+
+class NewReceiver(Given):
+    """settings: email {"addresses"}, webhook {"url", "secret_environment"}, browser {}."""
+
+    channel: str
+    settings: dict[str, Any] = {}
+    tells_resolved: bool = True
+    enabled: bool = True
+    reason: str
+
+
+class Reason(Given):
+    """Why, for those who come after you."""
+
+    reason: str
+
+
+@router.get("/alerts", summary="Alerts, newest first")
+def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> dict[str, Any]:
+    """`state`: open (firing or acknowledged), firing, acknowledged, resolved."""
+    actor_for(request, "plant.view")
+    if state not in STATES:
+        raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
+    check_rows(rows)
+    chosen = _alerts().filter(state__in=OPEN if state == "open" else (state,))
+    return {"alerts": [_alert(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
+
+
+@router.get("/alerts/review", summary="What fired in a time, how long, what helped")
+def get_review(
+    request: HttpRequest,
+    since: Annotated[Moment | None, Query(alias="from")] = None,
+    until: Annotated[Moment | None, Query(alias="to")] = None,
+) -> dict[str, Any]:
+    """The last 12 hours unless told otherwise; at most 31 days."""
+    actor_for(request, "plant.view")
+    end = until or timezone.now()
+    begin = since or end - timedelta(hours=12)
+    if not timedelta(0) < end - begin <= review.LONGEST:
+        raise BadInput("from", f"takes a time before to, at most {review.LONGEST.days} days.")
+    found = list(review.rows(begin, end))
+    return {
+        "from": begin,
+        "to": end,
+        "summary": review.summary(found, begin, end),
+        "alerts": [row.document() for row in found],
+    }
+
+
+@router.get("/alerts/{alert_id}", summary="One alert, what happened to it and what was tried")
+def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = _alerts().filter(pk=alert_id).first()
+    if found is None:
+        raise Http404(f"Alert {alert_id} is not known.")
+    tried = history.tried(found)
+    events = found.events.select_related("by").order_by("at", "pk")
+    return {
+        **_alert(found),
+        "situation": on_call.situation(found)["words"],
+        "tried": {**tried, **{key: [each.pk for each in tried[key]] for key in ("entries", "plans")}},
+        "events": [_event(each) for each in events],
+    }
+
+
+@router.post("/alerts/{alert_id}/acknowledge", summary="You have it, until its rule's time-out")
+def acknowledge(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.acknowledge")
+    return _alert(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/snooze", summary="Tell nobody for some minutes")
+def snooze(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
+    actor = actor_for(request, "alert.snooze")
+    return _alert(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/escalate", summary="Tell the next step at once")
+def escalate(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.escalate")
+    return _alert(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/notes", summary="Words beside an alert")
+def note(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.note")
+    return _event(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))
+
+
+@router.get("/silences", summary="Silences in force")
+def list_silences(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"silences": [_silence(each) for each in in_force(timezone.now()).select_related("owner")]}
+
+
+@router.post("/silences", response={201: dict[str, Any]}, summary="Silence what matches; it ends by itself")
+def add_silence(request: HttpRequest, body: NewSilence) -> Status:
+    actor = actor_for(request, "silence.set")
+    made = alerts.silence(actor, now=timezone.now(), **body.dict())
+    return Status(201, _silence(made))
+
+
+@router.post("/silences/preview", summary="What a silence would hide; nothing is changed")
+def preview_silence(request: HttpRequest, body: Matchers) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = silences.hidden(matching.read(body.matchers, least=1), timezone.now())
+    return {**found, "open": [_alert(each) for each in found["open"]]}
+
+
+@router.post("/silences/{silence_id}/end", summary="End a silence now")
+def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "silence.end")
+    found = Silence.objects.filter(pk=silence_id).first()
+    if found is None:
+        raise Http404(f"Silence {silence_id} is not known.")
+    return {"ended": alerts.end_silence(actor, found, now=timezone.now())}
+
+
+@router.get("/alert-rules", summary="Every rule")
+def list_rules(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"rules": [rules.document(each) for each in AlertRule.objects.order_by("name")]}
+
+
+@router.get("/alert-rules/{name}", summary="One rule, and what it would have done in the last 24 h")
+def get_rule(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = AlertRule.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"Rule {name} is not known.")
+    return {**rules.document(found), "preview": _preview(found)}
+
+
+@router.post("/alert-rules/{name}", summary="Make a rule, or change it")
+def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+    actor = actor_for(request, "alert_rule.change")
+    now = timezone.now()
+    made = alerts.define_rule(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
+    return rules.document(made)
+
+
+@router.post("/alert-rules/{name}/preview", summary="What a rule would have done; nothing is changed")
+def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    known = AlertRule.objects.filter(name=name).first()
+    fields = rules.checked(body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None)
+    return _preview(AlertRule(name=name, **fields))
+
+
+@router.get("/receivers", summary="Who is told, and whether messages arrive")
+def list_receivers(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = Receiver.objects.order_by("name")
+    return {"receivers": [{**alerts.described(each), "messages": _messages(each)} for each in found]}
+
+
+@router.post("/receivers/{name}", summary="Make a receiver, or change it")
+def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.change")
+    return alerts.described(alerts.define_receiver(actor, name, **body.dict()))
+
+
+@router.post("/receivers/{name}/delete", summary="Take a receiver away that no rule names")
+def delete_receiver(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.change")
+    alerts.delete_receiver(actor, _receiver(name), reason=body.reason)
+    return {"deleted": name}
+
+
+@router.post("/receivers/{name}/test", summary="Send a test message")
+def test_receiver(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.test")
+    return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))
+
+
+def _alerts() -> Any:
+    fired = Alert.objects.filter(fired_at__isnull=False)
+    return fired.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by")
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    more = {
+        "impact": alert.impact,
+        "worst": alert.worst,
+        "threshold": alert.threshold,
+        "came_back": alert.came_back,
+        "resolved_at": _seconds(alert.resolved_at),
+    }
+    return {**document(alert), **more}
+
+
+def _event(event: AlertEvent) -> dict[str, Any]:
+    by = event.by.get_username() if event.by else None
+    return {"at": event.at.timestamp(), "kind": event.kind, "by": by, "text": event.text}
+
+
+def _silence(silence: Silence) -> dict[str, Any]:
+    return {
+        "id": silence.pk,
+        "matchers": silence.matchers,
+        "reason": silence.reason,
+        "owner": silence.owner.get_username(),
+        "expires_at": silence.expires_at.timestamp(),
+    }
+
+
+def _preview(rule: AlertRule) -> dict[str, Any]:
+    found = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    fired = [{"labels": each.labels, "at": each.at, "until": each.until} for each in found.fired]
+    return {"sentence": found.sentence(), "stored_seconds": found.stored_seconds, "fired": fired}
+
+
+def _receiver(name: str) -> Receiver:
+    found = Receiver.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"Receiver {name} is not known.")
+    return found
+
+
+def _messages(receiver: Receiver) -> list[dict[str, Any]]:
+    return [_message(each) for each in receiver.messages.order_by("-pk")[:5]]
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {
+        "key": message.key,
+        "state": message.state,
+        "tries": message.tries,
+        "title": message.content["title"],
+        "created_at": message.created_at.timestamp(),
+        "sent_at": _seconds(message.sent_at),
+        "error": message.error,
+    }
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

@@ -1,0 +1,69 @@
+"""The audit: who changed what, filtered and exported."""
+
+from typing import Any, Literal
+
+from django.db.models import Max
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from console.actions.exports import export, newest_first
+from console.api.request.authentication import actor_for
+from console.api.request.moment import Moment
+from console.api.request.rows import check_rows
+from console.audit.audit_log import AuditFilter
+from console.input.row_id import Id
+from console.models import AuditEntry
+from workers.coordination import keyset
+
+router = Router(tags=["audit"])
+FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
+
+
+class Wanted(Schema):
+    """The filter; what is left out chooses all. `from` ≤ time < `to`; action may be a family (`override`)."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    text: str = ""
+    address: str = ""
+    request: str = ""
+    since: Moment | None = Field(None, alias="from")
+    until: Moment | None = Field(None, alias="to")
+
+    def chosen(self) -> Any:
+        return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
+
+
+@router.get("/audit", summary="Changes, newest first")
+def list_audit(
+    request: HttpRequest,
+    wanted: Query[Wanted],
+    before: Id | None = None,
+    after: Id | None = None,
+    rows: int = 50,
+) -> dict[str, Any]:
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    actor_for(request, "audit.view")
+    check_rows(rows)
+    page = keyset.page(wanted.chosen(), rows, before, after)
+    return {"entries": [_document(each) for each in page.rows], "next": page.older}
+
+
+@router.get("/audit/export", summary="All changes of a filter, streamed")
+def export_audit(
+    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+) -> HttpResponseBase:
+    """As CSV, or as JSON lines; newest first, however many there are."""
+    actor_for(request, "audit.view")
+    # Up to now: the entry that notes this export is not part of it.
+    last = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
+    chosen = wanted.chosen().filter(pk__lte=last)
+    pages = ([_document(each) for each in page] for page in newest_first(chosen))
+    return export(request, pages, FIELDS, "audit", format)
+
+
+def _document(entry: AuditEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in FIELDS}

@@ -1,0 +1,174 @@
+"""Steering: loops and overrides."""
+
+from dataclasses import replace
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Router, Schema, Status
+from pydantic import ConfigDict
+
+from console.actions import loops
+from console.api.request.authentication import actor_for
+from console.api.request.moment import GivenTime
+from console.api.routes.plant import node_named
+from console.connections.control_server import control
+from console.input.row_id import Id, id_of
+from console.pages.loops.loops import describe, described, parameter_rows
+from console.pages.loops.overrides import law_and_name, scope_of
+from controllers import catalog
+from workers.models import Loop, Override
+from workers.steering import override_document, overrides
+from workers.steering.expiry import Expiry
+
+router = Router(tags=["control"])
+
+
+class Given(Schema):
+    """A body whose unknown keys are refused by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewOverride(Given):
+    """A value on one loop (`loop`: id or name), on a node's `busy` or `toobusy`, or on all loops of a law, a
+    queue, a node or several of these. It ends after `minutes`, at `expires_at`, or (`endless`, for
+    administrators) when somebody ends it.
+    """
+
+    name: str
+    value: int | float | str
+    reason: str
+    loop: int | str | None = None
+    law: str = ""
+    queue: str = ""
+    node: str | None = None
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+    endless: bool = False
+
+    def expiry(self) -> Expiry:
+        return Expiry(self.minutes, self.expires_at, self.endless)
+
+
+class Longer(Given):
+    """`minutes` more, or a new end."""
+
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+
+
+class NewMode(Given):
+    """hold and manual take an expiry; `value` is what manual applies."""
+
+    mode: str
+    reason: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+    endless: bool = False
+    value: float | None = None
+
+
+@router.get("/loops", summary="Every loop with what is in force")
+def list_loops(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"loops": [_loop(each) for each in described(timezone.now())]}
+
+
+@router.get("/loops/{loop_id}", summary="One loop, its parameters and guard")
+def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    now = timezone.now()
+    found = loop_named(loop_id)
+    law = catalog.law(found.law)
+    held = overrides.on(found, now)
+    rows = parameter_rows(law, found.parameters, held, now)
+    return {
+        **_loop(describe(found, held, now)),
+        "declared": [{**row, "override": row["override"] and row["override"].pk} for row in rows],
+        "guard": overrides.effective_guard(law, found.guard, held, now),
+    }
+
+
+@router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")
+def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, Any]:
+    actor = actor_for(request, "loop.mode")
+    found = loop_named(loop_id)
+    expiry = Expiry(body.minutes, body.expires_at, body.endless)
+    made = loops.set_mode(
+        actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
+    )
+    return {"mode": body.mode, "override": None if made is None else _override(made)}
+
+
+@router.get("/overrides", summary="Overrides in force")
+def list_overrides(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
+    found = overrides.soonest_first(rows)
+    return {"overrides": [_override(each) for each in found]}
+
+
+@router.post("/overrides", response={201: dict[str, Any]}, summary="Put a value in force until it expires")
+def create_override(request: HttpRequest, body: NewOverride) -> Status:
+    now = timezone.now()
+    if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
+        actor = actor_for(request, "node.thresholds")
+        wanted = {body.name.removesuffix("_threshold"): body.value}
+        made = loops.override_thresholds(
+            actor,
+            node_named(body.node),
+            wanted,
+            reason=body.reason,
+            now=now,
+            control=control(),
+            expiry=body.expiry(),
+        )
+    else:
+        actor = actor_for(request, "override.set")
+        of_law, name = law_and_name(body.name, body.law)
+        wide = scope_of("" if body.loop is not None else of_law, body.queue, body.node or "")
+        scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
+        values = {name: body.value}
+        made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
+    return Status(201, _override(made[0]))
+
+
+@router.post("/overrides/{override_id}/end", summary="End an override now")
+def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "override.end")
+    found = override_numbered(override_id)
+    ended = loops.end_override(actor, found, now=timezone.now(), control=control())
+    return {**_override(found), "ended": ended}
+
+
+@router.post("/overrides/{override_id}/extend", summary="Let an override run longer")
+def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict[str, Any]:
+    actor = actor_for(request, "override.extend")
+    found = override_numbered(override_id)
+    return _override(loops.extend_override(actor, found, now=timezone.now(), **body.dict()))
+
+
+def loop_named(given: int | str) -> Loop:
+    """A loop by id or name, or 404."""
+    number = given if isinstance(given, int) else id_of(given)
+    found = Loop.objects.filter(**({"name": given} if number is None else {"pk": number})).first()
+    if found is None:
+        raise Http404(f"loop {given} is not known; GET /api/v1/loops lists them.")
+    return found
+
+
+def override_numbered(override_id: int) -> Override:
+    found = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
+    if found is None:
+        raise Http404(f"override {override_id} is not there.")
+    return found
+
+
+def _loop(loop: dict[str, Any]) -> dict[str, Any]:
+    return {**loop, "overrides": [_override(each) for each in loop["overrides"]]}
+
+
+def _override(override: Override) -> dict[str, Any]:
+    times = ("created_at", "expires_at", "ended_at")
+    return {**override_document.document(override), **{name: getattr(override, name) for name in times}}

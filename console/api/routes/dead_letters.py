@@ -1,0 +1,122 @@
+"""Dead letters: found by a filter, seen, mended, put in again, discarded."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from console.actions import dead_letters, letter_steering
+from console.actions.dead_letters import LetterFilter, Name
+from console.api.request.authentication import actor_for
+from console.api.request.moment import GivenTime, Moment
+from console.api.request.rows import check_rows
+from console.api.routes.control import Given
+from queues.errors import BadInput
+
+router = Router(tags=["dead letters"])
+
+
+class Wanted(Schema):
+    """The filter; what is left out chooses all. `from` ≤ time < `to`; error: a part of it."""
+
+    queue: str = ""
+    error: str = ""
+    type: str = ""
+    worker: str = ""
+    since: Moment | None = Field(None, alias="from")
+    until: Moment | None = Field(None, alias="to")
+
+    def filter(self) -> LetterFilter:
+        return LetterFilter(**self.dict()).check()
+
+
+class Choice(Given):
+    """Letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`. To
+    discard, `confirm` is the name of their queue.
+    """
+
+    reason: str
+    letters: list[str] = []
+    filter: Wanted | None = None
+    through: GivenTime | None = None
+    digest: str = ""
+    count: int = 0
+    confirm: str = ""
+
+    def names(self) -> list[Name]:
+        if self.filter is None:
+            return dead_letters.chosen(self.letters)
+        if self.through is None:
+            raise BadInput("through", "is missing; give what the listing said.")
+        return letter_steering.all_that_fit(self.filter.filter(), self.through, self.digest, self.count)
+
+
+class Fix(Given):
+    """`event` has the fields to change, of the event at `row` of the letter as `digest` names it."""
+
+    reason: str
+    digest: str
+    event: dict[str, Any]
+    row: int = 0
+
+
+@router.get("/dead-letters", summary="Dead letters of all queues, newest first")
+def list_letters(request: HttpRequest, wanted: Query[Wanted], rows: int = 50) -> dict[str, Any]:
+    """`count`, `through` and `digest` say what was counted: an action on all of it takes them."""
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    found = dead_letters.search(wanted.filter())
+    return {
+        "count": len(found.letters),
+        "events": sum(letter.event_count for letter in found.letters),
+        "through": found.newest.isoformat(),
+        "digest": found.digest,
+        "more": found.more,
+        "unreachable": found.unreachable,
+        "groups": found.groups(),
+        "letters": [letter.document() for letter in found.letters[:rows]],
+    }
+
+
+@router.get("/dead-letters/{queue}/{node}/{dead_id}", summary="One dead letter")
+def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = dead_letters.find(queue, node, dead_id)
+    if found is None:
+        raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
+    return found.document()
+
+
+@router.get(
+    "/dead-letters/{queue}/{node}/{dead_id}/bytes",
+    response={200: bytes},
+    summary="The bytes of a dead letter, as they are stored",
+)
+def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+    """Also of events that can't be read. An Arrow record batch where they can."""
+    actor_for(request, "plant.view")
+    found = dead_letters.find(queue, node, dead_id)
+    if found is None:
+        raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
+    return dead_letters.download(found)
+
+
+@router.post("/dead-letters/requeue", summary="Put dead letters into their queues again")
+def requeue(request: HttpRequest, body: Choice) -> dict[str, Any]:
+    actor = actor_for(request, "dead_letters.requeue")
+    return vars(letter_steering.act(actor, "requeue", body.names(), body.reason))
+
+
+@router.post("/dead-letters/discard", summary="Delete dead letters for good")
+def discard(request: HttpRequest, body: Choice) -> dict[str, Any]:
+    actor = actor_for(request, "dead_letters.discard")
+    return vars(letter_steering.act(actor, "discard", body.names(), body.reason, body.confirm))
+
+
+@router.post("/dead-letters/{queue}/{node}/{dead_id}/fix", summary="Change an event of a dead letter")
+def fix(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
+    actor = actor_for(request, "dead_letters.fix")
+    name = Name(queue, node, dead_id, body.digest)
+    return letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now()).document()

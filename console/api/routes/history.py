@@ -1,0 +1,51 @@
+"""What was: the observer's rows, as columns for a chart, over any range."""
+
+import math
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from ninja import Query, Router
+
+from console.api.request.authentication import actor_for
+from console.connections.control_server import control
+from console.display.downsampling import downsample
+from queues.errors import BadInput
+from workers.history import metric_history
+
+router = Router(tags=["plant"])
+MAXIMUM_POINTS = 5_000
+MAXIMUM_SERIES = 100
+
+
+@router.get("/history", summary="Series over time")
+def history(
+    request: HttpRequest,
+    series: Annotated[list[str], Query(...)],
+    since: Annotated[float, Query(..., alias="from")],
+    until: Annotated[float, Query(..., alias="to")],
+    points: int = 600,
+) -> dict[str, Any]:
+    """`{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (seconds since 1970).
+
+    A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for
+    several. At most `points` rows come (2 to 5000); of more, each stretch keeps its least and greatest.
+    """
+    actor_for(request, "plant.view")
+    _check(series, since, until, points)
+    columns = metric_history.columns(control(), settings.WEIR_DATA, since, until, series)
+    time, kept = downsample(columns.pop("at"), columns, points)
+    return {"time": time, "series": kept}
+
+
+def _check(series: list[str], since: float, until: float, points: int) -> None:
+    if not 1 <= len(series) <= MAXIMUM_SERIES:
+        raise BadInput("series", f"takes 1 to {MAXIMUM_SERIES} names, not {len(series)}.")
+    if "at" in series or any(not name for name in series):
+        raise BadInput("series", "takes paths in the snapshot, such as totals.in_per_second.")
+    if not math.isfinite(since):
+        raise BadInput("from", "takes seconds since 1970.")
+    if not math.isfinite(until) or until <= since:
+        raise BadInput("to", "takes seconds since 1970, after from.")
+    if not 2 <= points <= MAXIMUM_POINTS:
+        raise BadInput("points", f"takes a whole number from 2 to {MAXIMUM_POINTS}, not {points}.")

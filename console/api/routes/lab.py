@@ -1,0 +1,139 @@
+"""The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Router
+
+from console.actions.lab import experiments as lab_steering
+from console.actions.lab.experiment_documents import experiment_document, experiments, series_document
+from console.actions.lab.lab import read_wanted
+from console.actions.lab.traces import chosen_trace, known_traces
+from console.api.request.authentication import actor_for
+from console.api.request.moment import GivenTime
+from console.api.request.rows import check_rows
+from console.api.routes.control import Given
+from console.connections.control_server import latest_snapshot
+from console.connections.surroundings import surroundings
+from console.input.row_id import Id
+from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.model.metrics import metric
+from workers.lab.models import Experiment
+from workers.placement.plan_document import plan_document
+from workers.steering.expiry import Expiry
+
+router = Router(tags=["lab"])
+
+
+class NewExperiment(Given):
+    """`laws` left out are all; `settings` left out are the scenario's; `trace` is one of the known files."""
+
+    scenario: str
+    laws: list[str] = []
+    settings: dict[str, int | float | str | bool] = {}
+    seed: int = 1
+    title: str = ""
+    trace: str | None = None
+    column: str = ""
+
+
+class Application(Given):
+    """Parameters `names` of a law of the experiment, on a loop (its number, or "all")."""
+
+    law: str
+    names: list[str]
+    reason: str
+    loop: int | str = lab_steering.ALL
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+
+
+class Proposal(Given):
+    """The law of the experiment whose goal the plan is to follow."""
+
+    law: str
+
+
+@router.get("/lab", summary="Scenarios, with their laws, settings and metrics; traces that may be chosen")
+def list_scenarios(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
+    scenarios = [
+        {
+            "name": each.name,
+            "about": each.about,
+            "laws": list(each.laws),
+            "settings": [{name: getattr(one, name) for name in names} for one in each.settings],
+            "metrics": [{"name": name, **vars(metric(name))} for name in each.metrics],
+        }
+        for each in SCENARIOS.values()
+    ]
+    return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA)}
+
+
+@router.get("/experiments", summary="Experiments, newest first")
+def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    chosen = experiments().filter(scenario=scenario) if scenario else experiments()
+    return {"experiments": [experiment_document(each) for each in chosen.order_by("-pk")[:rows]]}
+
+
+@router.post("/experiments", summary="Begin an experiment: a batch run, a chunk a law")
+def begin(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
+    actor = actor_for(request, "lab.run")
+    trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column)
+    given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
+    wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
+    return experiment_document(lab_steering.begin(actor, wanted, surroundings()))
+
+
+@router.get("/experiments/{experiment_id}", summary="One experiment and what has come out so far")
+def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return experiment_document(_found(experiment_id))
+
+
+@router.get("/experiments/{experiment_id}/series", summary="Its series by law, as they are drawn")
+def get_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = _found(experiment_id)
+    return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
+
+
+@router.post("/experiments/{experiment_id}/cancel", summary="End its run; what is simulated stays")
+def cancel(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "lab.run")
+    return experiment_document(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
+
+
+@router.post("/experiments/{experiment_id}/apply", summary="Put parameters of a law in force as overrides")
+def apply(request: HttpRequest, experiment_id: Id, body: Application) -> dict[str, Any]:
+    actor = actor_for(request, "override.set")
+    made = lab_steering.override(
+        actor,
+        _found(experiment_id),
+        body.law,
+        str(body.loop),
+        body.names,
+        reason=body.reason,
+        now=timezone.now(),
+        expiry=Expiry(body.minutes, body.expires_at),
+    )
+    return {"overrides": [each.pk for each in made]}
+
+
+@router.post("/experiments/{experiment_id}/plan", summary="Compute a plan by the goal of a law")
+def propose(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
+    actor = actor_for(request, "plan.propose")
+    found = _found(experiment_id)
+    return plan_document(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))
+
+
+def _found(experiment_id: int) -> Experiment:
+    found = experiments().filter(pk=experiment_id).first()
+    if found is None:
+        raise Http404(f"Experiment {experiment_id} is not known.")
+    return found

@@ -1,0 +1,27 @@
+"""How far the remedy ladders of queues may go."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+
+from console.actions import ladders
+from console.api.request.authentication import actor_for
+from console.api.routes.control import Given
+
+router = Router(tags=["queues"])
+
+
+class Cap(Given):
+    """cap: the highest rung: rebalance, workers, nodes, throttle (never shed) or shed."""
+
+    cap: str
+    reason: str
+
+
+@router.post("/queues/{queue}/cap", summary="How far a queue's remedies may go; below shed it loses nothing")
+def cap(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
+    """{queue, before, after}; in force from the ladder's next decision on."""
+    actor = actor_for(request, "ladder.cap")
+    before, after = ladders.set_cap(actor, queue, body.cap, body.reason)
+    return {"queue": queue, "before": before, "after": after}

@@ -1,0 +1,144 @@
+"""The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
+
+from typing import Annotated, Any, Literal
+
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from console.actions.exports import export, newest_first
+from console.api.request.authentication import actor_for
+from console.api.request.moment import Moment
+from console.api.request.rows import check_rows
+from console.api.routes.control import loop_named
+from console.input.form_values import number_of
+from console.input.row_id import Id
+from console.pages.loops import what_if
+from queues.errors import BadInput
+from workers.control.ledger import ledger
+from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.coordination import keyset
+from workers.models import LedgerEntry
+
+router = Router(tags=["ledger"])
+ENTRY_FIELDS = (
+    "id",
+    "at",
+    "mode",
+    "observation",
+    "parameters",
+    "action",
+    "raw",
+    "guarded",
+    "reason",
+    "terms",
+    "limited_by",
+    "expected",
+    "outcome",
+    "applied",
+    "error",
+    "verdict",
+    "code",
+)
+COLUMNS = ("loop", "law", *ENTRY_FIELDS)
+
+
+class Wanted(Schema):
+    """The filter; what is left out chooses all. `from` ≤ time < `to`; limited_by `any`: limited at all."""
+
+    loop: str = ""
+    law: str = ""
+    queue: str = ""
+    node: str = ""
+    verdict: str = ""
+    mode: str = ""
+    acted: bool | None = None
+    limited_by: str = ""
+    text: str = ""
+    since: Moment | None = Field(None, alias="from")
+    until: Moment | None = Field(None, alias="to")
+
+    def read(self) -> LedgerFilter:
+        """The filter, checked."""
+        return LedgerFilter(**self.dict()).check()
+
+
+@router.get("/ledger", summary="Decisions, newest first")
+def list_ledger(
+    request: HttpRequest,
+    wanted: Query[Wanted],
+    before: Id | None = None,
+    after: Id | None = None,
+    rows: int = 50,
+) -> dict[str, Any]:
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
+    page = keyset.page(chosen, rows, before, after)
+    return {"entries": [entry_document(each) for each in page.rows], "next": page.older}
+
+
+@router.get("/ledger/export", summary="All decisions of a filter, streamed")
+def export_ledger(
+    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+) -> HttpResponseBase:
+    """As CSV, or as JSON lines; newest first, however many there are."""
+    actor_for(request, "plant.view")
+    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
+    pages = ([entry_document(each) for each in page] for page in newest_first(chosen))
+    return export(request, pages, COLUMNS, "ledger", format)
+
+
+@router.get("/ledger/{entry_id}", summary="One decision")
+def get_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
+    """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
+    actor_for(request, "plant.view")
+    found = entry_numbered(entry_id)
+    return {**entry_document(found), "export": ledger.export(found)}
+
+
+@router.get("/ledger/{entry_id}/replay", summary="Decide once more from what is recorded")
+def replay_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
+    """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
+    actor_for(request, "plant.view")
+    return ledger.replay(entry_numbered(entry_id)).to_json()
+
+
+@router.get("/loops/{loop_id}/what-if", summary="What it would have decided with other values")
+def ask_what_if(
+    request: HttpRequest,
+    loop_id: Id,
+    set: Annotated[list[str], Query(...)],
+    hours: float = what_if.FIRST_HOURS,
+) -> dict[str, Any]:
+    """`set`: name=value, repeated, of parameters or guard.NAME. Open-loop: the recorded observations of the
+    last hours do not answer to what would have been done.
+    """
+    actor_for(request, "plant.view")
+    changed = dict(_assignment(text) for text in set)
+    return what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now()).to_json()
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise BadInput("set", f"takes name=value, not {text[:60]!r}.")
+    try:
+        return name.strip(), number_of(value, "set")
+    except BadInput:
+        return name.strip(), value.strip()
+
+
+def entry_numbered(entry_id: int) -> LedgerEntry:
+    found = LedgerEntry.objects.select_related("loop").filter(pk=entry_id).first()
+    if found is None:
+        raise Http404(f"ledger entry {entry_id} is not there.")
+    return found
+
+
+def entry_document(entry: LedgerEntry) -> dict[str, Any]:
+    fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
+    return {"loop": entry.loop.name, "law": entry.loop.law, **fields}

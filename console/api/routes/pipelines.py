@@ -1,0 +1,91 @@
+"""Declared applications of the pipeline: what is at work, another version, and steering one that runs."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Router
+
+from console.actions import pipelines
+from console.actions.plant_control import HAND_MINUTES
+from console.api.request.authentication import actor_for
+from console.api.routes.control import Given
+from console.connections.control_server import control
+from workers.models import PipelineVersion
+from workers.pipeline.declaration.declared import Declarations
+from workers.steering.expiry import Expiry
+
+router = Router(tags=["pipeline"])
+USUAL_MINUTES = 30.0
+
+
+class Declaration(Given):
+    """The YAML text of an application; it names itself."""
+
+    text: str
+    reason: str
+
+
+class Tasks(Given):
+    """So many tasks, from the next batch or the one after it on; loops of parallelism hold for `minutes`."""
+
+    tasks: int
+    reason: str
+    minutes: float = HAND_MINUTES
+
+
+class Criterion(Given):
+    """A value in place of the one that a criterion has or follows, for so many minutes."""
+
+    value: float
+    reason: str
+    minutes: float = USUAL_MINUTES
+
+
+@router.get("/applications", summary="Applications at work in the pipeline, with their versions")
+def list_applications(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    versions = PipelineVersion.objects.select_related("owner").order_by("-pk")
+    return {
+        "at_work": Declarations(control()).at_work(),
+        "versions": [_version(each) for each in versions],
+    }
+
+
+@router.post("/applications", summary="Declare an application, or another version of one")
+def declare_application(request: HttpRequest, body: Declaration) -> dict[str, Any]:
+    """It goes on where the version before is, and takes over within seconds."""
+    actor = actor_for(request, "pipeline.declare")
+    text = body.text.replace("\r\n", "\n")
+    return _version(pipelines.declare(actor, text, body.reason, control()))
+
+
+@router.post("/applications/{name}/operators/{operator}/tasks", summary="How many tasks an operator has")
+def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    pipelines.set_tasks(actor, name, operator, body.tasks, body.reason, control(), body.minutes)
+    return {"application": name, "operator": operator, "tasks": body.tasks}
+
+
+@router.post("/applications/{name}/criteria/{criterion}", summary="Hold a criterion that rules name")
+def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    held = pipelines.hold_criterion(
+        actor, name, criterion, body.value, Expiry(body.minutes), body.reason, timezone.now(), control()
+    )
+    return {"application": name, "criterion": criterion, **held}
+
+
+@router.post(
+    "/applications/{name}/criteria/{criterion}/release", summary="Let a criterion have its own value again"
+)
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> dict[str, Any]:
+    actor = actor_for(request, "pipeline.steer")
+    pipelines.release_criterion(actor, name, criterion, control())
+    return {"application": name, "criterion": criterion}
+
+
+def _version(row: PipelineVersion) -> dict[str, Any]:
+    fields = ("application", "number", "active", "reason", "text")
+    owner = row.owner.get_username() if row.owner else None
+    return {**{name: getattr(row, name) for name in fields}, "owner": owner}

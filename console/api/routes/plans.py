@@ -1,0 +1,129 @@
+"""Plans of moved points: seen, proposed, approved by their hash, rejected, stopped."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Router
+
+from console.actions import plans
+from console.api.request.authentication import actor_for
+from console.api.request.rows import check_rows
+from console.api.routes.control import Given
+from console.connections.control_server import control, latest_snapshot
+from console.input.row_id import Id
+from queues.errors import BadInput
+from workers.models import Plan
+from workers.placement.plan_document import plan_document
+
+router = Router(tags=["plans"])
+
+
+class Goal(Given):
+    """below-busy: the fewest points until no node is busy; band: the fewest moves into the band."""
+
+    goal: str = "below-busy"
+
+
+class Approval(Given):
+    """`hash` is that of the plan as it was seen."""
+
+    hash: str
+    reason: str
+
+
+class Points(Given):
+    """{node: points}, 1000 in all; nodes left out get none."""
+
+    points: dict[str, int]
+    reason: str
+
+
+class Use(Given):
+    """use: drain, cordon or return."""
+
+    use: str
+    reason: str
+
+
+class Reason(Given):
+    """Why, for those who come after you."""
+
+    reason: str
+
+
+@router.get("/plans", summary="Plans, newest first")
+def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[str, Any]:
+    """Filtered by `state` when it is given."""
+    actor_for(request, "plant.view")
+    if state and state not in Plan.State.values:
+        raise BadInput("state", f"takes {', '.join(Plan.State.values)}, not {state!r}.")
+    check_rows(rows)
+    chosen = Plan.objects.select_related("owner").order_by("-pk")
+    if state:
+        chosen = chosen.filter(state=state)
+    return {"plans": [plan_document(each) for each in chosen[:rows]]}
+
+
+@router.get("/plans/{plan_id}", summary="One plan, its moves and how far it is")
+def get_plan(request: HttpRequest, plan_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return plan_document(_found(plan_id))
+
+
+@router.post("/plans", summary="Compute a plan; nothing is moved before it is approved")
+def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
+    actor = actor_for(request, "plan.propose")
+    return plan_document(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
+
+
+@router.post("/plans/{plan_id}/approve", summary="Approve a plan by its hash; it runs within a second")
+def approve(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
+    actor = actor_for(request, "plan.approve")
+    made = plans.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
+    return plan_document(made)
+
+
+@router.post("/plans/{plan_id}/reject", summary="Turn a proposed plan down")
+def reject(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "plan.approve")
+    return plan_document(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
+
+
+@router.post("/plans/{plan_id}/stop", summary="Begin nothing more of an approved or running plan")
+def stop(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "plan.stop")
+    return plan_document(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
+
+
+@router.post("/plans/{plan_id}/roll-back", summary="A plan with the inverse of what a plan has moved")
+def roll_back(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    return plan_document(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
+
+
+@router.post("/queues/{queue}/points", summary="A plan of your own division of a queue's 1000 points")
+def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, Any]:
+    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
+    return plan_document(made)
+
+
+@router.post("/nodes/{name}/use", summary="Drain a node (makes a plan), cordon it, or take it back")
+def use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
+    actor, now = actor_for(request, "node.use"), timezone.now()
+    if body.use == "drain":
+        made = plans.propose_drain(actor, name, body.reason, latest_snapshot(), now)
+        return {"node": name, "plan": plan_document(made)}
+    changes = {"cordon": plans.cordon, "return": plans.take_back}
+    if body.use not in changes:
+        raise BadInput("use", f"takes {', '.join(plans.USES)}, not {body.use[:40]!r}.")
+    changes[body.use](actor, name, body.reason, now, control())
+    return {"node": name, "plan": None}
+
+
+def _found(plan_id: int) -> Plan:
+    found = Plan.objects.select_related("owner").filter(pk=plan_id).first()
+    if found is None:
+        raise Http404(f"Plan {plan_id} is not known.")
+    return found

@@ -1,0 +1,97 @@
+"""The plant as it is: queues, nodes, the live snapshot."""
+
+from typing import Any
+
+from django.forms.models import model_to_dict
+from django.http import Http404, HttpRequest
+from ninja import Router
+
+from console.api.request.authentication import actor_for
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.connections.control_server import latest_snapshot
+from console.live.view import view_named
+from queues.errors import UnknownQueue
+from queues.models import Node, Queue
+
+router = Router(tags=["plant"])
+
+
+@router.get("/live", summary="The newest snapshot")
+def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
+    """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
+
+    `of` names the part that is wanted: whole, frame, flow, nodes, loops, queue:NAME or node:NAME.
+    """
+    actor_for(request, "plant.view")
+    view = view_named(of)
+    snapshot = latest_snapshot()
+    if snapshot is None:
+        message = "There is no snapshot yet, or the control server does not answer."
+        raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+    return {
+        "seq": snapshot["seq"],
+        "at": snapshot["at"],
+        "topic": "plant",
+        "snapshot": view.narrowed(snapshot),
+    }
+
+
+@router.get("/queues", summary="Every queue: configuration, points, live figures")
+def list_queues(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    figures = _figures("queues")
+    found = Queue.objects.prefetch_related("containers__node").order_by("name")
+    return {"queues": [_queue(queue, figures) for queue in found]}
+
+
+@router.get("/queues/{name}", summary="One queue")
+def get_queue(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return _queue(queue_named(name), _figures("queues"))
+
+
+@router.get("/nodes", summary="Every node: configuration and live figures")
+def list_nodes(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    figures = _figures("nodes")
+    return {"nodes": [_node(node, figures) for node in Node.objects.order_by("name")]}
+
+
+@router.get("/nodes/{name}", summary="One node")
+def get_node(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return _node(node_named(name), _figures("nodes"))
+
+
+def queue_named(name: str) -> Queue:
+    """The queue, or UnknownQueue (404) naming the known ones."""
+    found = Queue.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none yet"
+        raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.")
+    return found
+
+
+def node_named(name: str) -> Node:
+    """The node, or 404 naming the known ones."""
+    found = Node.objects.filter(name=name).first()
+    if found is None:
+        known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none yet"
+        raise Http404(f"node {name} is not known; the nodes are {known}.")
+    return found
+
+
+def _figures(part: str) -> dict[str, Any]:
+    return (latest_snapshot() or {}).get(part, {})
+
+
+def _queue(queue: Queue, figures: dict[str, Any]) -> dict[str, Any]:
+    points = {container.node.name: container.points for container in queue.containers.all()}
+    # A handler's options may name a database with its password, so they stay inside.
+    row = model_to_dict(queue, exclude=["id", "handler_options"])
+    return {**row, "points": points, "live": figures.get(queue.name)}
+
+
+def _node(node: Node, figures: dict[str, Any]) -> dict[str, Any]:
+    # The URL may carry the server's password, so it stays inside.
+    return {**model_to_dict(node, exclude=["id", "url"]), "live": figures.get(node.name)}

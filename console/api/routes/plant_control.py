@@ -1,0 +1,325 @@
+"""The control API of each plant, `/control/{plant}/v1/…`: the operations of Stutz, Table 6.1, and a few more.
+
+As in the table latencies are milliseconds (of `gettopology` alone, which is Weir's own, seconds), counts are
+of the plant's window, and what is not known is null. Every operation but `gettopology` looks for itself: who
+decides by several values takes that one, which is of one moment.
+"""
+
+import time
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import NinjaAPI, Path, Query, Router
+
+from console.accounts.access import Actor
+from console.actions import plant_control
+from console.api.request.authentication import Caller, actor_for
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
+from console.connections.control_server import control, latest_snapshot
+from console.input.boundary import Documents
+from console.input.row_id import id_of
+from controllers.framework.guard import STALE_SECONDS
+from controllers.parallelism.measured_topology import AGGREGATES, Operator, Topology
+from queues.errors import BadInput
+from workers.plants import holding
+from workers.plants.foreign import adapters
+from workers.plants.holding import PlantHeld
+from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.published import PublishedPlant
+from workers.plants.registry import UnknownPlant, seen
+
+MS = 1_000.0
+OLD_SECONDS = 2 * STALE_SECONDS
+router = Router(tags=["control of plants"])
+
+
+def topology_now(plant: str) -> Topology:
+    """The plant as it was seen last. Raises RefusedError: 404 unknown, 503 not seen (lately)."""
+    snapshot = latest_snapshot()
+    if snapshot is None:
+        message = "There is no snapshot yet, or the control server does not answer."
+        raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+    try:
+        topology = seen(snapshot, plant)
+    except UnknownPlant as error:
+        raise Http404(error.message) from None
+    age_seconds = timezone.now().timestamp() - snapshot["at"]
+    if age_seconds > OLD_SECONDS:
+        message = f"The plant was seen {age_seconds:.0f} s ago; what it is now is not known."
+        raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+    return topology
+
+
+def _viewed(request: HttpRequest, plant: str) -> Topology:
+    actor_for(request, "plant.view")
+    return topology_now(plant)
+
+
+def _worked(request: HttpRequest, plant: str, operator: str) -> Operator:
+    """An operator that is no source."""
+    found = _viewed(request, plant).operator(operator)
+    if found.kind == "source":
+        raise BadInput("operator", f"{operator} is a source, which only brings events in: ask for another")
+    return found
+
+
+def _source(topology: Topology, operator: str) -> Operator:
+    found = topology.operator(operator)
+    if found.kind != "source":
+        sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
+        raise BadInput("operator", f"takes a source ({sources}), not {operator}")
+    return found
+
+
+def _aggregate(found: Operator, measure: str, operation: str, times: float = 1.0) -> float | None:
+    how = operation.upper()
+    if how not in AGGREGATES:
+        raise BadInput("operation", f"takes {', '.join(AGGREGATES)}, not {operation[:40]!r}")
+    return _times(found.aggregate(measure, how), times)
+
+
+def _by_task(found: Operator, measure: str, times: float = 1.0) -> dict[str, float | None]:
+    return {task: _times(value, times) for task, value in found.by_task(measure).items()}
+
+
+def _times(value: float | None, times: float) -> float | None:
+    return None if value is None else value * times
+
+
+@router.get("/getalloperators", summary="Names of all operators")
+def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
+    return list(_viewed(request, plant).operators)
+
+
+@router.get("/getlogicaltopology", summary="Every path with its operators, in their order")
+def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
+    return {name: list(path) for name, path in _viewed(request, plant).paths.items()}
+
+
+@router.get("/getphysicaltopology", summary="Tasks of every operator, and the channels between them (ms)")
+def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any]:
+    topology = _viewed(request, plant)
+    channels = [
+        {
+            "source": each.source,
+            "target": each.target,
+            "latency": _times(each.latency_seconds, MS),
+            "batching": _times(each.batching_seconds, MS),
+        }
+        for each in topology.channels
+    ]
+    tasks = {name: list(each.task_names) for name, each in topology.operators.items()}
+    return {"tasks": tasks, "channels": channels}
+
+
+@router.get("/gettopology", summary="All of it at one moment: operators, tasks, links, measures (seconds)")
+def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> dict[str, Any]:
+    """`holder` is who steers it besides whoever asks."""
+    actor, topology = actor_for(request, "plant.view"), topology_now(plant)
+    own = topology.holder == plant_control.holder_name(actor, controller)
+    return {**topology.to_document(), **({"holder": None, "held_until": None} if own else {})}
+
+
+@router.get("/getoperatorparallelism", summary="How many tasks an operator has")
+def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
+    return _viewed(request, plant).operator(operator).parallelism
+
+
+@router.get("/getpathlatency", summary="Mean latency of the paths from a source, ms")
+def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
+    topology = _viewed(request, plant)
+    return _times(topology.source_latency_seconds(_source(topology, operator).name), MS)
+
+
+@router.get("/getfailedtuplescount", summary="Events from a source whose work failed")
+def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
+    return _source(_viewed(request, plant), operator).failed
+
+
+@router.get("/getackedtuplescount", summary="Events from a source that were worked to their end")
+def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
+    return _source(_viewed(request, plant), operator).acked
+
+
+@router.get("/getlatency", summary="Latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)")
+def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
+    return _aggregate(_worked(request, plant, operator), "latency_seconds", operation, MS)
+
+
+@router.get("/getoperatorlatency", summary="Latency of each task of an operator, ms")
+def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "latency_seconds", MS)
+
+
+@router.get("/getoperatorlatencyvariance", summary="Variance of each task's latency, ms²")
+def getoperatorlatencyvariance(
+    request: HttpRequest, plant: Path[str], operator: str
+) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "latency_variance", MS**2)
+
+
+@router.get("/getoutputcount", summary="Events that an operator gave on, over its tasks")
+def getoutputcount(
+    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
+) -> float | None:
+    return _aggregate(_viewed(request, plant).operator(operator), "outputs", operation)
+
+
+@router.get("/getoperatoroutputcount", summary="Events that each task gave on")
+def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
+    return _by_task(_viewed(request, plant).operator(operator), "outputs")
+
+
+@router.get("/getoperatoroutputcountvariance", summary="Variance of what each task gave on")
+def getoperatoroutputcountvariance(
+    request: HttpRequest, plant: Path[str], operator: str
+) -> dict[str, float | None]:
+    return _by_task(_viewed(request, plant).operator(operator), "outputs_variance")
+
+
+@router.get("/getexecutioncount", summary="Events that an operator worked, over its tasks")
+def getexecutioncount(
+    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
+) -> float | None:
+    return _aggregate(_worked(request, plant, operator), "executions", operation)
+
+
+@router.get("/getoperatorexecutioncount", summary="Events that each task worked")
+def getoperatorexecutioncount(
+    request: HttpRequest, plant: Path[str], operator: str
+) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "executions")
+
+
+@router.get("/getoperatorexecutioncountvariance", summary="Variance of what each task worked")
+def getoperatorexecutioncountvariance(
+    request: HttpRequest, plant: Path[str], operator: str
+) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "executions_variance")
+
+
+@router.get("/getinputcount", summary="Events that came to an operator, over its tasks")
+def getinputcount(
+    request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
+) -> float | None:
+    return _aggregate(_worked(request, plant, operator), "inputs", operation)
+
+
+@router.get("/getoperatorinputcount", summary="Events that came to each task")
+def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "inputs")
+
+
+@router.get("/getoperatorinputcountvariance", summary="Variance of what came to each task")
+def getoperatorinputcountvariance(
+    request: HttpRequest, plant: Path[str], operator: str
+) -> dict[str, float | None]:
+    return _by_task(_worked(request, plant, operator), "inputs_variance")
+
+
+@router.post("/setoperatorparallelism", summary="Set the tasks of one operator; true when it is done")
+def setoperatorparallelism(
+    request: HttpRequest,
+    plant: Path[str],
+    operator: str,
+    parallelism: int,
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+    reason: str = "",
+) -> bool:
+    """Who sets holds the plant for so many `seconds`: its own loops of parallelism stand still, and another
+    controller is told (409) who holds it and until when.
+    """
+    tasks = {operator: parallelism}
+    return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
+
+
+@router.post("/setmultipleoperatorparallelism", summary="Set the tasks of several operators, all or none")
+def setmultipleoperatorparallelism(
+    request: HttpRequest,
+    plant: Path[str],
+    wanted: str = Query(..., alias="map"),
+    controller: str = "",
+    seconds: float = holding.SECONDS,
+    reason: str = "",
+) -> bool:
+    """`map` is `operator:tasks;operator:tasks`."""
+    tasks = tasks_of(wanted)
+    return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
+
+
+@router.post("/hold", summary="Hold the plant without setting anything; until when, s since 1970")
+def hold(
+    request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
+) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    name = topology_now(plant).plant
+    until = plant_control.hold(actor, name, control(), controller=controller, seconds=seconds)
+    return {"holder": plant_control.holder_name(actor, controller), "until": until}
+
+
+@router.post("/release", summary="Let go of the plant; false when it was not ours")
+def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
+    actor = actor_for(request, "plant.scale")
+    return plant_control.release(actor, topology_now(plant).plant, control(), controller=controller)
+
+
+def tasks_of(wanted: str) -> dict[str, int]:
+    """Tasks by operator of `operator:tasks;operator:tasks`. Raises BadInput."""
+    tasks: dict[str, int] = {}
+    for part in filter(None, (each.strip() for each in wanted.split(";"))):
+        operator, _, count = part.rpartition(":")
+        tasks_wanted = id_of(count.strip())
+        if not operator or tasks_wanted is None:
+            raise BadInput("map", f"takes operator:tasks;operator:tasks, not {part[:60]!r}")
+        if operator in tasks:
+            raise BadInput("map", f"names {operator} twice")
+        tasks[operator] = tasks_wanted
+    if not tasks:
+        raise BadInput("map", "takes operator:tasks;operator:tasks, and names none")
+    return tasks
+
+
+def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
+    actor: Actor = actor_for(request, "plant.scale")
+    topology = topology_now(plant)
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
+    return True
+
+
+def made() -> NinjaAPI:
+    """The API, with its refusals; its paths are in the document at `/api/schema`, too."""
+    api = NinjaAPI(
+        title="Weir, control of plants",
+        version="1",
+        openapi_url=None,
+        docs_url=None,
+        auth=Caller(),
+        parser=Documents(),
+        urls_namespace="control",
+    )
+    add_refusals(api)
+    add_plant_refusals(api)
+    api.add_router("/{plant}/v1", router)
+    return api
+
+
+def add_plant_refusals(api: NinjaAPI) -> None:
+    """409 with holder and until while another steers; 503 while the plant is not seen."""
+
+    @api.exception_handler(PlantHeld)
+    def held(request: HttpRequest, error: PlantHeld) -> Any:
+        said = {"errors": {"plant": [str(error)]}, "holder": error.holder, "until": error.until}
+        return api.create_response(request, said, status=409)
+
+    @api.exception_handler(PlantSilent)
+    @api.exception_handler(PlantConfused)
+    def unseen(request: HttpRequest, error: PlantSilent | PlantConfused) -> Any:
+        response = api.create_response(request, {"errors": {"plant": [str(error)]}}, status=503)
+        response["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        return response
+
+
+api = made()

@@ -1,0 +1,101 @@
+"""Plants that are seen and steered from here: registered, changed, removed, set by hand for a while."""
+
+import time
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+
+from console.actions import plant_control, plant_registration
+from console.api.request.authentication import actor_for
+from console.api.routes.control import Given
+from console.api.routes.plant_control import topology_now
+from console.connections.control_server import control, latest_snapshot
+from workers.plants.foreign import adapters
+from workers.plants.models import RegisteredPlant
+from workers.plants.published import PublishedPlant
+
+router = Router(tags=["plants"])
+
+
+class NewPlant(Given):
+    """kind: weir, flink or heron. secret_environment: the variable with the token. options: of its kind."""
+
+    name: str
+    kind: str
+    url: str
+    reason: str
+    secret_environment: str = ""
+    options: dict[str, str] = {}
+
+
+class Why(Given):
+    reason: str
+
+
+class ByHand(Given):
+    """So many tasks of an operator; loops hold for `minutes`."""
+
+    operator: str
+    tasks: int
+    reason: str
+    minutes: float = plant_control.HAND_MINUTES
+
+
+@router.get("/plants", summary="Every registered plant: how it is reached, and how it was last seen")
+def list_plants(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    seen = (latest_snapshot() or {}).get("plants") or {}
+    return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.registered()]}
+
+
+@router.post("/plants", summary="Register a plant, or change how one is reached")
+def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
+    actor = actor_for(request, "plant.register")
+    made = plant_registration.register(
+        actor,
+        body.name,
+        body.kind,
+        body.url,
+        secret_environment=body.secret_environment,
+        options=body.options,
+        reason=body.reason,
+    )
+    return _plant(made, None)
+
+
+@router.post("/plants/{plant}/remove", summary="Forget a plant; its ledger stays")
+def remove_plant(request: HttpRequest, plant: str, body: Why) -> dict[str, Any]:
+    actor = actor_for(request, "plant.register")
+    plant_registration.remove(actor, plant, body.reason)
+    return {"removed": plant}
+
+
+@router.post("/plants/{plant}/tasks", summary="Set an operator's tasks by hand; loops hold meanwhile")
+def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    topology = topology_now(plant)
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        until = plant_control.set_by_hand(
+            actor,
+            elastic,
+            topology,
+            {body.operator: body.tasks},
+            control(),
+            minutes=body.minutes,
+            reason=body.reason,
+        )
+    return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
+
+
+@router.post("/plants/{plant}/release", summary="Let the loops decide again at once")
+def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+        plant_control.release_hand(actor, elastic, plant, control())
+    return {"plant": plant, "released": True}
+
+
+def _plant(row: RegisteredPlant, seen: dict[str, Any] | None) -> dict[str, Any]:
+    fields = ("name", "kind", "url", "secret_environment", "options", "created_at")
+    return {**{name: getattr(row, name) for name in fields}, "seen": seen}

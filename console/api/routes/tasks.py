@@ -1,0 +1,139 @@
+"""Batch tasks: seen, run, changed; their runs seen, cancelled, resumed."""
+
+from datetime import time
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Router
+
+from console.actions import tasks
+from console.actions.task_documents import chunk_document, run_document, task_document
+from console.actions.tasks import Wanted
+from console.api.request.authentication import actor_for
+from console.api.request.moment import GivenTime
+from console.api.request.rows import check_rows
+from console.api.routes.control import Given
+from console.api.routes.plans import Reason
+from console.connections.surroundings import surroundings
+from console.input.row_id import Id
+from queues.errors import BadInput
+from workers.models import Run, Task
+
+router = Router(tags=["tasks"])
+
+
+class NewRun(Given):
+    """`parameters` stand over the task's own; `deadline_at`: when it is to be done."""
+
+    reason: str
+    parameters: dict[str, Any] = {}
+    deadline_at: GivenTime | None = None
+
+
+class Change(Given):
+    """A task as it is to be. With neither interval nor crontab it runs when asked."""
+
+    reason: str
+    job: str
+    parameters: dict[str, Any] = {}
+    parallel: int = 1
+    requirements: list[str] = []
+    interval_seconds: int | None = None
+    crontab: str | None = None
+    deadline: time | None = None
+    enabled: bool = True
+
+    def wanted(self) -> Wanted:
+        return Wanted(**self.model_dump(exclude={"reason", "name"}))
+
+
+class NewTask(Change):
+    """A task that is not there yet; its job is of the catalog, or python: and a dotted path."""
+
+    name: str
+
+
+@router.get("/tasks", summary="Every batch task: schedule, next start, last runs")
+def list_tasks(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = Task.objects.select_related("periodic").order_by("name")
+    return {"tasks": [task_document(each, timezone.now()) for each in found]}
+
+
+@router.post("/tasks", summary="Make a task of a job")
+def define(request: HttpRequest, body: NewTask) -> dict[str, Any]:
+    actor = actor_for(request, "task.define")
+    return task_document(tasks.define(actor, body.name, body.wanted(), body.reason), timezone.now())
+
+
+@router.get("/tasks/{name}", summary="One batch task")
+def get_task(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return task_document(_task(name), timezone.now())
+
+
+@router.post("/tasks/{name}", summary="Change a task: schedule, parameters, workers, on or off")
+def change(request: HttpRequest, name: str, body: Change) -> dict[str, Any]:
+    actor = actor_for(request, "task.change")
+    _task(name)
+    return task_document(tasks.change(actor, name, body.wanted(), body.reason), timezone.now())
+
+
+@router.post("/tasks/{name}/run", summary="Run a task now")
+def begin(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
+    actor = actor_for(request, "task.run")
+    _task(name)
+    if body.deadline_at is not None and body.deadline_at.tzinfo is None:
+        raise BadInput("deadline_at", "takes a time with its zone, such as 2026-11-20T06:00:00Z.")
+    made = tasks.begin(actor, name, body.parameters, body.deadline_at, body.reason, surroundings())
+    return run_document(made)
+
+
+@router.get("/runs", summary="Runs of batch tasks, newest first")
+def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> dict[str, Any]:
+    """Filtered by `task` and `state` when they are given."""
+    actor_for(request, "plant.view")
+    if state and state not in Run.State.values:
+        raise BadInput("state", f"takes {', '.join(Run.State.values)}, not {state!r}.")
+    check_rows(rows)
+    wanted = {"task__name": task, "state": state}
+    chosen = Run.objects.filter(**{name: value for name, value in wanted.items() if value})
+    newest = chosen.select_related("task", "owner").order_by("-pk")[:rows]
+    return {"runs": [run_document(each) for each in newest]}
+
+
+@router.get("/runs/{run_id}", summary="One run: how far it is, its chunks, what was skipped")
+def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = _run(run_id)
+    return {
+        **run_document(found),
+        "chunks": [chunk_document(chunk) for chunk in found.chunks.order_by("place")],
+    }
+
+
+@router.post("/runs/{run_id}/cancel", summary="End a queued or running run; what is done stays")
+def cancel(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "task.cancel")
+    return run_document(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
+
+
+@router.post("/runs/{run_id}/resume", summary="Go on with a failed or cancelled run")
+def resume(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "task.resume")
+    return run_document(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
+
+
+def _task(name: str) -> Task:
+    found = Task.objects.select_related("periodic").filter(name=name).first()
+    if found is None:
+        raise Http404(f"Task {name} is not known.")
+    return found
+
+
+def _run(run_id: int) -> Run:
+    found = Run.objects.select_related("task", "owner").filter(pk=run_id).first()
+    if found is None:
+        raise Http404(f"Run {run_id} is not known.")
+    return found

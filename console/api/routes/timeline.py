@@ -1,0 +1,121 @@
+"""The timeline: what people marked, and the plant as it was at a moment."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Query, Router, Status
+
+from console.actions import marks
+from console.api.request.authentication import actor_for
+from console.api.request.moment import GivenTime
+from console.api.routes.control import Given
+from console.api.routes.plans import Reason
+from console.input.row_id import Id
+from console.models import Mark
+from console.timeline import happenings
+from console.timeline.happenings import Lane, Triangle
+from console.timeline.window import Window
+from queues.errors import BadInput
+from workers.history.metric_history import LAST_SECONDS
+from workers.history.snapshot_archive import snapshot_at
+
+router = Router(tags=["timeline"])
+
+
+class NewMark(Given):
+    """A deploy or a note, at a moment (now, when none is given) or over a range."""
+
+    title: str
+    kind: str = "note"
+    text: str = ""
+    at: GivenTime | None = None
+    until: GivenTime | None = None
+
+
+@router.get("/snapshot", summary="The plant as it was")
+def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
+    """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
+    actor_for(request, "plant.view")
+    found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())
+    if found is None:
+        raise Http404(
+            f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
+        )
+    return found
+
+
+@router.get("/decisions", summary="What loops did, for a chart")
+def list_decisions(
+    request: HttpRequest,
+    since: Annotated[float, Query(..., alias="from")],
+    until: Annotated[float, Query(..., alias="to")],
+    loop: Id | None = None,
+    queue: str = "",
+    node: str = "",
+) -> dict[str, Any]:
+    """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
+    those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
+    a chart are one, with their `count`, the gravest verdict, and an address that lists them.
+    """
+    actor_for(request, "plant.view")
+    window = _window(since, until)
+    chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
+    lanes = happenings.lanes_of(window, chosen)
+    found = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
+    return {"decisions": sorted(found, key=lambda each: each["at"])}
+
+
+def _decision(window: Window, lane: Lane, sign: Triangle) -> dict[str, Any]:
+    at = window.since.timestamp() + sign.share * window.seconds
+    document = {name: getattr(sign, name) for name in ("verdict", "count", "url", "title")}
+    return {"at": round(at, 3), "law": lane.law, **document}
+
+
+def _window(since: float, until: float) -> Window:
+    """Raises BadInput naming from or to."""
+    for name, value in (("from", since), ("to", until)):
+        if not 0 <= value <= LAST_SECONDS:
+            raise BadInput(name, "takes seconds since 1970.")
+    if until <= since:
+        raise BadInput("to", "is not after from; a range ends after it begins.")
+    return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
+
+
+@router.get("/marks", summary="Deploys and notes that touch a time range")
+def list_marks(
+    request: HttpRequest,
+    since: Annotated[GivenTime, Query(..., alias="from")],
+    until: Annotated[GivenTime, Query(..., alias="to")],
+) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    since, until = _zoned(since, "from"), _zoned(until, "to")
+    if until <= since:
+        raise BadInput("to", "is not after from; a range ends after it begins.")
+    return {"marks": [marks.described(each) for each in marks.between(since, until)]}
+
+
+@router.post("/marks", response={201: dict[str, Any]}, summary="Mark a deploy or a note")
+def add_mark(request: HttpRequest, body: NewMark) -> Status:
+    actor = actor_for(request, "mark.add")
+    given = body.dict()
+    given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}
+    return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
+
+
+@router.post("/marks/{mark_id}/remove", summary="Show a mark no more")
+def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "mark.remove")
+    found = Mark.objects.filter(pk=mark_id).first()
+    if found is None:
+        raise Http404(f"mark {mark_id} is not there.")
+    marks.remove(actor, found, reason=body.reason, now=timezone.now())
+    return marks.described(found)
+
+
+def _zoned(moment: datetime, field: str) -> datetime:
+    if moment.tzinfo is None:
+        raise BadInput(field, "takes a time with its zone, such as 2026-11-20T03:12:00Z.")
+    return moment

@@ -1,0 +1,1 @@
+"""Who changed what, why and from where: a chain of entries, checked and witnessed."""

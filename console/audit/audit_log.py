@@ -1,0 +1,108 @@
+"""The audit: who changed what, why, from where. Written in the same transaction as the change.
+
+The database refuses to change or remove what is written (`console.storage.append_only`), and the entries are
+a chain (`console.audit.chain`): write an entry as the last thing of a transaction, since all writers take
+turns.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from console.accounts.access import Actor
+from console.audit import chain, refusals
+from console.models import AuditEntry
+from queues.errors import BadInput
+
+MAXIMUM_TEXT = 200
+
+
+def record(
+    actor: Actor,
+    action: str,
+    target: str,
+    *,
+    reason: str = "",
+    before: Any = None,
+    after: Any = None,
+) -> AuditEntry:
+    """Note one change. `before` and `after` are JSON values small enough to read in a table row."""
+    return chain.append(
+        actor=actor.name,
+        action=action,
+        target=target,
+        reason=reason,
+        before=before,
+        after=after,
+        address=actor.address,
+        request_id=actor.request_id,
+    )
+
+
+def refused(actor: Actor, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
+    """Note a refusal of a dangerous kind as `refused.{action}`, in a transaction of its own: the refused
+    request's is rolled back, the entry stays. Equal ones and floods are folded (`console.audit.refusals`).
+
+    target: what was to be changed; "" for the request's method and path. reason: why it was refused, without
+    secrets and contents of files. What `access.demand` refuses is noted there already.
+    """
+    refusals.note(
+        refusals.Refusal(actor.name, action, target, reason, actor.address, actor.request_id, after)
+    )
+
+
+@contextmanager
+def noting_refused(actor: Actor, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
+    """Note a `BadInput` that is raised within about one of these fields, and let it pass."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field in fields:
+            refused(actor, action, target, f"{error.field} {error.message}")
+        raise
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Each field narrows; empty chooses all. action: one, or a family such as `override`. text: part of the
+    reason. request: an id of a request. since ≤ at < until.
+    """
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    text: str = ""
+    address: str = ""
+    request: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def check(self) -> "AuditFilter":
+        """Itself. Raises `BadInput` naming the field that takes something else."""
+        if len(self.text) > MAXIMUM_TEXT:
+            raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+        if self.since and self.until and self.since >= self.until:
+            raise BadInput("to", "takes a time after from.")
+        return self
+
+    def choose(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:
+        """The entries wanted."""
+        exact = {
+            "actor": self.actor,
+            "target": self.target,
+            "address": self.address,
+            "request_id": self.request,
+        }
+        entries = entries.filter(**{name: value for name, value in exact.items() if value})
+        if self.action:
+            family = Q(action__startswith=f"{self.action}.")
+            entries = entries.filter(Q(action=self.action) | family)
+        if self.text:
+            entries = entries.filter(reason__icontains=self.text)
+        if self.since:
+            entries = entries.filter(at__gte=self.since)
+        return entries.filter(at__lt=self.until) if self.until else entries

@@ -1,0 +1,67 @@
+"""Looks after the audit as long as alerts are looked after: checks it every CHECK_SECONDS, keeps its head
+elsewhere, and says on the control server what it found, where the alert rules read it.
+"""
+
+import logging
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import redis
+from django.db import DatabaseError, close_old_connections, connections
+
+from console.audit import witness
+from console.audit.check import Checker, Verdict
+from console.connections.control_server import control
+from workers.alerts.conditions.evidence import AUDIT_KEY
+
+logger = logging.getLogger(__name__)
+# With the look of the alerter (2 s) an altered row is an alert within a minute.
+CHECK_SECONDS = 30.0
+# What computing digests anew may take of a check; the rest of a long audit follows in the next ones.
+BUDGET_SECONDS = 5.0
+MOST_SAID = 5
+
+
+class AuditWatch:
+    """`step` is one check; `run` checks until told to stop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._checker = Checker(folder, BUDGET_SECONDS)
+
+    def step(self, now: datetime) -> Verdict:
+        verdict = self._checker.step()
+        if verdict.sound and verdict.last.sequence:
+            self._keep_head(verdict)
+        said = verdict.document()
+        said["findings"] = said["findings"][:MOST_SAID]
+        try:
+            control().set(AUDIT_KEY, orjson.dumps({"at": now.timestamp(), **said}))
+        except redis.RedisError as error:
+            logger.warning("What the audit's check found could not be said: %s", error)
+        return verdict
+
+    def run(self, stop: threading.Event) -> None:
+        """The first check at once. What fails is logged once, and tried again."""
+        in_trouble, wait_seconds = False, 0.0
+        while not stop.wait(wait_seconds):
+            wait_seconds = CHECK_SECONDS
+            try:
+                self.step(datetime.now(UTC))
+                in_trouble = False
+            except Exception as error:
+                if not in_trouble:
+                    logger.warning("The audit can't be checked: %r", error)
+                in_trouble = True
+                if isinstance(error, DatabaseError):
+                    close_old_connections()
+        connections.close_all()
+
+    def _keep_head(self, verdict: Verdict) -> None:
+        """Only of an audit that was found whole."""
+        last = witness.kept(self._folder, 1)
+        if not last or last[0].sequence < verdict.last.sequence:
+            witness.keep(self._folder, verdict.last)
+        witness.tell(verdict.last.sequence, verdict.last.digest)

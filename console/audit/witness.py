@@ -1,0 +1,117 @@
+"""How long the audit is, kept outside of its table, so that a tail that is cut off is missed.
+
+On the control server, told with every entry when its transaction has ended; and in
+WEIR_DATA/audit-heads.jsonl, a line for each check that found the audit grown and whole. Each statement
+carries a seal (HMAC under the audit's key): nobody without the key can claim another head.
+"""
+
+import hashlib
+import hmac
+import json
+import logging
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+
+from console.connections.control_server import control
+
+logger = logging.getLogger(__name__)
+KEY = "weir:audit:head"
+FILE = "audit-heads.jsonl"
+LAST_LINES = 1_000
+# Several processes tell at once: the longest chain stays.
+_LONGER = """
+local known = redis.call('GET', KEYS[1])
+if known then
+  local found, document = pcall(cjson.decode, known)
+  local sequence = found and type(document) == 'table' and tonumber(document.sequence) or 0
+  if sequence >= tonumber(ARGV[1]) then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last entry. `place`: who says so."""
+
+    sequence: int
+    digest: str
+    place: str = ""
+
+
+class Forged(Exception):  # noqa: N818
+    """A statement about the head that carries no good seal; its text says where."""
+
+
+def tell(sequence: int, digest: str) -> None:
+    """Tell the control server. One that does not answer is told by the next entry, or by the checker."""
+    try:
+        control().eval(_LONGER, 1, KEY, sequence, _sealed(Head(sequence, digest)))
+    except redis.RedisError as error:
+        logger.debug("The control server was not told of audit entry %s: %s", sequence, error)
+
+
+def told() -> Head | None:
+    """What the control server was told last; None when nothing. Raises Forged, and redis.RedisError."""
+    stored = control().get(KEY)
+    return None if stored is None else _read(stored, "the control server")
+
+
+def forget() -> None:
+    """For an audit that was restored from a backup and accepted as it is."""
+    control().delete(KEY)
+
+
+def keep(folder: Path, head: Head) -> None:
+    """Add a line to the file. Its writes are appended whole."""
+    with (folder / FILE).open("a", encoding="ascii") as file:
+        file.write(_sealed(head) + "\n")
+
+
+def kept(folder: Path, lines: int | None = None) -> list[Head]:
+    """What the file says, in its last lines (None: in all). Raises Forged, and OSError."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", errors="replace") as file:
+        numbered = deque(enumerate(file, 1), lines)
+    return [_read(line, f"{FILE}, line {number},") for number, line in numbered]
+
+
+def put_aside(folder: Path, now: datetime) -> None:
+    """Begin the file anew; the old one stays beside it, as evidence."""
+    path = folder / FILE
+    if path.exists():
+        path.rename(folder / f"audit-heads-until-{now:%Y%m%dT%H%M%S}.jsonl")
+
+
+def _sealed(head: Head) -> str:
+    return json.dumps({"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _keys()[0])})
+
+
+def _read(text: str | bytes, place: str) -> Head:
+    try:
+        document: Any = json.loads(text)
+        head = Head(int(document["sequence"]), str(document["digest"]), place)
+        seal = str(document["seal"])
+    except (ValueError, KeyError, TypeError):
+        raise Forged(f"{place} holds what is no statement about the audit.") from None
+    if not any(hmac.compare_digest(_seal(head, key), seal) for key in _keys()):
+        raise Forged(f"{place} names a head of the audit under no key of this console.")
+    return head
+
+
+def _seal(head: Head, key: bytes) -> str:
+    return hmac.new(key, f"head {head.sequence} {head.digest}".encode(), hashlib.sha256).hexdigest()
+
+
+def _keys() -> list[bytes]:
+    keys: list[bytes] = settings.WEIR_AUDIT_KEYS
+    return keys

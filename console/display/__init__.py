@@ -1,0 +1,1 @@
+"""How values are shown, whatever the page: order, wording, thinned series."""

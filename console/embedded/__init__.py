@@ -1,0 +1,1 @@
+"""A plant on one machine (./run): its processes, its seed, its settings."""

@@ -1,0 +1,235 @@
+"""`./run`: prepares the data folder, starts the plant and the console under a supervisor."""
+
+import argparse
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+import redis
+
+from console.embedded.local import LocalPlant
+from console.embedded.processes import Process, plant_processes
+from console.embedded.supervision import Supervisor
+from queues.nodes.server import free_port, server_process
+from queues.private_files import keep_private, mend
+
+NODES = ("n1", "n2", "n3")
+DEFAULT_PORT = 8000
+
+# Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+    sys.stdout.flush()
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    root = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(
+        prog="./run", description="Starts Weir on this machine; Ctrl-C stops it."
+    )
+    parser.add_argument("--prepare", action="store_true", help="only install and migrate")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=root / ".weir", help="where data is kept (default .weir)"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    return parser.parse_args(arguments)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def choose_ports(plant: LocalPlant, names: list[str]) -> None:
+    """Keeps the ports of the last start where they are still free."""
+    for name in names:
+        if name not in plant.ports or not is_free(plant.ports[name]):
+            plant.ports[name] = free_port()
+    plant.keep()
+
+
+def embedded_servers(plant: LocalPlant) -> list[Process]:
+    """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
+    names = [] if "REDIS_URL" in os.environ else ["control"]
+    names += [] if "WEIR_NODES" in os.environ else NODES
+    choose_ports(plant, names)
+    if "control" in names:
+        os.environ["REDIS_URL"] = plant.url("control")
+    if "n1" in names:
+        os.environ["WEIR_NODES"] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
+    return [embedded_server(plant, name) for name in names]
+
+
+def embedded_server(plant: LocalPlant, name: str) -> Process:
+    command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
+    return Process(name, tuple(command), stop_seconds=20)
+
+
+def migrate_and_collect() -> None:
+    from django import setup
+    from django.core.management import call_command
+
+    setup()
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+
+
+def seed() -> str | None:
+    """First content of the database; returns the first login's password while it is still the first one."""
+    from console.embedded.seeding import seed_plant
+
+    return seed_plant()
+
+
+def wait_for_servers(seconds: float = 30.0) -> None:
+    """Returns when the control server and all nodes answer; a server may still be loading its file."""
+    urls = [os.environ["REDIS_URL"], *(pair.split("=", 1)[1] for pair in os.environ["WEIR_NODES"].split())]
+    deadline = time.monotonic() + seconds
+    for url in urls:
+        while True:
+            try:
+                redis.Redis.from_url(url, socket_timeout=1.0).ping()
+                break
+            except redis.RedisError as error:
+                if time.monotonic() > deadline:
+                    raise SystemExit(
+                        f"A Redis server does not answer ({error}); see the logs folder."
+                    ) from error
+                time.sleep(0.05)
+
+
+def wait_for_page(port: int, seconds: float = 60.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+                return True
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    return False
+
+
+def take_lock(data: Path) -> IO[str]:
+    """One launcher per data folder; a second one says where the first one is, and ends well."""
+    lock = (data / "lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        say(f"Weir already runs from {data}: {lock.read().strip() or 'it is starting'}")
+        raise SystemExit(0) from None
+    return lock
+
+
+def write_address(lock: IO[str], address: str) -> None:
+    lock.seek(0)
+    lock.truncate()
+    lock.write(address)
+    lock.flush()
+
+
+def stop_on_signal(signum: int, frame: FrameType | None) -> None:
+    """The first signal stops; another must not cut that short, which would leave the plant running."""
+    for each in STOPPING:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def set_environment(data: Path) -> None:
+    os.environ["WEIR_DATA"] = str(data)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    # Django's checks run with the migrations; a beat or worker that starts again need not wait for them.
+    os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
+    # Numeric libraries would start a thread per core in every process, each with its own arena.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def close_to_others(data: Path) -> None:
+    """The data folder is this user's alone, also what an older version left in it."""
+    keep_private()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = data.stat().st_uid
+    if owner != os.getuid():
+        raise SystemExit(
+            f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
+        )
+    mended = mend(data)
+    if mended.changed:
+        say(f"{mended.changed} files in {data} were open to other users; they are yours alone now.")
+    if mended.foreign:
+        say(f"{mended.foreign} files in {data} belong to other users and were left as they are.")
+
+
+def announce(address: str, password: str | None) -> None:
+    say(f"Weir is at {address}")
+    if password:
+        say(f"First login: admin / {password}  (change it in Settings)")
+    say("Ctrl-C stops everything.")
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_arguments(arguments)
+    data = options.data.resolve()
+    set_environment(data)
+    close_to_others(data)
+    lock = take_lock(data)
+    port = options.port or free_port()
+    if not options.prepare and not is_free(port):
+        say(f"Port {port} is taken by another program; choose one with --port N.")
+        return 1
+    for signum in STOPPING:
+        signal.signal(signum, stop_on_signal)
+    root = Path(__file__).resolve().parents[2]
+    servers = [] if options.prepare else embedded_servers(LocalPlant(data))
+    if options.prepare:
+        migrate_and_collect()
+        say(f"Prepared {data}; ./run starts the plant.")
+        return 0
+
+    supervisor = Supervisor(data, root)
+    try:
+        nodes = [pair.split("=", 1)[0] for pair in os.environ["WEIR_NODES"].split()]
+        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
+        supervisor.start(servers, plant)
+        migrate_and_collect()
+        wait_for_servers()
+        supervisor.start_page()
+        password = seed()
+        supervisor.start_plant()
+        if not wait_for_page(port):
+            say(f"The page does not answer yet; see {data}/logs/web.log")
+        address = f"http://{'localhost' if options.host == '127.0.0.1' else options.host}:{port}/"
+        write_address(lock, address)
+        announce(address, password)
+        for sentence in supervisor.events():
+            say(sentence)
+    except KeyboardInterrupt:
+        say("Stopping…")
+    finally:
+        supervisor.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

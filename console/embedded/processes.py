@@ -1,0 +1,64 @@
+"""The processes of a plant, declared once: the supervisor runs them here, docker-compose.yml elsewhere.
+
+A command is given without its interpreter's path, so that the same words stand in both places.
+"""
+
+from dataclasses import dataclass
+
+WEB_OPTIONS = (
+    "--ws",
+    "websockets-sansio",
+    "--ws-per-message-deflate",
+    "false",
+    "--no-proxy-headers",  # console.web.proxies believes those of trusted proxies only
+    # A socket says {"ask": "snapshot"} at most; the rest of a longer frame is not read.
+    "--ws-max-size",
+    "4096",
+    # No version in answers to strangers.
+    "--no-server-header",
+    "--no-access-log",
+    "--log-level",
+    "warning",
+)
+WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A supervised process. `stop_seconds`: how long it may take to end before it is killed."""
+
+    name: str
+    command: tuple[str, ...]
+    stop_seconds: int = 10
+
+
+def worker(role: str, *options: str) -> Process:
+    command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")
+    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=30)
+
+
+def agent(node: str) -> Process:
+    return Process(f"agent-{node}", ("python", "-m", "queues.nodes.agent", node))
+
+
+def web(host: str, port: int) -> Process:
+    address = ("--host", host, "--port", str(port))
+    return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS))
+
+
+def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
+    """Everything but the Redis servers, in the order of starting."""
+    return [
+        web(host, port),
+        *map(agent, nodes),
+        Process("observer", ("python", "manage.py", "observe")),
+        # On its own: it says so when the others die, and a mail server that hangs keeps no tick waiting.
+        Process("alerter", ("python", "manage.py", "alert"), stop_seconds=15),
+        # Ticks are short and mostly wait for the database: threads cost one process, not three.
+        worker("control", "--pool", "threads", "--concurrency", "2"),
+        worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
+        worker("spark", "--pool", "prefork", "--concurrency", "1"),
+        Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING")),
+        Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
+        Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=30),
+    ]

@@ -1,0 +1,146 @@
+"""First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from console.accounts.access import ROLES
+from console.connections.control_server import control
+from queues import points, projection
+from queues.errors import BadInput
+from queues.models import NAME, Container, Node, Queue
+from queues.private_files import private_folder, write_private
+from queues.topology import Topology
+from workers.alerts.rules.shipped import ensure_rules
+from workers.batch import task_definitions
+from workers.control.engine import ensure_loops
+from workers.control.kinds import schedule
+from workers.models import Task
+from workers.steering import overrides
+
+FIRST_ADMINISTRATOR = "admin"
+FIRST_LOGIN = "first-login"
+
+RETENTION = "retention"
+# Every tick of every loop is kept: some 250 MB a day for the first six managers.
+FIRST_RETENTION = {"ledger_days": 7}
+
+# What a plant starts with: the host's telemetry through the pipeline, and two ways of keeping what comes.
+FIRST_QUEUES: tuple[dict[str, Any], ...] = (
+    {"name": "telemetry", "kind": "pipeline", "handler": ""},
+    {"name": "process", "kind": "jobs", "handler": "parquet", "priority": 7},
+    {"name": "alert", "kind": "jobs", "handler": "sql", "priority": 3},
+)
+
+
+def seed_plant() -> str | None:
+    """Seed against settings.REDIS_URL; returns the first login's password while it is still in force."""
+    seed(control())
+    return first_password(settings.WEIR_DATA)
+
+
+def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topology:
+    """Everything a plant needs before it starts; returns the topology as projected."""
+    environment = dict(os.environ) if environment is None else environment
+    with transaction.atomic():
+        seed_groups()
+        seed_administrator(settings.WEIR_DATA, environment.get("WEIR_ADMIN_PASSWORD"))
+        seed_nodes(parse_nodes(environment.get("WEIR_NODES", "")))
+        seed_queues()
+    topology = projection.project(server, overrides.node_thresholds(timezone.now()))
+    ensure_loops(topology)
+    schedule.ensure_schedule()
+    seed_retention()
+    task_definitions.ensure_tasks()
+    ensure_rules(timezone.now())
+    return topology
+
+
+def seed_retention() -> None:
+    """A plant that nobody tends must not fill its disk: old data goes each night, until somebody decides."""
+    if not Task.objects.filter(name=RETENTION).exists():
+        task_definitions.define(RETENTION, RETENTION, parameters=FIRST_RETENTION, crontab_line="30 3 * * *")
+
+
+def seed_groups() -> None:
+    for role in ROLES:
+        Group.objects.get_or_create(name=role)
+
+
+def seed_administrator(data: Path, password: str | None = None) -> None:
+    """The first administrator, once: later starts never touch a password a person may have changed."""
+    if User.objects.filter(groups__name="administrator").exists():
+        return
+    if password is not None:
+        _validated(password)
+    else:
+        password = secrets.token_urlsafe(12)
+        _keep_first_login(data / FIRST_LOGIN, password)
+    administrator = User.objects.create_user(FIRST_ADMINISTRATOR, password=password)
+    administrator.groups.add(Group.objects.get(name="administrator"))
+
+
+def _validated(password: str) -> None:
+    try:
+        validate_password(password)
+    except ValidationError as error:
+        raise BadInput("WEIR_ADMIN_PASSWORD", " ".join(error.messages)) from None
+
+
+def _keep_first_login(path: Path, password: str) -> None:
+    private_folder(path.parent)
+    write_private(path, f"{FIRST_ADMINISTRATOR} {password}\n")
+
+
+def first_password(data: Path) -> str | None:
+    """The password made at the first start; None (and its file gone) once the administrator has another."""
+    path = data / FIRST_LOGIN
+    if not path.exists():
+        return None
+    name, _, password = path.read_text().strip().partition(" ")
+    administrator = User.objects.filter(username=name).first()
+    if administrator is not None and administrator.check_password(password):
+        return password
+    path.unlink()
+    return None
+
+
+def parse_nodes(text: str) -> dict[str, str]:
+    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that quotes the part that is wrong."""
+    nodes = {}
+    for part in text.split():
+        name, _, url = part.partition("=")
+        if not NAME.regex.match(name) or "://" not in url:
+            raise BadInput("WEIR_NODES", f"takes name=redis://host:port/0 pairs, not {part!r}.")
+        if name in nodes:
+            raise BadInput("WEIR_NODES", f"names {name} twice.")
+        nodes[name] = url
+    return nodes
+
+
+def seed_nodes(urls: dict[str, str]) -> None:
+    """Nodes by name; a known node gets its new URL (local ports change), and keeps everything else."""
+    for name, url in urls.items():
+        Node.objects.update_or_create(name=name, defaults={"url": url})
+
+
+def seed_queues() -> None:
+    """The first queues over all nodes; a plant that has queues already keeps them as they are."""
+    nodes = list(Node.objects.order_by("name"))
+    if not nodes or Queue.objects.exists():
+        return
+    share = points.share([node.name for node in nodes])
+    for wanted in FIRST_QUEUES:
+        queue = Queue.objects.create(**wanted, minimum_containers=min(2, len(nodes)))
+        Container.objects.bulk_create(
+            Container(queue=queue, node=node, points=share[node.name]) for node in nodes
+        )

@@ -1,0 +1,158 @@
+"""The supervisor under `./run`: its configuration, its control socket, and its log in words."""
+
+import getpass
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import ServerProxy
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from console.embedded.processes import Process
+from queues.private_files import private_folder, write_private
+
+HEAD = """[supervisord]
+nodaemon=true
+logfile={data}/logs/supervisor.log
+logfile_maxbytes=1MB
+logfile_backups=1
+pidfile={data}/supervisor.pid
+childlogdir={data}/logs
+user={user}
+minfds=1024
+umask=077
+
+[unix_http_server]
+file={socket}
+chmod=0700
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+"""
+
+# A process that dies is started again at once; one that can't start backs off, a second more each time.
+PROGRAM = """
+[program:{name}]
+command={command}
+directory={directory}
+autostart={autostart}
+autorestart=true
+startsecs=2
+startretries=1000
+stopwaitsecs={stop_seconds}
+killasgroup=true
+umask=077
+redirect_stderr=true
+stdout_logfile={data}/logs/{name}.log
+stdout_logfile_maxbytes=5MB
+stdout_logfile_backups=1
+"""
+
+EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
+SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
+GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
+
+
+class Supervisor:
+    """A running supervisord and the processes it keeps alive."""
+
+    def __init__(self, data: Path, directory: Path) -> None:
+        self.data, self.directory = data, directory
+        # A Unix socket's path is short (108 bytes), a data folder's may not be.
+        self.runtime = Path(tempfile.mkdtemp(prefix="weir-"))
+        self.socket = self.runtime / "supervisor.sock"
+        self.child: subprocess.Popen[str] | None = None
+
+    def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
+        """Starts the supervisor and the servers; the rest waits for `start_page` and `start_plant`."""
+        private_folder(self.data / "logs")
+        self.end_leftover()
+        self.plant = list(plant)
+        parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
+        parts += [self._program(process, autostart=True) for process in servers]
+        parts += [self._program(process, autostart=False) for process in self.plant]
+        path = self.data / "supervisor.conf"
+        write_private(path, "".join(parts))
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the rest in order
+        )
+
+    def _program(self, process: Process, *, autostart: bool) -> str:
+        return PROGRAM.format(
+            name=process.name,
+            command=command_line(process.command),
+            directory=self.directory,
+            autostart=str(autostart).lower(),
+            stop_seconds=process.stop_seconds,
+            data=self.data,
+        )
+
+    def end_leftover(self) -> None:
+        """Ends the supervisor of a launcher that was killed: its servers hold the ports and the files."""
+        pidfile = self.data / "supervisor.pid"
+        try:
+            pid = int(pidfile.read_text())
+            if b"supervisord" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return
+            os.kill(pid, signal.SIGTERM)
+        except (OSError, ValueError):
+            return
+        deadline = time.monotonic() + 40
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def rpc(self) -> Any:
+        return ServerProxy(
+            "http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{self.socket}")
+        ).supervisor
+
+    def start_page(self) -> None:
+        """The page before everything else: it is what people wait for."""
+        self.rpc().startProcess("web", False)
+
+    def start_plant(self) -> None:
+        for process in self.plant:
+            if process.name != "web":
+                self.rpc().startProcess(process.name, False)
+
+    def events(self) -> Iterator[str]:
+        """Sentences about what dies and comes back, until the supervisor ends."""
+        assert self.child is not None and self.child.stdout is not None
+        down: set[str] = set()
+        for line in self.child.stdout:
+            if match := EXITED.search(line):
+                down.add(match[1])
+                yield f"{match[1]} ended ({match[2]}); starting it again"
+            elif (match := SPAWNED.search(line)) and match[1] in down:
+                down.discard(match[1])
+                yield f"{match[1]} is back"
+            elif match := GAVE_UP.search(line):
+                yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
+
+    def stop(self) -> None:
+        if self.child and self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
+
+def command_line(command: tuple[str, ...]) -> str:
+    """The command with the interpreter's folder before it; supervisor reads % as its own sign."""
+    program, *rest = command
+    beside = Path(sys.executable).parent / program
+    return " ".join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")

@@ -1,0 +1,1 @@
+"""What comes from outside, read and checked before anything else sees it."""

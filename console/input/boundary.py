@@ -1,0 +1,155 @@
+"""What comes in over HTTP is looked at once, here, before anything reads it: text that can't be stored is
+refused with its field, so that no view needs to ask.
+
+Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (no database stores those).
+JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
+from ninja.parser import Parser
+
+from console.input.plain_text import UNSTORABLE, is_plain
+from console.web.problem import is_for_a_program
+from queues.errors import BadInput
+
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")
+MOST_DEPTH = 64
+MOST_DOCUMENT_BYTES = 2 * 2**20
+MOST_NUMBER = 2**63
+
+
+class Boundary(MiddlewareMixin):
+    """Refuses text that nothing can store: 404 in a path, 400 in cookies and headers, 422 in a field."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        if not is_plain(request.path_info):
+            return refused(request, 404, "path", "There is nothing at this address.")
+        for name in HEADERS:
+            if not is_plain(request.headers.get(name, "")):
+                return refused(request, 400, name, UNSTORABLE)
+        for name, value in request.COOKIES.items():
+            if not (is_plain(name) and is_plain(value)):
+                return refused(request, 400, "Cookie", UNSTORABLE)
+        return _first_refusal(request, request.GET.lists())
+
+    def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
+        if request.method != "POST" or request.content_type not in FORMS or _reads_itself(request):
+            return None
+        try:
+            files = [(name, [file.name for file in held]) for name, held in request.FILES.lists()]
+            return _first_refusal(request, [*request.POST.lists(), *files])
+        except RequestDataTooBig:
+            return refused(request, 413, "body", "is larger than a form may be.")
+        except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
+            return refused(request, 400, "body", "is no form that can be read.")
+
+
+def _reads_itself(request: HttpRequest) -> bool:
+    """The API's endpoints read their bodies, whatever a client calls them."""
+    return request.path_info.startswith(("/api/", "/control/"))
+
+
+def _first_refusal(
+    request: HttpRequest, fields: Iterable[tuple[str, list[str | None]]]
+) -> HttpResponse | None:
+    for name, values in fields:
+        if not is_plain(name):
+            return refused(request, 422, "request", f"A field's name {UNSTORABLE}")
+        if not all(is_plain(value or "") for value in values):
+            return refused(request, 422, name, UNSTORABLE)
+    return None
+
+
+def refused(request: HttpRequest, status: int, field: str, message: str) -> HttpResponse:
+    """JSON for a program (which `Problems` completes), a page for a person."""
+    if is_for_a_program(request):
+        body = orjson.dumps({"errors": {field[:100]: [message]}})
+        return HttpResponse(body, status=status, content_type="application/json")
+    context = {"field": field, "message": message, "title": HTTPStatus(status).phrase}
+    return render(None, "refused.html", context, status=status)  # type: ignore[arg-type]
+
+
+class Documents(Parser):
+    """The API's JSON. ninja tells nothing of an error but that there was one: `weir_unreadable` keeps its
+    status and what it was.
+    """
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        try:
+            return self._document(request)
+        except BadInput as error:
+            request.weir_unreadable = getattr(request, "weir_unreadable", (422, error))
+            raise
+
+    def _document(self, request: HttpRequest) -> Any:
+        if len(request.body) > MOST_DOCUMENT_BYTES:
+            error = BadInput("body", f"takes at most {MOST_DOCUMENT_BYTES} bytes of JSON.")
+            request.weir_unreadable = (413, error)
+            raise error
+        try:
+            return document_of(request.body)
+        except orjson.JSONDecodeError as fault:
+            error = BadInput("body", f"is not JSON: {fault}.")
+            request.weir_unreadable = (400, error)
+            raise error from None
+
+
+def document_of(body: bytes) -> Any:
+    """JSON read strictly. Raises JSONDecodeError for what is none, BadInput naming the field that holds what
+    nothing can take.
+    """
+    try:
+        read = orjson.loads(body)
+    except orjson.JSONDecodeError as fault:
+        read = _leniently(body, fault)
+    for field, value, depth in _values(read):
+        if depth > MOST_DEPTH:
+            raise BadInput(field, f"is nested deeper than {MOST_DEPTH} levels.")
+        if isinstance(value, str) and not is_plain(value):
+            raise BadInput(field, UNSTORABLE)
+        # A whole number that is larger comes as a float; NaN is not within either.
+        if isinstance(value, float | int) and not -MOST_NUMBER <= value < MOST_NUMBER:
+            raise BadInput(field, "takes a finite number of at most 64 bits.")
+    return read
+
+
+def _leniently(body: bytes, fault: orjson.JSONDecodeError) -> Any:
+    """What Python takes for JSON and orjson refuses (NaN, numbers of 5,000 digits, half a surrogate pair), so
+    that the field that holds it can be named. Raises the fault where neither takes it.
+    """
+    try:
+        return json.loads(body, parse_int=_short_integer)
+    except RecursionError:
+        raise BadInput("body", f"is nested deeper than {MOST_DEPTH} levels.") from None
+    except ValueError:
+        raise fault from None
+
+
+def _short_integer(digits: str) -> float:
+    return int(digits) if len(digits) < 20 else math.inf
+
+
+def _values(document: Any) -> Iterator[tuple[str, Any, int]]:
+    """Every key and value with the top-level field it is in, and its depth."""
+    waiting: list[tuple[str, Any, int]] = [("body", document, 0)]
+    while waiting:
+        place, value, depth = waiting.pop()
+        yield place, value, depth
+        if isinstance(value, dict):
+            for key, held in value.items():
+                yield place, key, depth
+                waiting.append((key if depth == 0 else place, held, depth + 1))
+        elif isinstance(value, list):
+            waiting += [(place, held, depth + 1) for held in value]

@@ -1,0 +1,60 @@
+"""How long, and how much: numbers and times as a form posts them. Every error names its field."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from django.utils.dateparse import parse_datetime
+
+from console.input.instant import TAKES, is_told
+from queues.errors import BadInput
+from workers.steering.expiry import Expiry
+
+ENDLESS, CUSTOM = "endless", "until"
+
+
+def number_of(text: str, field: str) -> int | float:
+    """A finite number; a whole one stays whole."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadInput(field, f"takes a number, not {text[:40]!r}.") from None
+    if not math.isfinite(value):
+        raise BadInput(field, "takes a finite number.")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def minutes_of(posted: Mapping[str, str]) -> int | float | None:
+    """`minutes`, or None when it is not there."""
+    text = posted.get("minutes", "").strip()
+    return number_of(text, "minutes") if text and text != CUSTOM else None
+
+
+def expiry_of(posted: Mapping[str, str]) -> Expiry:
+    """`minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC when it names no zone)."""
+    if posted.get("minutes", "").strip() == ENDLESS:
+        return Expiry(endless=True)
+    text = posted.get("expires_at", "").strip()
+    return Expiry(
+        minutes=minutes_of(posted),
+        expires_at=time_of(text, "expires_at") if text else None,
+    )
+
+
+def time_of(text: str, field: str) -> datetime:
+    """A time with its zone."""
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None:
+        raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
+    if not is_told(found):
+        raise BadInput(field, TAKES)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def iso(moment: datetime) -> str:
+    """A time as addresses hold it, and `time_of` reads it: UTC, to the second unless it has a fraction."""
+    utc = moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")

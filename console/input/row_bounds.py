@@ -1,0 +1,44 @@
+"""What a row can't hold is refused with its field before it is written: SQLite keeps it, PostgreSQL fails."""
+
+import math
+from typing import Any
+
+from django.apps import apps
+from django.db import models
+from django.db.backends.base.operations import BaseDatabaseOperations
+from django.db.models.signals import pre_save
+
+from console.input.plain_text import UNSTORABLE, is_plain
+from queues.errors import BadInput
+
+OURS = ("console", "queues", "workers")
+
+
+def connect() -> None:
+    """Every row of our own applications is checked when it is saved."""
+    for name in OURS:
+        for model in apps.get_app_config(name).get_models():
+            pre_save.connect(check_row, sender=model, dispatch_uid=f"row bounds of {model._meta.label}")
+
+
+def check_row(
+    sender: type[models.Model], instance: models.Model, update_fields: Any = None, **_: Any
+) -> None:
+    """Raises BadInput naming the first field whose value its column can't hold."""
+    for field in sender._meta.concrete_fields:
+        if update_fields is None or field.name in update_fields:
+            _check(field, instance.__dict__.get(field.attname))
+
+
+def _check(field: Any, value: Any) -> None:
+    if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
+        if not is_plain(value):
+            raise BadInput(field.name, UNSTORABLE)
+        if field.max_length is not None and len(value) > field.max_length:
+            raise BadInput(field.name, f"takes at most {field.max_length} characters, not {len(value)}.")
+    elif isinstance(value, int | float) and isinstance(field, models.IntegerField | models.FloatField):
+        least, most = BaseDatabaseOperations.integer_field_ranges.get(
+            field.get_internal_type(), (-math.inf, math.inf)
+        )
+        if not (math.isfinite(value) and least <= value <= most):
+            raise BadInput(field.name, f"takes a number from {least} to {most}.")

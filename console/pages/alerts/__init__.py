@@ -1,0 +1,1 @@
+"""Alerts, their rules and receivers, silences, and the review."""

@@ -1,0 +1,201 @@
+"""Alert rules: what is watched, when it fires, who is told; a change is previewed on the last day."""
+
+from datetime import timedelta
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import alerts
+from console.connections.control_server import control
+from console.input.form_values import number_of
+from console.input.row_id import id_of
+from console.pages.alerts.matchers import matchers_of, rows_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.evaluation import preview as previews
+from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.alerts.rules import matching, rules
+
+STEPS = 3
+MOST_SHOWN = 8
+
+
+@require_safe
+@requires("plant.view")
+def alert_rules(request: HttpRequest) -> HttpResponse:
+    """Context: `found`: {rule, condition, words, open, week}, by severity and name."""
+    return rules_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def alert_rule(request: HttpRequest, name: str) -> HttpResponse:
+    """The same, and `rule`: the one that is open, with its form; `new` opens an empty form."""
+    return rules_page(request, name=name)
+
+
+def rules_page(
+    request: HttpRequest, errors: Any = None, submitted: Any = None, name: str = ""
+) -> HttpResponse:
+    name = name or (submitted or {}).get("name", "")
+    fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
+    counted = AlertRule.objects.annotate(
+        open=Count("alerts", filter=Q(alerts__state__in=("firing", "acknowledged"))),
+        week=Count("alerts", filter=fired),
+    )
+    found = sorted(
+        counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name)
+    )
+    opened = None
+    if name == "new":
+        opened = AlertRule(
+            name="", **rules.checked({"condition": "queue_wait", "title": "Queue {queue} waits"})
+        )
+    elif name:
+        opened = get_object_or_404(AlertRule, name=name)
+    return show(
+        request,
+        "alert_rules.html",
+        "alerts",
+        "frame",
+        found=[
+            {"rule": each, "condition": CONDITIONS.get(each.condition), "words": in_words(each)}
+            for each in found
+        ],
+        rule=opened,
+        form=_form(opened) if opened else None,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def in_words(rule: AlertRule) -> str:
+    """queue wait ≥ 30 s for 60 s; clear below 15."""
+    condition = CONDITIONS.get(rule.condition)
+    if condition is None:
+        return "a condition that is no longer known"
+    sign, side = ("≥", "below") if condition.above else ("≤", "above")
+    held = f" for {rule.for_seconds:g} s" if rule.for_seconds else ""
+    clear = f"; clear {side} {rule.clear_threshold:g}" if rule.clear_threshold != rule.threshold else ""
+    where = f" where {matching.in_words(rule.matchers)}" if rule.matchers else ""
+    unit = f" {condition.unit}" if condition.unit else ""
+    return f"{rule.condition.replace('_', ' ')} {sign} {rule.threshold:g}{unit}{held}{where}{clear}"
+
+
+def _form(rule: AlertRule) -> dict[str, Any]:
+    """What the form is filled with."""
+    names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
+    steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
+    condition = CONDITIONS[rule.condition]
+    return {
+        "numbers": [
+            {
+                "name": each.name,
+                "unit": condition.unit or "of 1" if "condition" in each.unit else each.unit,
+                "help": each.help,
+                "value": getattr(rule, each.name),
+            }
+            for each in rules.NUMBERS
+        ],
+        "conditions": CONDITIONS.values(),
+        "severities": AlertRule.Severity.values,
+        "steps": [{**step, "at": at} for at, step in enumerate(steps)],
+        "receivers": names,
+        "rows": rows_of(rule.matchers),
+        "labels": matching.LABELS,
+        "operators": matching.OPERATORS,
+        "words": in_words(rule),
+    }
+
+
+def _fields(request: HttpRequest) -> dict[str, Any]:
+    """The rule as it was posted."""
+    posted = request.POST
+    numbers = {
+        each.name: number_of(posted[each.name], each.name)
+        for each in rules.NUMBERS
+        if posted.get(each.name, "").strip()
+    }
+    return {
+        "condition": posted.get("condition", ""),
+        "title": posted.get("title", ""),
+        "runbook": posted.get("runbook", ""),
+        "severity": posted.get("severity", ""),
+        "enabled": "enabled" in posted,
+        "matchers": matchers_of(posted),
+        "group_by": posted.getlist("group_by"),
+        "escalation": _steps(request),
+        **numbers,
+    }
+
+
+def _steps(request: HttpRequest) -> list[dict[str, Any]]:
+    """The steps that tell somebody."""
+    steps = []
+    for at in range(rules.MOST_STEPS):
+        receivers = request.POST.getlist(f"receivers-{at}")
+        if receivers:
+            minutes = number_of(request.POST.get(f"after-{at}", "").strip() or "0", f"after-{at}")
+            steps.append({"after_minutes": minutes, "receivers": receivers})
+    return steps
+
+
+@require_POST
+@requires("plant.view")
+def preview(request: HttpRequest) -> HttpResponse:
+    """Posted: the form. Answers what the rule would have done: {"sentence", "rows"}; nothing is changed."""
+    try:
+        rule = AlertRule(name=request.POST.get("name", "") or "new", **rules.checked(_fields(request)))
+    except BadInput as error:
+        said = f"{error.field.replace('_', ' ').capitalize()} {error.message}"
+        return JsonResponse({"sentence": said, "rows": []})
+    try:
+        found = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    except redis.RedisError:
+        return JsonResponse(
+            {"sentence": "The control server does not answer; try again shortly.", "rows": []}
+        )
+    rows = [
+        {
+            "title": rules.titled(rule.title, each.labels),
+            "at": each.at,
+            "note": "still on" if each.until is None else f"{max(1, round((each.until - each.at) / 60))} min",
+        }
+        for each in found.fired[::-1][:MOST_SHOWN]
+    ]
+    return JsonResponse({"sentence": f"{in_words(rule)}. {found.sentence()}", "rows": rows})
+
+
+@action("alert_rule.change", rules_page)
+def change(request: HttpRequest) -> Done:
+    """Posted: name, the rule's fields, revision (of the rule as shown; empty for a new one), reason."""
+    name = text_of(request, "name", "give the rule one")
+    revision = request.POST.get("revision", "").strip()
+    known = AlertRule.objects.filter(name=name).exists()
+    if not revision and known:
+        raise BadInput("name", "is taken: a rule of that name is there already.")
+    made = alerts.define_rule(
+        actor_of(request),
+        name,
+        _fields(request),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        revision=id_of(revision),
+    )
+    return Done(
+        f"{made.name}: {in_words(made)}.", reverse("alert-rule", args=[made.name]), _opened(made, known)
+    )
+
+
+def _opened(made: AlertRule, known: bool) -> dict[str, Any]:
+    return {} if known else {"go": reverse("alert-rule", args=[made.name])}

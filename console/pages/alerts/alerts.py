@@ -1,0 +1,118 @@
+"""Alerts: the list, and beside it everything about one; what people do to it."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import alerts as alerting
+from console.input.form_values import minutes_of
+from console.pages.alerts.alert_view import context_of, listed
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from console.pages.health.readiness import ALERTER_SECONDS
+from workers.alerts.lifecycle.models import Alert, AlertWatch
+from workers.alerts.lifecycle.open_alerts import OPEN
+
+PER_PAGE = 25
+UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
+
+
+@require_safe
+@requires("plant.view")
+def alerts(request: HttpRequest) -> HttpResponse:
+    """Context: `open_alerts` (the gravest first, what they explain below them), page_obj of those that are
+    over; `alert`: the context of the first open one, which a phone leaves out (`chosen` is false).
+    """
+    return alerts_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
+    """The same, and the alert of the address."""
+    return alert_page(request, alert_id)
+
+
+def alert_page(
+    request: HttpRequest, alert_id: int, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    fired = Alert.objects.filter(fired_at__isnull=False)
+    return alerts_page(request, errors, submitted, chosen=get_object_or_404(fired, pk=alert_id))
+
+
+def alerts_page(
+    request: HttpRequest, errors: Any = None, submitted: Any = None, chosen: Alert | None = None
+) -> HttpResponse:
+    rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under")
+    standing = listed(list(rows.filter(state__in=OPEN)))
+    over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
+    page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
+    first = standing[0]["alert"] if standing else None
+    shown = chosen or first
+    watch = AlertWatch.objects.exclude(looked_at=None).first()
+    looked_at = watch.looked_at if watch else None
+    return show(
+        request,
+        "alerts.html",
+        "alerts",
+        view_of(shown),
+        open_alerts=standing,
+        page_obj=page_obj,
+        alert=context_of(shown) if shown else None,
+        chosen=chosen is not None,
+        looked_at=looked_at,
+        unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def view_of(alert: Alert | None) -> str:
+    """The part of the snapshot that its charts follow."""
+    labels = alert.labels if alert else {}
+    if "loop" in labels:
+        return "loops"
+    return f"node:{labels['node']}" if "node" in labels else "frame"
+
+
+def _done(alert_id: int, message: str) -> Done:
+    return Done(message, reverse("alert", args=[alert_id]))
+
+
+@action("alert.acknowledge", alert_page)
+def acknowledge(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: note (may be left out)."""
+    text = request.POST.get("note", "")
+    made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=timezone.now())
+    return _done(alert_id, f"You have it until {made.acknowledged_until:%H:%M} UTC; then it fires again.")
+
+
+@action("alert.snooze", alert_page)
+def snooze(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: minutes."""
+    minutes = minutes_of(request.POST)
+    made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=timezone.now())
+    return _done(alert_id, f"Nobody is told before {made.snoozed_until:%H:%M} UTC.")
+
+
+@action("alert.escalate", alert_page)
+def escalate(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: note (may be left out)."""
+    text = request.POST.get("note", "")
+    made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now())
+    step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
+    return _done(alert_id, f"{' and '.join(step['receivers'])} will be told within seconds.")
+
+
+@action("alert.note", alert_page)
+def note(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: note."""
+    alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())
+    return _done(alert_id, "Noted.")

@@ -1,0 +1,124 @@
+"""Receivers: who is told and how, whether messages arrive, and a test of each."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import alerts
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show
+from workers.alerts.delivery import receivers as kept
+from workers.alerts.delivery.channels.webhook import derived_secret, trouble_of
+from workers.alerts.lifecycle.models import Message, Receiver
+
+MOST_MESSAGES = 30
+
+
+@require_safe
+@requires("plant.view")
+def receivers(request: HttpRequest) -> HttpResponse:
+    """Context: `found`: {receiver, used_by, last, failing, secret (for administrators who have lately proved
+    who they are)}, `hides_secrets`, `messages_sent`: the latest; `editing`: the receiver that `?edit=` names.
+    """
+    return receivers_page(request)
+
+
+def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = None, **_: Any) -> HttpResponse:
+    actor = actor_of(request)
+    shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
+    rows = [_row(each, shows_secrets) for each in Receiver.objects.order_by("name")]
+    editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
+    return show(
+        request,
+        "receivers.html",
+        "alerts",
+        "frame",
+        found=rows,
+        hides_secrets=actor.may("receiver.change") and not shows_secrets,
+        editing=editing,
+        form=_form(editing, submitted),
+        channels=Receiver.Channel.values,
+        messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
+        mail_host=settings.EMAIL_HOST,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _form(editing: Receiver | None, submitted: Any) -> dict[str, Any]:
+    """What the form is filled with: what was typed and refused, else the receiver that is changed."""
+    if submitted:
+        return submitted.dict()
+    if editing is None:
+        return {"tells_resolved": True, "enabled": True}
+    lines = "\n".join(editing.settings.get("addresses", ()))
+    flags = {"tells_resolved": editing.tells_resolved, "enabled": editing.enabled}
+    return {"name": editing.name, "channel": editing.channel, **editing.settings, "addresses": lines, **flags}
+
+
+def _row(receiver: Receiver, shows_secrets: bool) -> dict[str, Any]:
+    derived = receiver.channel == Receiver.Channel.WEBHOOK and not receiver.settings.get("secret_environment")
+    last = receiver.messages.order_by("-pk").first()
+    return {
+        "receiver": receiver,
+        "used_by": kept.used_by(receiver),
+        "last": last,
+        "failing": receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
+        .order_by("-tries")
+        .first(),
+        "secret": derived_secret(receiver) if derived and shows_secrets else "",
+        "trouble": trouble_of(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
+    }
+
+
+@action("receiver.change", receivers_page)
+def change(request: HttpRequest) -> Done:
+    """Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
+    tells_resolved, enabled, reason.
+    """
+    posted = request.POST
+    name, channel = text_of(request, "name", "give the receiver one"), posted.get("channel", "")
+    addresses = [
+        each.strip() for each in posted.get("addresses", "").replace("\n", ",").split(",") if each.strip()
+    ]
+    given = {
+        "email": {"addresses": addresses},
+        "webhook": {
+            "url": posted.get("url", "").strip(),
+            "secret_environment": posted.get("secret_environment", "").strip(),
+        },
+    }
+    made = alerts.define_receiver(
+        actor_of(request),
+        name,
+        channel,
+        given.get(channel, {}),
+        reason=posted.get("reason", ""),
+        tells_resolved="tells_resolved" in posted,
+        enabled="enabled" in posted,
+    )
+    return Done(f"{made.name} is kept; test it.", reverse("receivers"), {"go": reverse("receivers")})
+
+
+@action("receiver.change", receivers_page)
+def delete(request: HttpRequest, receiver_id: int) -> Done:
+    """Posted: reason."""
+    found = get_object_or_404(Receiver, pk=receiver_id)
+    alerts.delete_receiver(actor_of(request), found, reason=request.POST.get("reason", ""))
+    return Done(f"{found.name} is gone.", reverse("receivers"), {"go": reverse("receivers")})
+
+
+@action("receiver.test", receivers_page)
+def test(request: HttpRequest, receiver_id: int) -> Done:
+    """Nothing need be posted. The message is sent like any other; the page shows whether it arrives."""
+    found = get_object_or_404(Receiver, pk=receiver_id)
+    alerts.test_receiver(actor_of(request), found, now=timezone.now())
+    return Done(
+        f"A test is on its way to {found.name}; below you see whether it arrives.", reverse("receivers")
+    )

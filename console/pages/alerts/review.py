@@ -1,0 +1,78 @@
+"""The morning review: what fired in a time range, how long, what helped, what flapped; as page and as CSV."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import requires
+from console.actions.exports import export
+from console.input.form_values import iso, time_of
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+from workers.alerts import review as reviews
+
+HOURS = (12, 24, 72, 168)
+
+
+@require_safe
+@requires("plant.view")
+def review(request: HttpRequest) -> HttpResponseBase:
+    """`?hours=12` up to now, or `?from=…&to=…`; `&format=csv` (or json) downloads it.
+
+    Context: since, until, `found` (workers.alerts.review.Row, the gravest and longest first), summary.
+    """
+    since, until, errors = _span(request)
+    rows = reviews.rows(since, until)
+    if request.GET.get("format") in ("csv", "json") and not errors:
+        documents = ([row.document()] for row in rows)
+        return export(request, documents, reviews.HEADER, "alert-review", request.GET["format"])
+    found = sorted(rows, key=_worst_first)
+    return show(
+        request,
+        "review.html",
+        "alerts",
+        "frame",
+        since=since,
+        until=until,
+        from_text=iso(since),
+        to_text=iso(until),
+        hours=None if "from" in request.GET else _hours(request),
+        choices=HOURS,
+        found=found,
+        summary=reviews.summary(found, since, until),
+        errors=errors,
+    )
+
+
+def _worst_first(row: reviews.Row) -> Any:
+    order = ("critical", "warning", "notice")
+    return (row.alert.under_id is not None, order.index(row.alert.severity), -row.seconds)
+
+
+def _hours(request: HttpRequest) -> int:
+    text = request.GET.get("hours", "")
+    return int(text) if text in {str(each) for each in HOURS} else HOURS[0]
+
+
+def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]]]:
+    """The time of the address; one that is none falls back to the last hours, and says so."""
+    now = timezone.now()
+    fallback = (now - timedelta(hours=_hours(request)), now)
+    try:
+        since, until = (_asked(request, *each) for each in (("from", fallback[0]), ("to", now)))
+        if not since < until:
+            raise BadInput("to", "takes a time after from.")
+        if until - since > reviews.LONGEST:
+            raise BadInput("from", f"takes a range of at most {reviews.LONGEST.days} days.")
+    except BadInput as error:
+        return *fallback, {error.field: [error.message]}
+    return since, until, {}
+
+
+def _asked(request: HttpRequest, field: str, otherwise: datetime) -> datetime:
+    text = request.GET.get(field, "").strip()
+    return time_of(text, field) if text else otherwise

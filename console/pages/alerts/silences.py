@@ -1,0 +1,113 @@
+"""Silences: in force, and over; a new one is shown with what it hides before it is set."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import alerts
+from console.input.form_values import minutes_of
+from console.input.row_id import id_of
+from console.pages.alerts.matchers import matchers_of, rows_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Alert, Silence
+from workers.alerts.rules import matching
+from workers.alerts.rules import silences as kept
+from workers.alerts.rules.silences import in_force
+
+MOST_ENDED = 25
+
+
+@require_safe
+@requires("plant.view")
+def silences(request: HttpRequest) -> HttpResponse:
+    """Context: `standing` ({silence, words, hides}), `ended`, `rows` of the form; `?alert=` fills it in."""
+    return silences_page(request)
+
+
+def silences_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    now = timezone.now()
+    standing = [
+        {
+            "silence": each,
+            "words": matching.in_words(each.matchers),
+            "hides": kept.hidden(each.matchers, now)["open"],
+        }
+        for each in in_force(now).select_related("owner")
+    ]
+    over = Silence.objects.exclude(pk__in=[row["silence"].pk for row in standing]).select_related("owner")
+    ended = over.order_by("-created_at")[:MOST_ENDED]
+    return show(
+        request,
+        "silences.html",
+        "alerts",
+        "frame",
+        standing=standing,
+        ended=[{"silence": each, "words": matching.in_words(each.matchers)} for each in ended],
+        rows=rows_of(matchers_of(submitted) if submitted else _filled(request)),
+        labels=matching.LABELS,
+        operators=matching.OPERATORS,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _filled(request: HttpRequest) -> list[dict[str, str]]:
+    """The matchers of the alert that the address names."""
+    asked = id_of(request.GET.get("alert", ""))
+    found = None if asked is None else Alert.objects.filter(pk=asked).first()
+    labels = kept.labels_of(found) if found else {}
+    return [{"label": key, "is": "=", "value": labels[key]} for key in labels if key != "severity"][-4:]
+
+
+@require_POST
+@requires("plant.view")
+def preview(request: HttpRequest) -> HttpResponse:
+    """Posted: the form. Answers what it would hide, {"sentence", "rows": [{"title", "url", "note"}]}, and
+    changes nothing.
+    """
+    try:
+        read = matching.read(matchers_of(request.POST), least=1)
+    except BadInput as error:
+        return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
+    found = kept.hidden(read, timezone.now())
+    count = len(found["open"])
+    now = (
+        "hides no alert that is open now"
+        if not count
+        else f"hides {count} open alert{'s' if count > 1 else ''}"
+    )
+    week = f"it would have matched {found['lately']} of {found['of']} in the last 7 days"
+    rows = [
+        {"title": each.title, "url": reverse("alert", args=[each.pk]), "note": each.severity}
+        for each in found["open"]
+    ]
+    return JsonResponse({"sentence": f"It {now}; {week}.", "rows": rows})
+
+
+@action("silence.set", silences_page)
+def add(request: HttpRequest) -> Done:
+    """Posted: matcher-label, matcher-is, matcher-value (rows), reason, minutes."""
+    made = alerts.silence(
+        actor_of(request),
+        matchers_of(request.POST),
+        reason=request.POST.get("reason", ""),
+        minutes=minutes_of(request.POST),
+        now=timezone.now(),
+    )
+    message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.in_words(made.matchers)}."
+    return Done(message, reverse("silences"), {"silence": made.pk})
+
+
+@action("silence.end", silences_page)
+def end(request: HttpRequest, silence_id: int) -> Done:
+    """Nothing need be posted; ending twice is no error."""
+    found = get_object_or_404(Silence, pk=silence_id)
+    ended = alerts.end_silence(actor_of(request), found, now=timezone.now())
+    return Done("The silence has ended." if ended else "The silence was over already.", reverse("silences"))

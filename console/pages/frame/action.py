@@ -1,0 +1,110 @@
+"""An action from a page: authorised, answered with JSON to fetch() and with a redirect to a plain form."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+from django.views.defaults import permission_denied
+
+from console.accounts.access import ConfirmationNeeded, requires
+from console.accounts.login import address_with_next, page_of
+from console.web.problem import wants_json
+from queues.errors import BadInput, NodeFull, NodeUnavailable
+
+Refused = Callable[..., HttpResponse]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an action did: a sentence, where to look, and what fetch() may want (an id to undo it with)."""
+
+    message: str
+    url: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def action(permission: str, page: Refused) -> Callable[[Callable[..., Done]], Callable[..., HttpResponse]]:
+    """A POST view that returns Done or raises BadInput.
+
+    On BadInput nothing was changed: fetch() gets 422 `{"errors": {field: [message]}}`, a plain form
+    `page` again (called with those of the view's arguments that it takes, `errors` and `submitted`), with the
+    message beside its field.
+    """
+
+    def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponse]:
+        shown = _taking_what_it_takes(page)
+
+        @require_POST
+        @requires(permission)
+        @functools.wraps(view)
+        def answering(request: HttpRequest, **named: Any) -> HttpResponse:
+            try:
+                done = view(request, **named)
+            except BadInput as error:
+                return _refusal(request, shown, named, {error.field: [error.message]}, 422)
+            except (NodeUnavailable, NodeFull) as error:
+                return _refusal(request, shown, named, {"node": [str(error)]}, 503)
+            except redis.RedisError as error:
+                said = f"does not answer ({error}); nothing was changed, try again shortly."
+                return _refusal(request, shown, named, {"control": [said]}, 503)
+            if wants_json(request):
+                return JsonResponse({"ok": True, "message": done.message, **done.data})
+            messages.success(request, done.message)
+            return redirect(done.url)
+
+        return answering
+
+    return decorate
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """handler403: says which role it takes, in the form that was asked for; or leads to where one proves anew
+    who one is, and back.
+    """
+    if isinstance(exception, ConfirmationNeeded):
+        request.weir_not_done = True  # its key is free: it is sent again after that
+        if not wants_json(request):
+            return redirect(address_with_next(reverse("confirm"), page_of(request)))
+        said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}
+        return JsonResponse(said, status=403)
+    if wants_json(request):
+        return JsonResponse({"errors": {"role": [str(exception)]}}, status=403)
+    return permission_denied(request, exception)
+
+
+def _taking_what_it_takes(page: Refused) -> Refused:
+    """The page, given those of a view's arguments that it has a place for: the list that a form stands on
+    does not know of the row that its form is about.
+    """
+    taken = inspect.signature(page).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return page
+    return lambda request, **named: page(
+        request, **{name: value for name, value in named.items() if name in taken}
+    )
+
+
+def _refusal(
+    request: HttpRequest, page: Refused, named: dict[str, Any], errors: dict[str, list[str]], status: int
+) -> HttpResponse:
+    if wants_json(request):
+        return JsonResponse({"errors": errors}, status=status)
+    response = page(request, **named, errors=errors, submitted=request.POST)
+    response.status_code = status
+    return response
+
+
+def text_of(request: HttpRequest, name: str, what: str) -> str:
+    """A posted text that must be there, stripped. Raises BadInput naming it."""
+    value = request.POST.get(name, "").strip()
+    if not value:
+        raise BadInput(name, f"is missing; {what}.")
+    return value

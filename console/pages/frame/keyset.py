@@ -1,0 +1,63 @@
+"""A page of the ledger or the audit: its place and its filter, read from the address, and the rows there."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from console.input.form_values import time_of
+from console.input.row_id import id_of
+from queues.errors import BadInput
+from workers.coordination import keyset
+
+PLACES = ("before", "after")
+PAGE_ROWS = 50
+
+
+def listing(request: HttpRequest, read: Any, rows: QuerySet) -> dict[str, Any]:
+    """Context of a filtered list: listed (a keyset page), counted and most_counted, filters (the query),
+    errors by field, query (for page links). `read` makes a filter of a query; a refused one lists nothing.
+    """
+    wanted, errors = chosen_or_refused(read, request.GET)
+    chosen = rows.none() if wanted is None else wanted.choose(rows)
+    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
+    return {
+        "listed": listed,
+        "counted": keyset.counted(chosen, listed),
+        "most_counted": keyset.MOST_COUNTED,
+        "filters": request.GET,
+        "errors": errors,
+        "query": query_without_place(request),
+    }
+
+
+def place_of(query: Mapping[str, str]) -> dict[str, int | None]:
+    """`before` and `after`, ids of rows; what is none is left out, since old links shall still open."""
+    return {name: id_of(query.get(name, "")) for name in PLACES}
+
+
+def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:
+    """`from` and `to` as times, None where they are not given. Raises BadInput."""
+    given = {"since": "from", "until": "to"}
+    return {
+        name: time_of(query[field].strip(), field) if query.get(field, "").strip() else None
+        for name, field in given.items()
+    }
+
+
+def query_without_place(request: HttpRequest) -> str:
+    """The address's query less its place: what the links to other pages keep."""
+    query = request.GET.copy()
+    for name in PLACES:
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def chosen_or_refused(read: Any, query: Mapping[str, str]) -> tuple[Any, dict[str, list[str]]]:
+    """A filter read from an address; or the empty one, with the message at its field."""
+    try:
+        return read(query), {}
+    except BadInput as error:
+        return None, {error.field: [error.message]}

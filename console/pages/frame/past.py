@@ -1,0 +1,66 @@
+"""The plant as it was: pages that show a snapshot show the one that was kept, when their address says `?at=`.
+
+What is past can be looked at, not steered: nobody may do anything on such a page.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+
+from console.input.form_values import iso, time_of
+from queues.errors import BadInput
+from workers.history.snapshot_archive import nearest_seconds, snapshot_at
+
+# The names of the addresses whose page is made of one snapshot.
+PAGES = frozenset({"overview", "nodes", "node", "queues", "queue", "workers", "pipeline"})
+
+
+@dataclass(frozen=True)
+class Past:
+    """A moment that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
+
+    at: datetime | None
+    snapshot: dict[str, Any] | None = None
+    error: str = ""
+    before: datetime | None = None
+    after: datetime | None = None
+
+    @property
+    def query(self) -> str:
+        """What an address needs to show the same moment."""
+        return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
+
+
+def past_of(request: HttpRequest) -> Past | None:
+    """The moment a request asks for; None when it is about now. Read once a request."""
+    if not hasattr(request, "weir_past"):
+        asked = request.GET.get("at", "").strip()
+        name = request.resolver_match.url_name if request.resolver_match else None
+        request.weir_past = _past(asked) if asked and name in PAGES else None
+    return request.weir_past
+
+
+def moment_of(request: HttpRequest) -> datetime:
+    """The moment a page is about: now, unless its address names another."""
+    past = past_of(request)
+    return past.at if past and past.at else timezone.now()
+
+
+def _past(asked: str) -> Past:
+    try:
+        at = time_of(asked, "at")
+    except BadInput as error:
+        return Past(None, error=str(error))
+    snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
+    if snapshot is not None:
+        return Past(at, snapshot)
+    return Past(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
+
+
+def _moment(at_seconds: float | None) -> datetime | None:
+    return None if at_seconds is None else datetime.fromtimestamp(at_seconds, UTC)

@@ -1,0 +1,1 @@
+"""Whether Weir itself works: health, readiness, metrics for scrapers."""

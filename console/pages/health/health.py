@@ -1,0 +1,64 @@
+"""For machines that watch: does the process live, is the plant ready, how does it do."""
+
+import ipaddress
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from console.accounts.access import actor_of, actor_of_token, bearer_of
+from console.connections.control_server import latest_snapshot
+from console.pages.health import readiness
+from console.pages.health.exposition import exposition
+
+
+@login_not_required
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """This process answers: nothing else is asked."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@login_not_required
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 when every needed part is there, else 503; each part with its age. What a part says (errors,
+    addresses, counts) is for those who may look at the plant.
+    """
+    parts = readiness.parts(timezone.now())
+    ready = all(part.ok for part in parts.values())
+    known = parts["database"].ok and _may_look(request)
+    document = {"ready": ready, "parts": {name: part.document(known) for name, part in parts.items()}}
+    return JsonResponse(document, status=200 if ready else 503)
+
+
+@login_not_required
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
+    if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_look(request)):
+        return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
+    return HttpResponse(exposition(latest_snapshot()), content_type=CONTENT_TYPE_LATEST)
+
+
+def is_loopback(request: HttpRequest) -> bool:
+    """A direct connection from this machine. A proxy's, which forwards others, is not."""
+    if "HTTP_X_FORWARDED_FOR" in request.META or "HTTP_FORWARDED" in request.META:
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+
+
+def _may_look(request: HttpRequest) -> bool:
+    secret = bearer_of(request.META.get("HTTP_AUTHORIZATION"))
+    actor = actor_of_token(secret, timezone.now()) if secret else actor_of(request)
+    return actor is not None and actor.may("plant.view")

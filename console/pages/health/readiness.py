@@ -1,0 +1,128 @@
+"""Whether the plant is ready: each part with its age, and whether it is needed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.db import DatabaseError, connection
+
+from console.connections.control_server import control, latest_snapshot
+from workers.alerts.lifecycle.models import AlertRule, AlertWatch
+from workers.models import Loop
+
+OBSERVER_SECONDS = 5.0
+HOST_SECONDS = 10.0
+PIPELINE_SECONDS = 15.0
+ALERTER_SECONDS = 30.0
+BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
+ROLES = ("control", "jobs")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: `age_seconds` since it was last heard (None: never, or it has no age)."""
+
+    ok: bool
+    age_seconds: float | None
+    message: str
+
+    def document(self, in_words: bool) -> dict[str, Any]:
+        """With what it says only `in_words`: errors name addresses and versions."""
+        age = None if self.age_seconds is None else round(self.age_seconds, 1)
+        document = {"ok": self.ok, "age_seconds": age}
+        return {**document, "message": self.message} if in_words else document
+
+
+def parts(now: datetime) -> dict[str, Part]:
+    """Every part that this plant needs; ready is: all ok."""
+    snapshot = latest_snapshot()
+    found = {
+        "database": _database(),
+        "control": _control(),
+        "observer": _observer(snapshot, now.timestamp()),
+        "nodes": _nodes((snapshot or {}).get("nodes", {})),
+    }
+    hosts = (snapshot or {}).get("hosts", {}).values()
+    found |= {f"workers.{role}": _workers(role, hosts) for role in ROLES}
+    if found["database"].ok:
+        found |= _beat(now) | _alerter(now)
+    if any(queue["kind"] == "pipeline" for queue in (snapshot or {}).get("queues", {}).values()):
+        found["pipeline"] = _pipeline(snapshot["pipeline"])
+    return found
+
+
+def _database() -> Part:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError as error:
+        return Part(False, None, f"does not answer: {error}")
+    return Part(True, 0.0, "answers")
+
+
+def _control() -> Part:
+    try:
+        control().ping()
+    except redis.RedisError as error:
+        return Part(False, None, f"does not answer: {error}")
+    return Part(True, 0.0, "answers")
+
+
+def _observer(snapshot: dict[str, Any] | None, now_seconds: float) -> Part:
+    if snapshot is None:
+        return Part(False, None, "has made no snapshot yet; start manage.py observe")
+    age_seconds = max(0.0, now_seconds - snapshot["at"])
+    return _aged(age_seconds, OBSERVER_SECONDS, "observes")
+
+
+def _nodes(nodes: dict[str, Any]) -> Part:
+    """One node that answers is enough to take events; the message says how many do."""
+    online = [node for node in nodes.values() if node["state"] != "OFFLINE"]
+    age_seconds = max(
+        (node["age_seconds"] for node in online if node["age_seconds"] is not None), default=None
+    )
+    return Part(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
+
+
+def _workers(role: str, hosts: Iterable[dict[str, Any]]) -> Part:
+    ages = [host["age_seconds"] for host in hosts if host["role"] == role and host["age_seconds"] is not None]
+    if not ages:
+        return Part(False, None, f"no worker host of role {role} has reported")
+    return _aged(min(ages), HOST_SECONDS, "reports")
+
+
+def _beat(now: datetime) -> dict[str, Part]:
+    """The clock is seen by what it drives: the newest tick of any loop."""
+    loop = Loop.objects.order_by("-ticked_at").exclude(ticked_at=None).first()
+    if loop is None:
+        needed = Loop.objects.exists()
+        return {"beat": Part(False, None, "no loop has ticked yet")} if needed else {}
+    age_seconds = max(0.0, (now - loop.ticked_at).total_seconds())
+    return {"beat": _aged(age_seconds, BEAT_INTERVALS * loop.interval_seconds, "ticks")}
+
+
+def _alerter(now: datetime) -> dict[str, Part]:
+    """Needed where there is a rule to look after."""
+    if not AlertRule.objects.filter(enabled=True).exists():
+        return {}
+    watch = AlertWatch.objects.exclude(looked_at=None).first()
+    if watch is None:
+        return {"alerter": Part(False, None, "has not looked yet; start manage.py alert")}
+    age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
+    return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}
+
+
+def _pipeline(pipeline: dict[str, Any] | None) -> Part:
+    if pipeline is None or pipeline.get("age_seconds") is None:
+        return Part(False, None, "has not reported; start workers.pipeline.runtime.application")
+    if pipeline["state"] != "running":
+        return Part(False, pipeline["age_seconds"], pipeline.get("error") or f"is {pipeline['state']}")
+    return _aged(pipeline["age_seconds"], PIPELINE_SECONDS, "runs")
+
+
+def _aged(age_seconds: float, limit_seconds: float, does: str) -> Part:
+    if age_seconds <= limit_seconds:
+        return Part(True, age_seconds, does)
+    return Part(False, age_seconds, f"last heard {age_seconds:.0f} s ago, limit {limit_seconds:.0f} s")

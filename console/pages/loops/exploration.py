@@ -1,0 +1,246 @@
+"""What a concurrency loop has explored, from its ledger: the curve, the knee, what if, the cycles before."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from console.input.form_values import number_of
+from console.pages.loops.plane import Plane
+from console.timeline.axis import value_ticks
+from controllers import catalog
+from controllers.concurrency.explorer import target
+from controllers.concurrency.throughput_curve import Curve, Point
+from controllers.concurrency.throughput_prediction import Prospect, bottleneck, curve_through, prospect
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from workers.models import LedgerEntry, Loop
+
+READ_STEPS, READ_LOOKS = 150, 20
+SHOWN_CYCLES = 8
+LOOKED = 16  # samples from which on a look says something
+DRAWN = 64  # points of a line
+ROOM, HEADROOM = 1.25, 1.05
+ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")
+WHAT_IF = (0.5, 0.75, 1.25, 1.5, 2.0)  # of the present number
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One decision that measured a number of threads."""
+
+    at: datetime
+    entry: int
+    epoch: int
+    phase: str
+    threads: int
+    per_second: float
+    samples: int
+    acted: bool
+    reason: str
+    asked_threads: int  # for what comes next
+    steady_per_second: float | None
+
+    @property
+    def point(self) -> Point:
+        return Point(self.threads, self.per_second)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of threads: in the pool now, where the law would rest on the curve, where it would with other
+    parameters, and what somebody asked for."""
+
+    threads: int | None
+    rest: int | None
+    would: int | None
+    asked: int | None
+
+    def known(self) -> list[int]:
+        return [each for each in (self.threads, self.rest, self.would, self.asked) if each]
+
+
+def shown(
+    loop: Loop,
+    parameters: Mapping[str, Any],
+    asked: int | None = None,
+    would: Mapping[str, Any] | None = None,
+) -> dict[str, Any] | None:
+    """What parts/exploration.html takes; `asked` is a number of threads, `would` are other parameters. None
+    for a loop of another law. Raises BadInput where `would` contradict each other."""
+    if loop.law != "concurrency":
+        return None
+    if would is not None:
+        catalog.law(loop.law).check(would)
+    seen = measured(loop)
+    points, now = newest_by_threads(seen), standing(loop)
+    curve = curve_through(points)
+    rests = None if curve is None else target(parameters, curve)
+    would_rest = None if curve is None or would is None else target(would, curve)
+    numbers = Numbers(now["threads"], rests, would_rest if would_rest != rests else None, asked)
+    rows = [] if curve is None else _prospects(curve, numbers)
+    return {
+        "numbers": numbers,
+        "sentence": _sentence(now["phase"], numbers, seen, rows),
+        "points": points,
+        "bottleneck": None if curve is None else bottleneck(curve),
+        "prospects": rows,
+        "drawing": _drawing(points, curve, numbers),
+        "cycles": cycles(seen)[:SHOWN_CYCLES],
+    }
+
+
+def read_asked(text: str) -> int | None:
+    """A number of threads that was typed; None for none. Raises BadInput."""
+    if not text.strip():
+        return None
+    try:
+        return int(ASKED.check(number_of(text, ASKED.name), "asked"))
+    except BadInput as error:
+        raise BadInput("the number", error.message) from None
+
+
+def _sentence(
+    phase: str | None, numbers: Numbers, seen: Sequence[Seen], rows: Sequence[Mapping[str, Any]]
+) -> str:
+    if not seen:
+        return "Nothing is measured yet: that takes events enough for all processes at once."
+    here = f"{numbers.threads} process{'' if numbers.threads == 1 else 'es'}"
+    if phase not in (None, "steady"):
+        return f"Exploring: {here} now."
+    if not rows:
+        return f"Measured with {here} only. What more would bring, an exploration tells."
+    now = next(row for row in rows if row["now"])
+    return f"At rest with {here}: {now['utilisation']:.0%} of what the bottleneck can do."
+
+
+def standing(loop: Loop) -> dict[str, Any]:
+    """The phase and the number of threads at the last tick."""
+    machine = ((loop.state or {}).get("law") or {}).get("machine") or {}
+    last = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
+    return {"phase": machine.get("phase"), "threads": last.get("threads") or machine.get("threads")}
+
+
+def measured(loop: Loop) -> list[Seen]:
+    """The latest decisions that measured something, the newest first: steps, and looks at the steady."""
+    newest = loop.entries.order_by("-at", "-id")
+    steps = newest.filter(action__isnull=False)[:READ_STEPS]
+    looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]
+    entries = sorted((*steps, *looks), key=lambda entry: (entry.at, entry.pk), reverse=True)
+    return [seen for entry in entries if (seen := _seen(entry)) is not None]
+
+
+def _seen(entry: LedgerEntry) -> Seen | None:
+    terms = entry.terms
+    threads, per_second = terms.get("measured_threads"), terms.get("throughput_per_second")
+    if threads is None or per_second is None or (entry.action is None and terms["samples"] < LOOKED):
+        return None
+    return Seen(
+        entry.at,
+        entry.pk,
+        terms.get("epoch", 0),
+        terms["phase"],
+        threads,
+        per_second,
+        terms["samples"],
+        entry.applied,
+        entry.reason,
+        terms["threads"],
+        terms.get("steady_per_second"),
+    )
+
+
+def newest_by_threads(seen: Iterable[Seen]) -> list[Point]:
+    """Of the newest exploration and the rest before it, the last measurement of each number of threads."""
+    rows = list(seen)
+    newest = max((each.epoch for each in rows), default=0)
+    # The decision that begins an exploration measured the rest before it: it is that one's last.
+    rows = [each for each in rows if each.epoch == newest]
+    if len({each.threads for each in rows}) < 3:
+        rows = [each for each in seen if each.epoch >= newest - 1]
+    found: dict[int, Point] = {}
+    for each in rows:
+        found.setdefault(each.threads, each.point)
+    return sorted(found.values(), key=lambda point: point.threads)
+
+
+def cycles(seen: Iterable[Seen]) -> list[dict[str, Any]]:
+    """Explorations, the newest first: when and why each began, its steps, its range, and where it came to
+    rest. What was only advised is none."""
+    by_epoch: dict[int, list[Seen]] = {}
+    for each in seen:
+        by_epoch.setdefault(each.epoch, []).append(each)
+    explored = {epoch: rows for epoch, rows in by_epoch.items() if any(row.acted for row in rows)}
+    return [_cycle(rows[::-1]) for _, rows in sorted(explored.items(), reverse=True)]
+
+
+def _cycle(rows: list[Seen]) -> dict[str, Any]:
+    """Of its decisions, the oldest first."""
+    steps = [each for each in rows if each.acted]
+    rests = [each for each in rows if each.phase == "steady"]
+    sizes = [each.threads for each in rows]
+    rested = rests[-1] if rests else None
+    return {
+        "epoch": rows[0].epoch,
+        "entry": rows[0].entry,
+        "at": rows[0].at,
+        "why": rows[0].reason.partition("; ")[2],
+        "steps": len(steps),
+        "seconds": (rests[0].at - rows[0].at).total_seconds() if rests else None,
+        "least": min(sizes),
+        "most": max(sizes),
+        "threads": rested and rested.asked_threads,
+        "per_second": rested and rested.steady_per_second,
+    }
+
+
+def _prospects(curve: Curve, numbers: Numbers) -> list[dict[str, Any]]:
+    present = max(1, numbers.threads or numbers.rest or 1)
+    around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
+    now = prospect(curve, present)
+    wanted = sorted({*around, *numbers.known(), present})
+    return [_row(prospect(curve, number), now, numbers) for number in wanted]
+
+
+def _row(each: Prospect, now: Prospect, numbers: Numbers) -> dict[str, Any]:
+    return {
+        **vars(each),
+        "change_percent": round(100 * (each.per_second / now.per_second - 1)),
+        "now": each.threads == now.threads,
+        "rest": each.threads == numbers.rest,
+        "would": each.threads == numbers.would,
+        "asked": each.threads == numbers.asked,
+    }
+
+
+def _drawing(points: list[Point], curve: Curve | None, numbers: Numbers) -> dict[str, Any] | None:
+    """Threads to the right, completions per second upwards, both from 0."""
+    if not points:
+        return None
+    widest = max([point.threads for point in points] + numbers.known())
+    levels = value_ticks(max(point.per_second for point in points) * HEADROOM)
+    plane = Plane(0.0, ceil(widest * ROOM), 0.0, levels[-1])
+    marks = (("rest", numbers.rest), ("would", numbers.would))
+    return {
+        "points": [_dot(plane, point, numbers.threads) for point in points],
+        "line": None if curve is None else plane.path(_line(curve, plane.right)),
+        "marks": [{"kind": kind, "threads": n, "x": plane.x(n)} for kind, n in marks if n],
+        "levels": [{"value": value, "y": plane.y(value)} for value in levels],
+        "numbers": [{"value": value, "x": plane.x(value)} for value in _whole(plane.right)],
+    }
+
+
+def _dot(plane: Plane, point: Point, threads: int | None) -> dict[str, Any]:
+    at = {"x": plane.x(point.threads), "y": plane.y(point.per_second)}
+    return {**at, "threads": point.threads, "per_second": point.per_second, "now": point.threads == threads}
+
+
+def _whole(right: float) -> list[int]:
+    """Numbers of threads to write below: there are no halves."""
+    return sorted({round(value) for value in value_ticks(right) if value <= right})
+
+
+def _line(curve: Curve, right: float) -> list[tuple[float, float]]:
+    numbers = [right * at / DRAWN for at in range(1, DRAWN + 1)]
+    return [(0.0, 0.0), *((number, min(curve.at(number), 1e12)) for number in numbers)]

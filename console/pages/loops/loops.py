@@ -1,0 +1,284 @@
+"""Loop pages: what steers, with which parameters, and what people put in their place."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import loops as steering
+from console.connections.control_server import control
+from console.display.override_words import ending_of, instead_words, short
+from console.input.form_values import expiry_of, number_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show, snapshot_of
+from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
+from console.pages.loops.lanes import lanes_of
+from console.pages.queues.ladder_view import ladder_of
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.law import Law
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from workers.models import Loop, Override
+from workers.steering import overrides
+from workers.steering.scope import Scope, active_loops
+
+LATEST_ENTRIES = 50
+TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
+WOULD = "would-"  # the loop page's fields: one for each parameter
+
+
+@require_safe
+@requires("plant.view")
+def loops(request: HttpRequest) -> HttpResponse:
+    """Context: loops by name (see `describe`)."""
+    by_name = {each["name"]: each for each in described(timezone.now())}
+    return show(request, "loops.html", "loops", view="loops", loops=by_name)
+
+
+@require_safe
+@requires("plant.view")
+def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
+    """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors;
+    of some laws parallelism (`parallelism_view.shown`), shedding (`shed_view`) or ladder (`ladder_of`)."""
+    return loop_page(request, loop_id)
+
+
+def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    found = get_object_or_404(Loop, pk=loop_id)
+    now = timezone.now()
+    held = overrides.on(found, now)
+    law = catalog.law(found.law)
+    effective = overrides.effective_parameters(law, found.parameters, held, now)
+    errors = dict(errors or {})
+    return show(
+        request,
+        "loop.html",
+        "loops",
+        view=f"queue:{found.target['queue']}" if "queue" in found.target else "whole",
+        loop=describe(found, held, now),
+        lanes=lanes_of(found.law),
+        parameters=parameter_rows(law, found.parameters, held, now),
+        guard=guard_rows(law, found.guard, held, now),
+        prediction=prediction.shown(found.law, effective),
+        shedding=_shedding(request, found, effective, errors),
+        ladder=ladder_of(found.target["queue"]) if found.law == "ladder" else None,
+        parallelism=parallelism_view.shown(
+            found, snapshot_of(request), parallelism_view.Kept(control(), settings.WEIR_DATA), now
+        ),
+        exploration=exploration.shown(found, effective, _asked(request)),
+        entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
+        errors=errors,
+        submitted=submitted or {},
+    )
+
+
+def _shedding(request: HttpRequest, loop: Loop, effective: dict[str, Any], errors: Any) -> Any:
+    """See `shed_view`; what is asked for and can't be is among the errors, and left out."""
+    if loop.law != shedding_view.LAW:
+        return None
+    applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
+    row = applications.get(loop.target.get("application"))
+    try:
+        return shedding_view.shed_view(loop, effective, row, request.GET)
+    except BadInput as error:
+        errors[error.field] = [error.message]
+        return shedding_view.shed_view(loop, effective, row, {})
+
+
+def described(now: datetime) -> list[dict[str, Any]]:
+    """Every loop that has a target, by name."""
+    found = list(active_loops().order_by("name"))
+    held = overrides.by_loop(found, now)
+    return [describe(loop, held[loop.pk], now) for loop in found]
+
+
+def describe(loop: Loop, held: list[Override], now: datetime) -> dict[str, Any]:
+    """A loop with what is in force: mode and effective parameters are those with overrides in their place."""
+    law = catalog.law(loop.law)
+    about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
+    return {
+        "id": loop.pk,
+        "name": loop.name,
+        "law": loop.law,
+        "summary": about,
+        "target": loop.target,
+        "base_mode": loop.mode,
+        "mode": overrides.value_of("mode", held, now) or loop.mode,
+        "parameters": catalog.read_parameters(law, loop.parameters),
+        "effective": overrides.effective_parameters(law, loop.parameters, held, now),
+        "overrides": held,
+        "actuator": law.actuator,
+        "interval_seconds": loop.interval_seconds,
+        "ticked_at": loop.ticked_at,
+    }
+
+
+def parameter_rows(
+    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+) -> list[dict[str, Any]]:
+    """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
+    values = catalog.read_parameters(law, given)
+    in_force = overrides.effective_parameters(law, given, held, now)
+    return [
+        _row(each, each.name, values, in_force, held) for each in law.parameters if each.kind not in TABLES
+    ]
+
+
+def guard_rows(
+    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+) -> list[dict[str, Any]]:
+    """Each setting of the guard likewise; an override of it is named `guard.NAME`."""
+    values = guard.read_settings(law, given)
+    in_force = overrides.effective_guard(law, given, held, now)
+    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.settings_of(law)]
+
+
+def _row(
+    declared: Parameter,
+    name: str,
+    values: Mapping[str, Any],
+    in_force: Mapping[str, Any],
+    held: Iterable[Override],
+) -> dict[str, Any]:
+    by_name = {override.name: override for override in held}
+    return {
+        "name": name,
+        "label": declared.name,
+        "value": values[declared.name],
+        "effective": in_force[declared.name],
+        "default": declared.default,
+        "minimum": declared.minimum,
+        "maximum": declared.maximum,
+        "unit": declared.unit,
+        "help": declared.help,
+        "kind": declared.kind,
+        "choices": declared.choices,
+        "override": by_name.get(name),
+    }
+
+
+def _asked(request: HttpRequest) -> int | None:
+    """The number of threads that the page's address asks about; what is none asks nothing."""
+    try:
+        return exploration.read_asked(request.GET.get("threads", ""))
+    except BadInput:
+        return None
+
+
+@require_safe
+@requires("plant.view")
+def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
+    """Context: prediction or exploration, of the parameters in force and of those asked for (`would-NAME`,
+    `threads`); a part of the loop's page. What is not a value that is taken is said in its sentence."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    law, now = catalog.law(found.law), timezone.now()
+    in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
+    refusal, would = "", None
+    try:
+        would = {**in_force, **_typed(request, law)}
+        asked = exploration.read_asked(request.GET.get("threads", ""))
+        explored = exploration.shown(found, in_force, asked, would)
+    except BadInput as error:
+        refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
+        explored, would = exploration.shown(found, in_force), None
+    if explored is not None:
+        named = {"id": loop_id, "name": found.name}
+        context = {"exploration": {**explored, "refusal": refusal}, "loop": named}
+        return render(request, "parts/exploration.html", context)
+    told = prediction.shown(found.law, in_force, would, refusal)
+    return render(request, "parts/prediction.html", {"prediction": told, "loop": {"id": loop_id}})
+
+
+def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:
+    """The parameters that were typed. Raises BadInput naming the parameter."""
+    return {
+        each.name: typed_value(each, text, each.name)
+        for each in law.parameters
+        if (text := request.GET.get(WOULD + each.name, "").strip())
+    }
+
+
+@action("override.set", loop_page)
+def override(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: name and value, or `would-NAME` per parameter (unchanged ones are left); reason; expiry."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    now = timezone.now()
+    try:
+        made = steering.override(
+            actor_of(request),
+            Scope(found),
+            _wanted_values(request, found, now),
+            reason=request.POST.get("reason", ""),
+            now=now,
+            expiry=expiry_of(request.POST),
+        )
+    except BadInput as error:
+        raise _named_as_posted(request, error) from None
+    what = ", ".join(f"{each.name.replace('_', ' ')} is {short(each.value)}" for each in made)
+    message = f"{what[:1].upper()}{what[1:]} {ending_of(made[0])}.{instead_words(made)}"
+    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
+
+
+def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str, Any]:
+    law = catalog.law(loop.law)
+    if "name" in request.POST:
+        name = request.POST["name"]
+        return {name: typed_value(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
+    held = overrides.on(loop, now)
+    rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
+    wanted = {}
+    for row in rows:
+        name = row["name"]
+        text = request.POST.get(WOULD + name)
+        if text is not None and not (row["effective"] is None and not text.strip()):
+            value = typed_value(catalog.parameter(law, name), text, WOULD + name)
+            if value != row["effective"]:
+                wanted[name] = value
+    return wanted
+
+
+def typed_value(parameter: Parameter, text: str, field: str) -> Any:
+    """What was typed as the parameter's kind, within its range. Raises BadInput naming the form's field."""
+    value = text.strip() if parameter.kind == "choice" else number_of(text, field)
+    try:
+        return parameter.check(value, field)
+    except BadInput as error:
+        raise BadInput(field, error.message) from None
+
+
+def _named_as_posted(request: HttpRequest, error: BadInput) -> BadInput:
+    """A parameter's error stands at its own field when the page's fields were posted."""
+    if error.field != "value" or "name" in request.POST:
+        return error
+    fields = [name for name in request.POST if name.startswith(WOULD)]
+    return BadInput(fields[0] if len(fields) == 1 else "value", error.message)
+
+
+@action("loop.mode", loop_page)
+def mode(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: mode (auto, advise, hold, manual), reason, minutes (hold, manual need them), value (manual)."""
+    found = get_object_or_404(Loop, pk=loop_id)
+    value = request.POST.get("value", "").strip()
+    made = steering.set_mode(
+        actor_of(request),
+        found,
+        request.POST.get("mode", ""),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=expiry_of(request.POST),
+        value=number_of(value, "value") if value else None,
+    )
+    url = reverse("loop", args=[loop_id])
+    if made is None:
+        return Done(f"{found.name} is on {request.POST['mode']}.", url)
+    said = f"{found.name} is on {made.value} {ending_of(made)}.{instead_words([made])}"
+    return Done(said, url, {"overrides": [made.pk]})

@@ -1,0 +1,170 @@
+"""Overrides: all in force, those that are over, and new ones on many loops at once; ended and extended."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import loops
+from console.connections.control_server import control
+from console.display.override_words import ending_of, instead_words, short
+from console.input.form_values import expiry_of, number_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from console.pages.frame.keyset import place_of, query_without_place
+from console.pages.loops.loops import loop_page
+from console.pages.plant.plant import node_page
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from queues.models import Node, Queue
+from workers.coordination import keyset
+from workers.models import Loop, Override
+from workers.steering import overrides as in_force
+from workers.steering.scope import Scope, is_threshold
+
+PAGE_ROWS = 50
+MODE = Parameter(
+    "mode", "", "What the loops do with their decisions.", kind="choice", choices=tuple(Loop.Mode.values)
+)
+RELATED = ("loop", "node", "owner", "ended_by")
+
+
+@require_safe
+@requires("plant.view")
+def overrides(request: HttpRequest) -> HttpResponse:
+    """Context: held (in force, next to revert first), listed (those that are over), what a new one takes."""
+    return overrides_page(request)
+
+
+def overrides_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    now = timezone.now()
+    rows = Override.objects.select_related(*RELATED)
+    held = in_force.in_force(now).select_related(*RELATED)
+    return show(
+        request,
+        "overrides.html",
+        "overrides",
+        held=in_force.soonest_first(held),
+        listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
+        query=query_without_place(request),
+        laws=list(catalog.LAWS),
+        queues=Queue.objects.order_by("name").values_list("name", flat=True),
+        nodes=Node.objects.order_by("name").values_list("name", flat=True),
+        choices=list(choices()),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def choices() -> Iterator[dict[str, Any]]:
+    """What can be overridden on many loops: {group, options: [{value, name, takes, help}]}."""
+    yield {"group": "Any loop", "law": "", "options": [_option("mode", MODE)]}
+    of_guard = [_option(f"guard.{each.name}", each) for each in guard.PARAMETERS]
+    yield {"group": "The guard of any loop", "law": "", "options": of_guard}
+    for name, law in catalog.LAWS.items():
+        own = [_option(f"{name}/{each.name}", each) for each in law.parameters]
+        if law.actuator is not None:
+            own.append(_option(f"{name}/{law.actuator}", catalog.actuator_parameter(law)))
+        yield {"group": name, "law": name, "options": own}
+
+
+def _option(value: str, parameter: Parameter) -> dict[str, Any]:
+    return {
+        "value": value,
+        "name": parameter.name,
+        "takes": parameter.takes(),
+        "help": parameter.help,
+    }
+
+
+@action("override.set", overrides_page)
+def create(request: HttpRequest) -> Done:
+    """Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry."""
+    posted = request.POST
+    of_law, name = law_and_name(posted.get("name", ""), posted.get("law", ""))
+    made = loops.override(
+        actor_of(request),
+        scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
+        {name: _value_of(posted.get("value", ""))},
+        reason=posted.get("reason", ""),
+        now=timezone.now(),
+        expiry=expiry_of(posted),
+    )
+    (row,) = made
+    what = f"{row.name.replace('_', ' ')} is {short(row.value)} on {Scope.of(row)}"
+    message = f"{what[:1].upper()}{what[1:]} {ending_of(row)}.{instead_words(made)}"
+    return Done(message, reverse("overrides"), {"overrides": [row.pk]})
+
+
+def law_and_name(text: str, law: str) -> tuple[str, str]:
+    """`law/name` says the law too; it must not say another than the scope. Raises BadInput."""
+    of_law, _, name = text.rpartition("/")
+    if not name:
+        raise BadInput("name", "is missing; say what is overridden.")
+    if of_law and law not in (of_law, ""):
+        raise BadInput("name", f"{name} is of {of_law}, and the scope says {law[:40]}; choose one law.")
+    return of_law or law, name
+
+
+def scope_of(law: str, queue: str, node: str) -> Scope:
+    """The scope of names. Raises BadInput naming the one that is not there."""
+    if law:
+        catalog.law(law)
+    if queue and not Queue.objects.filter(name=queue).exists():
+        raise BadInput("queue", f"{queue[:40]} is no queue.")
+    found = Node.objects.filter(name=node).first() if node else None
+    if node and found is None:
+        raise BadInput("node", f"{node[:40]} is no node.")
+    return Scope(law=law, queue=queue, node=found)
+
+
+def _value_of(text: str) -> Any:
+    """A number where it reads as one; else the words of a choice."""
+    try:
+        return number_of(text, "value")
+    except BadInput:
+        return text.strip()
+
+
+def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
+    """Where an override is shown: the page of its loop, its node, or all overrides."""
+    found = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
+    if found.loop_id:
+        return loop_page(request, found.loop_id, **refusal)
+    if is_threshold(found):
+        return node_page(request, found.node.name, **refusal)
+    return overrides_page(request, **refusal)
+
+
+def url_of(found: Override) -> str:
+    if found.loop_id:
+        return reverse("loop", args=[found.loop_id])
+    return reverse("node", args=[found.node.name]) if is_threshold(found) else reverse("overrides")
+
+
+@action("override.end", override_page)
+def end_override(request: HttpRequest, override_id: int) -> Done:
+    """Nothing need be posted; ending twice is no error."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control())
+    back = "" if found.instead_of is None else f": back to {short(found.instead_of)}"
+    said = f"ended{back}" if ended else "was over already"
+    return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))
+
+
+@action("override.extend", override_page)
+def extend_override(request: HttpRequest, override_id: int) -> Done:
+    """Posted: minutes (added to its expiry) or expires_at."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    expiry = expiry_of(request.POST)
+    longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
+    loops.extend_override(actor_of(request), found, now=timezone.now(), **longer)
+    message = f"{found.name.replace('_', ' ').capitalize()} runs {ending_of(found)}."
+    return Done(message, url_of(found))

@@ -1,0 +1,83 @@
+"""The plant's settings, and each loop's own values: what every one takes, what it is, and who changed it."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import plant_settings
+from console.input.form_values import number_of
+from console.models import AuditEntry
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from console.pages.loops.loops import guard_rows, parameter_rows
+from controllers import catalog
+from queues.errors import BadInput
+from workers.models import Loop
+from workers.steering.scope import active_loops
+
+
+@require_safe
+@requires("plant.view")
+def settings(request: HttpRequest) -> HttpResponse:
+    """Context: settings (with value and who changed it), loops, loop (the chosen one) and its own values."""
+    return settings_page(request)
+
+
+def settings_page(
+    request: HttpRequest, errors: Any = None, submitted: Any = None, **named: Any
+) -> HttpResponse:
+    loops = list(active_loops().order_by("name"))
+    wanted = str(named.get("loop_id") or request.GET.get("loop", ""))
+    chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
+    return show(
+        request,
+        "plant_settings.html",
+        "settings",
+        settings=plant_settings.setting_rows(),
+        loops=loops,
+        loop=chosen,
+        own=own_rows(chosen) if chosen else [],
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def own_rows(loop: Loop) -> list[dict[str, Any]]:
+    """A loop's parameters and guard as they are when nobody overrides them, and who set them last."""
+    law, now = catalog.law(loop.law), timezone.now()
+    rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
+    noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
+    last = {each.target.removeprefix(f"{loop.name} "): each for each in noted.order_by("pk")}
+    return [{**row, "changed": last.get(row["name"])} for row in rows]
+
+
+@action("settings.change", settings_page)
+def change(request: HttpRequest, name: str) -> Done:
+    """Posted: value, reason."""
+    value = number_of(request.POST.get("value", ""), "value")
+    reason = request.POST.get("reason", "")
+    before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
+    here = reverse("plant-settings")
+    return Done(f"{name} is {after:g} from now on; it was {before:g}.", here, {"go": here})
+
+
+@action("settings.change", settings_page)
+def change_own(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: name, value (empty: the default again), reason."""
+    loop, posted = get_object_or_404(Loop, pk=loop_id), request.POST
+    name, text = posted.get("name", ""), posted.get("value", "").strip()
+    value: Any = None
+    if text:
+        choice = catalog.parameter(catalog.law(loop.law), name).kind == "choice"
+        value = text if choice else number_of(text, "value")
+    elif not name:
+        raise BadInput("name", "is missing; choose a parameter.")
+    _, after = plant_settings.change_own(actor_of(request), loop, name, value, posted.get("reason", ""))
+    here = f"{reverse('plant-settings')}?loop={loop.pk}"
+    said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next tick on."
+    return Done(said, here, {"go": here})

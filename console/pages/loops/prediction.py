@@ -1,0 +1,136 @@
+"""The predicted response of a loop: what is, what would be, ready to be drawn."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.pages.loops.plane import Plane
+from controllers.flow.prediction import PREDICTED, Prediction, predict
+
+FEWEST_SAMPLES, MOST_SAMPLES = 10, 240
+ROOM = 1.5  # so many settling times are shown
+MARKS = 5
+EDGE = 1.2
+TITLES = {
+    "flow": "Free space after a new reference, share of the step",
+    "balance": "A difference in response time that something keeps making, share of it",
+}
+
+
+def shown(
+    law: str, now: Mapping[str, Any], would: Mapping[str, Any] | None = None, refusal: str = ""
+) -> dict[str, Any] | None:
+    """{sentence, grave, is, would, rows, poles, plane}; None for a law that has no prediction.
+
+    `would` are the parameters asked for, `refusal` why there are none.
+    """
+    if law not in PREDICTED:
+        return None
+    present = predict(law, now)
+    wanted = None if would is None or dict(would) == dict(now) else predict(law, would)
+    interval_seconds = float(now["interval_seconds"])
+    sentence, grave = _sentence(present, wanted, interval_seconds, refusal)
+    plane = _plane([each for each in (present, wanted) if each is not None and each.stable])
+    return {
+        "title": TITLES[law],
+        "sentence": sentence,
+        "grave": grave,
+        "rows": _rows(present, wanted, interval_seconds),
+        "poles": _marks(present, "is") + _marks(wanted, "would"),
+        "compared": wanted is not None,
+        "plane": plane and _drawn(plane, present, wanted, interval_seconds),
+    }
+
+
+def _sentence(
+    present: Prediction | None, wanted: Prediction | None, interval_seconds: float, refusal: str
+) -> tuple[str, bool]:
+    if refusal:
+        return f"Nothing can be said: {refusal}", True
+    if wanted is not None and not wanted.stable:
+        return (
+            f"Unstable on the model: the largest pole would be {wanted.spectral_radius:.3f}. "
+            "It will be refused.",
+            True,
+        )
+    asked = present if wanted is None else wanted
+    if asked is None:
+        return "No model is set: identify one (design identify), and give a and b.", False
+    if not asked.stable:
+        return f"Unstable on the model: the largest pole is {asked.spectral_radius:.3f}.", True
+    return _promise(present, wanted, asked, interval_seconds), False
+
+
+def _promise(
+    present: Prediction | None, wanted: Prediction | None, asked: Prediction, interval_seconds: float
+) -> str:
+    seconds = _seconds(asked, interval_seconds)
+    words = "Does not settle in what is looked at" if seconds is None else f"Settles in {seconds:g} s"
+    before = None if present is None or wanted is None else _seconds(present, interval_seconds)
+    if before is not None and seconds is not None:
+        words = f"Settles in {seconds:g} s instead of {before:g}"
+    return f"{words}, overshoots {asked.overshoot or 0:.0%}."
+
+
+def _seconds(of: Prediction, interval_seconds: float) -> float | None:
+    return None if of.settling_samples is None else of.settling_samples * interval_seconds
+
+
+def _rows(
+    present: Prediction | None, wanted: Prediction | None, interval_seconds: float
+) -> list[dict[str, Any]]:
+    def of(each: Prediction | None) -> tuple[Any, ...]:
+        if each is None:
+            return (None,) * 4
+        overshoot = None if each.overshoot is None else 100 * each.overshoot
+        return each.spectral_radius, each.gain_margin, overshoot, _seconds(each, interval_seconds)
+
+    names = (
+        ("Largest pole", "", "below 1", "fraction"),
+        ("Gain margin", "times", "2 is ample", "fraction"),
+        ("Overshoot", "%", "", "integer"),
+        ("Settling", "s", "", "number"),
+    )
+    pairs = zip(names, of(present), of(wanted), strict=True)
+    return [
+        {"name": name, "unit": unit, "limit": limit, "format": form, "is": now, "would": would}
+        for (name, unit, limit, form), now, would in pairs
+    ]
+
+
+def _marks(of: Prediction | None, kind: str) -> list[dict[str, Any]]:
+    """Poles as the plane of the unit circle has them: y grows downwards."""
+    found = () if of is None else of.poles
+    return [{"kind": kind, "x": _inside(pole.real), "y": _inside(-pole.imag)} for pole in found]
+
+
+def _inside(part: float) -> float:
+    """A pole far outside is shown at the edge."""
+    return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus before a zero
+
+
+def _plane(stable: list[Prediction]) -> Plane | None:
+    if not stable:
+        return None
+    longest = max(each.settling_samples or MOST_SAMPLES for each in stable)
+    samples = min(MOST_SAMPLES, max(FEWEST_SAMPLES, round(ROOM * longest)))
+    values = [value for each in stable for value in each.response[:samples]]
+    return Plane(0, samples - 1, min(0.0, *values) * 1.1, max(1.1, *values))
+
+
+def _drawn(
+    plane: Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
+) -> dict[str, Any]:
+    lines = [(kind, each) for kind, each in (("is", present), ("would", wanted)) if each and each.stable]
+    samples = int(plane.right) + 1
+    seconds = plane.right * interval_seconds
+    return {
+        "lines": [
+            {"kind": kind, "path": plane.path(enumerate(each.response[:samples]))} for kind, each in lines
+        ],
+        "levels": [{"value": value, "y": round(plane.y(value), 2)} for value in (0.0, 0.5, 1.0)],
+        "rest": round(plane.y(lines[0][1].rests_at), 2),
+        "times": [
+            {"seconds": f"{seconds * part / (MARKS - 1):.3g}", "x": 100 * part / (MARKS - 1)}
+            for part in range(MARKS)
+        ],
+    }

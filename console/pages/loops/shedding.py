@@ -1,0 +1,40 @@
+"""Another bound, or other weights of the sinks, for a shedding loop: its page has shown what comes of it."""
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts.access import actor_of
+from console.actions import loops
+from console.input.form_values import expiry_of
+from console.pages.frame.action import Done, action
+from console.pages.loops.loops import loop_page
+from console.pages.loops.shedding_view import LAW, changes_of, observed
+from controllers import catalog
+from workers.models import Loop
+from workers.steering import overrides
+from workers.steering.scope import Scope
+
+
+@action("override.set", loop_page)
+def weigh(request: HttpRequest, loop_id: int) -> Done:
+    """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
+    loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW), timezone.now()
+    effective = overrides.effective_parameters(
+        catalog.law(LAW), loop.parameters, overrides.on(loop, now), now
+    )
+    changes = changes_of(request.POST, effective, observed(loop))
+    made = loops.override(
+        actor_of(request),
+        Scope(loop),
+        changes,
+        reason=request.POST.get("reason", ""),
+        now=now,
+        expiry=expiry_of(request.POST),
+    )
+    return Done(
+        "A new table is made at the next decision.",
+        reverse("loop", args=[loop_id]),
+        {"overrides": [each.pk for each in made]},
+    )

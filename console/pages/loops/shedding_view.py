@@ -1,0 +1,240 @@
+"""What a shedding loop's page shows beside that of every loop: the table, what it costs, why it is this one,
+and what another bound or other weights would make of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.input.form_values import number_of
+from console.pages.queues.ladder_view import ladder_of
+from controllers import catalog
+from controllers.framework.decision import Decision
+from controllers.shedding.inputs import ALL_SINKS
+from queues.errors import BadInput
+from workers.models import Loop
+
+LAW = "shedding"
+BOUND, WEIGHT = "latency_bound_seconds", "weight-"
+FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # of a bound: the step its price is told for
+DIGITS = 4
+WHOLE, NOTHING = 0.005, 0.995  # shares shed that are as good as none, and as all
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One pattern and type. share: dropped now; would: by what is asked for; None: the pattern takes none."""
+
+    type: str
+    share: float | None
+    would: float | None
+
+
+def shed_view(loop: Loop, effective: Mapping[str, Any], row: Any, asked: Mapping[str, str]) -> dict[str, Any]:
+    """Context of `parts/shedding.html`. row: the application in the snapshot, or None. asked: what a person
+    would set, as the form sends it. Raises BadInput naming the form's field.
+    """
+    law, observation = catalog.law(LAW), observed(loop)
+    changes = changes_of(asked, effective, observation)
+    made = _decided(law, (loop.state or {}).get("law") or {})
+    would = _would(law, {**effective, **changes}, observation) if changes else None
+    patterns = (row or {}).get("patterns") or {}
+    sinks = (observation or {}).get("sinks") or {}
+    weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
+    return {
+        "types": sorted({name for pattern in patterns.values() for name in _types(pattern)}),
+        "patterns": [_heat(name, patterns[name], row, would) for name in patterns],
+        "outputs": [*_outputs(patterns, made, would, weights)],
+        "total": _total(patterns, weights, made, would),
+        "because": [*_because(made, effective)],
+        "would_because": [*_because(would, {**effective, **changes})],
+        "changes": changes,
+        "bound": changes.get(BOUND, effective[BOUND]),
+        "weights": {**weights, **changes.get("sink_weights", {})},
+        "shed_share": (row or {}).get("shed_share"),
+        "shed_events": (row or {}).get("shed_events"),
+        "application": loop.target.get("application"),
+        "ladders": [ladder_of(queue) for queue in (row or {}).get("queues", ())],
+    }
+
+
+def observed(loop: Loop) -> dict[str, Any] | None:
+    """What the loop saw last, as the law takes it; None while it has seen nothing to shed."""
+    entry = loop.entries.order_by("-at", "-id").first()
+    found = dict(entry.observation or {}) if entry else {}
+    if not found.get("patterns"):
+        return None
+    return {key: value for key, value in found.items() if key not in ("age_seconds", "unfit")}
+
+
+def _decided(law: Any, state: Mapping[str, Any]) -> Decision | None:
+    """The decision that made the table in force, decided once more; None where none is."""
+    solved = state.get("solved")
+    if not solved:
+        return None
+    return _decision(law, solved["parameters"], solved["observation"])
+
+
+def _would(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any] | None) -> Decision | None:
+    """What it would decide now, were it to shed."""
+    return _decision(law, parameters, {**observation, "permitted": True}) if observation else None
+
+
+def _decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
+    try:
+        given = catalog.read_parameters(law, _known(parameters))
+        seen = catalog.read_observation(law, _known(observation))
+        law.check_observation(given, seen, "observation")
+    except BadInput:  # recorded by a version that knew others
+        return None
+    _, decision = law.decide(given, law.initial_state(given), seen)
+    return decision if isinstance(decision, Decision) else None
+
+
+def _known(document: Any) -> Any:
+    """Without what is null: not given."""
+    if isinstance(document, Mapping):
+        return {key: _known(value) for key, value in document.items() if value is not None}
+    return [_known(each) for each in document] if isinstance(document, list) else document
+
+
+def _types(pattern: Mapping[str, Any]) -> list[str]:
+    return sorted({*pattern["types"], *pattern["shed_per_second"]})
+
+
+def _heat(name: str, pattern: Mapping[str, Any], row: Any, would: Decision | None) -> dict[str, Any]:
+    """One row of the map: a cell for each type the application knows."""
+    now = ((row["controls"].get("shed") or {}) if row else {}).get(name, {})
+    then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
+    types = {each for other in row["patterns"].values() for each in _types(other)}
+    own = set(_types(pattern))
+    cells = [
+        Cell(
+            each,
+            round(now.get(each, 0.0), DIGITS) if each in own else None,
+            round(then.get(each, 0.0), DIGITS) if then is not None and each in own else None,
+        )
+        for each in sorted(types)
+    ]
+    return {"name": name, "operator": pattern["operator"], "sheddable": pattern["sheddable"], "cells": cells}
+
+
+def _outputs(
+    patterns: Mapping[str, Any], made: Decision | None, would: Decision | None, weights: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
+    """Of each emitted type: what the table leads to expect, what is measured, and how much of it is found."""
+    for emitted in sorted({pattern["emits"] for pattern in patterns.values()}):
+        ours = [pattern for pattern in patterns.values() if pattern["emits"] == emitted]
+        yield {
+            "type": emitted,
+            "weight": weights.get(emitted),
+            "expected": _expected(made, emitted),
+            "measured": sum(pattern["out_per_second"] for pattern in ours),
+            "would": _expected(would, emitted),
+            "recall": ours[0]["recall"] if len(ours) == 1 else None,
+        }
+
+
+def _expected(decision: Decision | None, emitted: str) -> Any:
+    return ((decision.action or {}).get("expected", {}) if decision else {}).get(emitted)
+
+
+def _total(
+    patterns: Mapping[str, Any], weights: Mapping[str, float], made: Decision | None, would: Decision | None
+) -> dict[str, Any]:
+    """What all sinks take, weighted; and its recall: what is measured over what there would be of it."""
+    taken = [each for each in patterns.values() if weights.get(each["emits"])]
+    measured = sum(weights[each["emits"]] * each["out_per_second"] for each in taken)
+    recall = None
+    if taken and all(each["recall"] for each in taken):
+        whole = sum(
+            weights[each["emits"]] * each["out_per_second"] / max(0.01, each["recall"]["estimate"])
+            for each in taken
+        )
+        recall = measured / whole if whole else None
+    return {
+        "measured": measured if weights else None,
+        "expected": _expected(made, ALL_SINKS),
+        "would": _expected(would, ALL_SINKS),
+        "recall": recall,
+    }
+
+
+def _because(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Which budgets bind, who pays for it, and what a little more time would bring."""
+    if decision is None:
+        return
+    if decision.action is None:
+        yield decision.reason
+        return
+    for operator, term in decision.terms.items():
+        if isinstance(term, Mapping):
+            yield from _binding(operator, term, parameters)
+    told = {name: _left(types) for name, types in decision.action["shed"].items()}
+    for words in ("kept whole", "dropped whole"):
+        if names := [name for name, each in told.items() if each == words]:
+            yield f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {words}."
+    for name, each in told.items():
+        if each not in ("kept whole", "dropped whole"):
+            yield f"{name} is {each}: it takes what is left."
+
+
+def _binding(operator: str, term: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    offered, budget = f"{100 * term['work_offered']:.0f} %", f"{100 * term['budget']:.0f} %"
+    if term["work_offered"] <= term["budget"]:
+        yield f"{operator} is offered {offered} of its time and may use {budget}."
+        return
+    yield (
+        f"{operator} binds: it is offered {offered} of its time, and may use {budget} if events are to be "
+        f"through in {parameters[BOUND]:g} s."
+    )
+    worth = term.get("worth_per_second") or 0.0
+    step = COARSE_SECONDS if parameters[BOUND] >= COARSE_SECONDS else FINE_SECONDS
+    if worth * step >= 1e-4:
+        length = "1 s" if step == COARSE_SECONDS else "10 ms"
+        yield f"{length} more for each event would bring back {worth * step:.2g} alerts/s."
+    price = term.get("worth_per_utilisation") or 0.0
+    if price >= 1e-4:
+        yield f"1 % more of the time of {operator} would bring back {price / 100:.2g} alerts/s."
+
+
+def _left(types: Mapping[str, float]) -> str:
+    most = max(types.values(), default=0.0)
+    if most <= WHOLE:
+        return "kept whole"
+    return "dropped whole" if most >= NOTHING else f"kept to {100 * (1 - most):.0f} %"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def changes_of(
+    asked: Mapping[str, str], effective: Mapping[str, Any], observation: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The law's parameters as the form would have them, those that differ. Raises BadInput by field."""
+    parameters = {each.name: each for each in catalog.law(LAW).parameters}
+    changes: dict[str, Any] = {}
+    if text := asked.get(BOUND, "").strip():
+        bound = _checked(parameters[BOUND], number_of(text, BOUND), BOUND)
+        if bound != effective[BOUND]:
+            changes[BOUND] = bound
+    sinks = (observation or {}).get("sinks") or {}
+    weights = dict(effective["sink_weights"])
+    for name, worth in sinks.items():
+        if text := asked.get(WEIGHT + name, "").strip():
+            value = float(number_of(text, WEIGHT + name))
+            if value != weights.get(name, worth):
+                weights[name] = value
+                _checked(parameters["sink_weights"], weights, WEIGHT + name)
+    if weights != effective["sink_weights"]:
+        changes["sink_weights"] = weights
+    return changes
+
+
+def _checked(parameter: Any, value: Any, field: str) -> Any:
+    """The value as the parameter takes it. Raises BadInput naming the form's field."""
+    try:
+        return parameter.check(value, "form")
+    except BadInput as error:
+        raise BadInput(field, error.message) from None

@@ -1,0 +1,118 @@
+"""What if a loop had other values: its recorded observations decided on once more, beside what it did."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import requires
+from console.input.form_values import number_of
+from console.pages.frame.frame import show
+from console.pages.loops.lanes import lanes_of
+from console.pages.loops.loops import WOULD, describe, guard_rows, parameter_rows, typed_value
+from controllers import catalog
+from queues.errors import BadInput
+from workers.control import what_if
+from workers.models import Loop
+from workers.steering import overrides
+
+FIRST_HOURS = 2.0
+PRESETS = (0.25, 1, 2, 6, 24)
+WIDTH, HEIGHT = 1_000.0, 200.0
+
+
+@require_safe
+@requires("plant.view")
+def page(request: HttpRequest, loop_id: int) -> HttpResponse:
+    """The address holds it all: hours, and `would-NAME` for each value. Context: loop, rows (with `would`),
+    found (workers.control.what_if.Rerun, None until something is asked), paths of the chart, changed, errors.
+    """
+    loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
+    law, held = catalog.law(loop.law), overrides.on(loop, now)
+    rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
+    errors: dict[str, list[str]] = {}
+    changed: dict[str, Any] = {}
+    found, hours = None, FIRST_HOURS
+    try:
+        hours = hours_of(request.GET.get("hours", ""))
+        changed = _changed(loop, rows, request.GET)
+        if changed:
+            found = rerun(loop, changed, hours, now)
+    except BadInput as error:
+        errors = {error.field: [error.message]}
+    return show(
+        request,
+        "what_if.html",
+        "loops",
+        loop=describe(loop, held, now),
+        lanes=lanes_of(loop.law),
+        rows=[{**row, "would": request.GET.get(WOULD + row["name"], row["effective"])} for row in rows],
+        changed=changed,
+        found=found,
+        chart=chart_of(found.steps) if found and found.steps else None,
+        hours=hours,
+        presets=PRESETS,
+        errors=errors,
+    )
+
+
+def rerun(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -> what_if.Rerun:
+    """The last hours once more. Raises BadInput naming the field."""
+    return what_if.rerun(loop, changed, now - timedelta(hours=hours), now, time.monotonic)
+
+
+def hours_of(text: str) -> float:
+    """Hours back from now. Raises BadInput."""
+    hours = float(number_of(text, "hours")) if text.strip() else FIRST_HOURS
+    if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
+        raise BadInput("hours", f"takes hours above 0 up to {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
+    return hours
+
+
+def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """The values in the address that are not those in force."""
+    law, found = catalog.law(loop.law), {}
+    for row in rows:
+        field = WOULD + row["name"]
+        if query.get(field, "").strip():
+            value = typed_value(catalog.parameter(law, row["name"]), query[field], field)
+            if value != row["effective"]:
+                found[row["name"]] = value
+    return found
+
+
+def chart_of(steps: Sequence[what_if.Step]) -> dict[str, Any]:
+    """Two step lines in a box of WIDTH by HEIGHT, from 0 (or the least) to the most of both."""
+    first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
+    low = min(0.0, *(min(step.did, step.would) for step in steps))
+    high = max(max(step.did, step.would) for step in steps)
+    span, reach = max(last - first, 1e-9), max(high - low, 1e-9)
+
+    def place(at: datetime, size: float) -> tuple[float, float]:
+        return (at.timestamp() - first) / span * WIDTH, (high - size) / reach * HEIGHT
+
+    return {
+        "did": _path([place(step.at, step.did) for step in steps]),
+        "would": _path([place(step.at, step.would) for step in steps]),
+        "high": high,
+        "low": low,
+        "from": first,
+        "to": last,
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """A step line as SVG; stretches on which nothing changes are one line."""
+    parts, level = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"], points[0][1]
+    for x, y in points[1:]:
+        if y != level:
+            parts.append(f"H{x:.1f}V{y:.1f}")
+            level = y
+    return "".join([*parts, f"H{points[-1][0]:.1f}"])

@@ -1,0 +1,1 @@
+"""People and their accounts: login, second factors, tokens, sessions."""

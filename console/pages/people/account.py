@@ -1,0 +1,132 @@
+"""One's own account: password, sessions and API tokens."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts import identity_provider, sessions, tokens
+from console.accounts.access import Actor, actor_of, requires
+from console.audit import audit_log
+from console.input.form_values import number_of
+from console.models import ApiToken, UserSession
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.steering import plant_settings
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires("account.change")
+def settings(request: HttpRequest) -> HttpResponse:
+    """Context: form (password), has_password (not where a provider keeps it), tokens and sessions (one's
+    own), queues (that a token may be limited to), new_token (shown once), token_errors.
+    """
+    if request.method == "POST" and identity_provider.is_of(request.user):
+        return settings_page(request, {"password": ["is kept at your provider; change it there."]})
+    form = PasswordChangeForm(request.user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        with transaction.atomic():
+            form.save()
+            sessions.end_all(request.user, but=request.session.digest)
+            audit_log.record(actor_of(request), "account.password", request.user.get_username())
+        before = request.session.digest
+        # Without this the person who changed the password would be logged out with all other sessions.
+        update_session_auth_hash(request, request.user)
+        sessions.rename(before, request.session.digest)
+        messages.success(request, "Password changed. Your other sessions are logged out.")
+        return redirect("settings")
+    return _settings_page(request, form)
+
+
+@require_POST
+@requires("token.mint")
+def token_create(request: HttpRequest) -> HttpResponse:
+    """Posted: name, role, days, queues (several), actions (in one line). Shows the secret, once."""
+    actor, posted = actor_of(request), request.POST
+    try:
+        days = number_of(posted.get("days", ""), "days")
+        scope = tokens.Scope(
+            posted.getlist("queues"), [each for each in posted.get("actions", "").split() if each]
+        )
+        token, secret = tokens.make(
+            actor, posted.get("name", ""), posted.get("role", ""), days, timezone.now(), scope
+        )
+    except BadInput as error:
+        return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
+    fresh = {"name": token.name, "secret": secret}
+    page = _settings_page(request, _password_form(request), new_token=fresh)
+    page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
+    return page
+
+
+@action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
+def token_revoke(request: HttpRequest, token_id: int) -> Done:
+    """Nothing need be posted."""
+    token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
+    tokens.revoke(actor_of(request), token, timezone.now())
+    return Done(f"Token {token.name} is revoked.", reverse("settings"), {"go": reverse("settings")})
+
+
+@action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
+def session_end(request: HttpRequest, session_id: int) -> Done:
+    """Nothing need be posted. One's own sessions here; who manages users ends anybody's."""
+    actor = actor_of(request)
+    mine = {} if actor.may("user.manage") else {"user": request.user}
+    found = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
+    sessions.end(actor, found)
+    where = reverse("settings") if found.user == request.user else reverse("users")
+    return Done(f"A session of {found.user.get_username()} is logged out.", where, {"go": where})
+
+
+def settings_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    return _settings_page(request, _password_form(request), errors, status=422 if errors else 200)
+
+
+def _password_form(request: HttpRequest) -> PasswordChangeForm:
+    return PasswordChangeForm(request.user)
+
+
+def _queues_of(actor: Actor) -> list[str]:
+    """The queues that the actor reaches."""
+    names = Queue.objects.order_by("name").values_list("name", flat=True)
+    return [name for name in names if actor.reaches([name])]
+
+
+def _settings_page(
+    request: HttpRequest,
+    form: PasswordChangeForm,
+    token_errors: dict[str, list[str]] | None = None,
+    new_token: dict[str, str] | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    response = show(
+        request,
+        "settings.html",
+        "settings",
+        form=form,
+        token_errors=token_errors or {},
+        submitted=request.POST if token_errors else {},
+        submitted_queues=request.POST.getlist("queues") if token_errors else [],
+        queues=_queues_of(actor_of(request)),
+        has_password=not identity_provider.is_of(request.user),
+        roles=tokens.grantable_roles(actor_of(request)),
+        most_days=plant_settings.value("token.maximum_days"),
+        tokens=ApiToken.objects.filter(owner=request.user).order_by("-created_at"),
+        sessions=sessions.alive(request.user),
+        session_digest=request.session.digest,
+        new_token=new_token,
+        now=timezone.now(),
+    )
+    response.status_code = 422 if form.is_bound else status
+    return response

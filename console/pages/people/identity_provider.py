@@ -1,0 +1,115 @@
+"""Logging in at an OpenID Connect provider: the way there, and the way back."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+import requests
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
+
+from console.accounts import identity_provider, login
+from console.audit import refusals
+
+BEGUN_SECONDS = 600  # so long an anonymous visitor may take at the provider
+CONFIRMING = "weir_oidc_confirming"
+FAILED = (
+    "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
+)
+REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
+
+
+def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Without a provider there is no such page; one that does not answer is said, not raised."""
+
+    @functools.wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
+        if not settings.WEIR_OIDC:
+            raise Http404("No OpenID Connect provider is set up.")
+        try:
+            return view(request, *args, **named)
+        except identity_provider.NoRoleError as error:
+            return _failed(request, REFUSED, str(error), 403)
+        # What a provider sends that it must not is no fault of this server's.
+        except (
+            identity_provider.ProviderError,
+            SuspiciousOperation,
+            requests.RequestException,
+            jwt.PyJWTError,
+            KeyError,
+            ValueError,
+        ) as error:
+            return _failed(request, FAILED, f"{type(error).__name__}: {error}", 502)
+
+    return guarded
+
+
+def _failed(request: HttpRequest, message: str, why: str, status: int) -> HttpResponse:
+    name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
+    refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request.request_id))
+    return render(request, "login_failed.html", {"message": message.format(name=name)}, status=status)
+
+
+@method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
+class Begin(OIDCAuthenticationRequestView):
+    """GET, next. With `confirm`, the provider has to ask for the password anew."""
+
+    get_settings = staticmethod(identity_provider.setting)
+
+    def __init__(self, **named: Any) -> None:
+        super(OIDCAuthenticationRequestView, self).__init__(**named)
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute == "OIDC_OP_AUTH_ENDPOINT":
+            return identity_provider.setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+        if attribute.startswith("OIDC_"):
+            return identity_provider.setting(attribute)
+        raise AttributeError(attribute)
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        if not request.user.is_authenticated:
+            request.session.set_expiry(BEGUN_SECONDS)
+        request.session[CONFIRMING] = time.time() if "confirm" in request.GET else None
+        return super().get(request)
+
+    def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
+        return {"prompt": "login", "max_age": "0"} if "confirm" in request.GET else {}
+
+
+@method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
+class Callback(OIDCAuthenticationCallbackView):
+    """GET: where the provider leads back to, with code and state."""
+
+    get_settings = staticmethod(identity_provider.setting)
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        # The library would log out whoever is led here with an error.
+        return self.login_failure() if request.GET.get("error") else super().get(request)
+
+    def login_failure(self) -> HttpResponse:
+        return _failed(
+            self.request, FAILED, str(self.request.GET.get("error", "no login was begun here")), 403
+        )
+
+    def login_success(self) -> HttpResponse:
+        request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")
+        asked_at = request.session.pop(CONFIRMING, None)
+        if asked_at is None or not request.user.is_authenticated:
+            login.enter(request, self.user, identity_provider.BACKEND, "OpenID Connect")
+            return redirect(following)
+        # It must be the same person, and the provider must really have asked.
+        told = request.session.get(identity_provider.AUTHENTICATED_AT)
+        fresh = isinstance(told, int | float) and told >= asked_at - identity_provider.LEEWAY_SECONDS
+        if self.user != request.user or not fresh:
+            return _failed(request, FAILED, "the provider did not confirm that it is the same person", 403)
+        login.confirm(request, "OpenID Connect")
+        return redirect(following)

@@ -1,0 +1,114 @@
+"""Logging in and out: password, then the code of a second factor; and proving anew who one is."""
+
+from typing import Any
+
+from django.contrib.auth import authenticate, logout
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.accounts import identity_provider, login, second_factor
+from console.accounts.access import Actor, actor_of
+from console.audit import audit_log
+
+WRONG_CODE = "The code does not match. Wait for the app's next one, then try again."
+
+
+class LogIn(LoginView):
+    """The password. Context: form, next, provider (None, or the OpenID Connect provider's name)."""
+
+    template_name = "login.html"
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        return super().get_context_data(provider=identity_provider.name(), **context)
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        user = form.get_user()
+        if second_factor.of(user) is None:
+            login.enter(self.request, user, login.PASSWORD_BACKEND, "password")
+            return redirect(self.get_success_url())
+        login.wait_for_code(self.request, user)
+        return redirect(login.address_with_next(reverse("login-code"), self.get_success_url()))
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "HEAD", "POST"])
+def code(request: HttpRequest) -> HttpResponse:
+    """Posted: code, next. The second step of whoever has a second factor."""
+    following = login.next_of(request, reverse("overview"))
+    user = login.waiting_for_code(request)
+    if user is None:
+        return redirect(login.address_with_next(reverse("login"), following))
+    if request.method != "POST":
+        return render(request, "login_code.html", {"next": following})
+    if second_factor.is_right(user, request.POST.get("code", ""), timezone.now()):
+        request.session.pop(login.PENDING)
+        login.enter(request, user, login.PASSWORD_BACKEND, "password and code")
+        return redirect(following)
+    address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
+    actor = Actor(name=user.get_username(), role=None, address=address, request_id=request_id)
+    audit_log.record(
+        actor, "login.failed", user.get_username(), reason="The code was wrong, or came too soon."
+    )
+    return render(request, "login_code.html", {"next": following, "error": WRONG_CODE}, status=422)
+
+
+@require_POST
+def log_out(request: HttpRequest) -> HttpResponse:
+    """Nothing need be posted. A provider keeps its own session: the next page leads there."""
+    actor, came_from = actor_of(request), identity_provider.is_of(request.user)
+    audit_log.record(actor, "logout", actor.name)
+    logout(request)
+    return redirect("logged-out" if came_from else "login")
+
+
+@login_not_required
+@require_http_methods(["GET", "HEAD"])
+def logged_out(request: HttpRequest) -> HttpResponse:
+    """Context: provider, end_url (where the provider ends its own session; "" where it can't)."""
+    if identity_provider.name() is None:
+        return redirect("login")
+    back = request.build_absolute_uri(reverse("login"))
+    context = {"provider": identity_provider.name(), "end_url": identity_provider.end_url(back)}
+    return render(request, "logged_out.html", context)
+
+
+@never_cache
+@sensitive_post_parameters("password", "code")
+@require_http_methods(["GET", "HEAD", "POST"])
+def confirm(request: HttpRequest) -> HttpResponse:
+    """Posted: password, or the code for who has a second factor; next. Then acts of consequence are open for
+    some minutes (`console.accounts.access.CONFIRMED`).
+    """
+    following = login.next_of(request, reverse("overview"))
+    way = _way_to_confirm(request)
+    if request.method == "POST" and way != "provider":
+        if _is_proved(request, way):
+            login.confirm(request, way)
+            return redirect(following)
+        error = WRONG_CODE if way == "code" else "The password does not match."
+        return render(request, "confirm.html", {"next": following, "way": way, "error": error}, status=422)
+    context = {"next": following, "way": way, "provider": identity_provider.name()}
+    return render(request, "confirm.html", context)
+
+
+def _way_to_confirm(request: HttpRequest) -> str:
+    if identity_provider.is_of(request.user):
+        return "provider"
+    return "code" if second_factor.of(request.user) else "password"
+
+
+def _is_proved(request: HttpRequest, way: str) -> bool:
+    if way == "code":
+        return second_factor.is_right(request.user, request.POST.get("code", ""), timezone.now())
+    password = request.POST.get("password", "")
+    return authenticate(request, username=request.user.get_username(), password=password) == request.user

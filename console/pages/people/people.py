@@ -1,0 +1,125 @@
+"""Who may log in: users, their roles and sessions; for administrators."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts import identity_provider, people, second_factor, sessions
+from console.accounts.access import ROLES, actor_of, queues_of, requires, role_of
+from console.models import ApiToken
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+from queues.models import Queue
+
+
+@require_safe
+@requires("user.manage")
+def users(request: HttpRequest) -> HttpResponse:
+    """Context: users ({user, role, queues, second_factor, provider}), queues (all), roles, tokens and
+    sessions of all, new_password (shown once).
+    """
+    return users_page(request)
+
+
+def users_page(
+    request: HttpRequest,
+    errors: Any = None,
+    submitted: Any = None,
+    new_password: Any = None,
+    **address: Any,  # of the form that was refused
+) -> HttpResponse:
+    everybody = User.objects.prefetch_related("groups").order_by("username")
+    return show(
+        request,
+        "users.html",
+        "settings",
+        users=[_row(each) for each in everybody],
+        queues=Queue.objects.order_by("name").values_list("name", flat=True),
+        roles=ROLES,
+        sessions=sessions.alive(),
+        session_digest=request.session.digest,
+        tokens=ApiToken.objects.select_related("owner").order_by("owner__username", "-created_at"),
+        now=timezone.now(),
+        new_password=new_password,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _row(user: User) -> dict[str, Any]:
+    return {
+        "user": user,
+        "role": role_of(user),
+        "queues": sorted(queues_of(user) or ()),
+        "second_factor": second_factor.of(user) is not None,
+        "provider": identity_provider.is_of(user),
+    }
+
+
+@sensitive_post_parameters()
+@require_POST
+@requires("user.manage")
+def create(request: HttpRequest) -> HttpResponse:
+    """Posted: username, role, reason, password (made up when empty), which the answer shows this once."""
+    posted = request.POST
+    given = (posted.get(name, "") for name in ("username", "role", "reason", "password"))
+    try:
+        user, password = people.create(actor_of(request), *given)
+    except BadInput as error:
+        return _refused(request, error)
+    return _shown_once(request, user, password)
+
+
+@sensitive_post_parameters()
+@require_POST
+@requires("user.manage")
+def reset(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Posted: reason. The new password is on the answering page, this once."""
+    user = get_object_or_404(User, pk=user_id)
+    try:
+        password = people.reset_password(actor_of(request), user, request.POST.get("reason", ""))
+    except BadInput as error:
+        return _refused(request, error)
+    return _shown_once(request, user, password)
+
+
+def _refused(request: HttpRequest, error: BadInput) -> HttpResponse:
+    page = users_page(request, {error.field: [error.message]}, request.POST)
+    page.status_code = 422
+    return page
+
+
+def _shown_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
+    page = users_page(request, new_password={"username": user.get_username(), "password": password})
+    page["Cache-Control"] = "no-store"
+    return page
+
+
+@action("user.manage", users_page)
+def change(request: HttpRequest, user_id: int) -> Done:
+    """Posted: change (role, queues, second-factor, enable, disable), reason; role; queues (several)."""
+    user, posted = get_object_or_404(User, pk=user_id), request.POST
+    actor, reason, wanted = actor_of(request), posted.get("reason", ""), posted.get("change", "role")
+    name, here = user.get_username(), reverse("users")
+    if wanted == "role":
+        people.change_role(actor, user, posted.get("role", ""), reason)
+        return Done(f"{name} is {posted['role']} from now on.", here, {"go": here})
+    if wanted == "queues":
+        queues = posted.getlist("queues")
+        people.limit_queues(actor, user, queues, reason)
+        limits = f"limited to {', '.join(sorted(set(queues)))}" if queues else "limited to no queue"
+        return Done(f"{name} is {limits} from now on.", here, {"go": here})
+    if wanted == "second-factor":
+        people.remove_second_factor(actor, user, reason)
+        return Done(f"{name} has no second factor any more.", here, {"go": here})
+    if wanted not in ("enable", "disable"):
+        raise BadInput("change", "takes role, queues, second-factor, enable or disable.")
+    people.enable(actor, user, wanted == "enable", reason)
+    return Done(f"{name} may log in{' again' if wanted == 'enable' else ' no more'}.", here, {"go": here})

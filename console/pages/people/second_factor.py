@@ -1,0 +1,67 @@
+"""One's own second factor: set up, recovery codes shown once, switched off."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from console.accounts import identity_provider
+from console.accounts import second_factor as factor
+from console.accounts.access import actor_of, demand_confirmed, requires
+from console.audit import audit_log
+from console.pages.frame.frame import show
+from queues.errors import BadInput
+
+
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires("account.change")
+def page(request: HttpRequest) -> HttpResponse:
+    """Posted: do (begin, confirm, remove); code. Context: state (off, begun, on, provider), picture and key
+    while it is begun, codes (shown once), codes_left, error.
+    """
+    if request.method != "POST":
+        return _page(request)
+    try:
+        codes = _done(request, request.POST.get("do", ""))
+    except BadInput as error:
+        return _page(request, error=f"{error.field.capitalize()} {error.message}", status=422)
+    return _page(request, codes=codes)
+
+
+def _done(request: HttpRequest, wanted: str) -> list[str] | None:
+    actor, user = actor_of(request), request.user
+    if identity_provider.is_of(user):
+        raise BadInput("account", "is the provider's; set a second factor up there.")
+    if wanted == "confirm":
+        codes = factor.confirm(user, request.POST.get("code", ""))
+        audit_log.record(actor, "account.second_factor", actor.name, after={"on": True})
+        return codes
+    # Who found an open browser must neither bind it to a phone nor take the phone away.
+    demand_confirmed(actor)
+    if wanted == "begin":
+        factor.begin(user)
+    elif wanted == "remove":
+        if factor.remove(user):
+            audit_log.record(actor, "account.second_factor", actor.name, after={"on": False})
+    else:
+        raise BadInput("do", "takes begin, confirm or remove.")
+    return None
+
+
+def _page(
+    request: HttpRequest, codes: list[str] | None = None, error: str = "", status: int = 200
+) -> HttpResponse:
+    context: dict[str, Any] = {"codes": codes, "error": error, "state": "off", "now": timezone.now()}
+    if identity_provider.is_of(request.user):
+        context["state"] = "provider"
+    elif factor.of(request.user):
+        context |= {"state": "on", "codes_left": factor.codes_left(request.user)}
+    elif begun := factor.begun(request.user):
+        context |= {"state": "begun", "picture": factor.picture_of(begun), "key": factor.secret_of(begun)}
+    response = show(request, "second_factor.html", "settings", **context)
+    response.status_code = status
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,1 @@
+"""The pipeline and its applications."""

@@ -1,0 +1,269 @@
+"""The pipeline: its graph as it works, an operator beside it, and the declarations of its applications."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import pipelines
+from console.actions.plant_control import HAND_MINUTES
+from console.connections.control_server import control
+from console.input.form_values import expiry_of, number_of
+from console.input.row_id import id_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show, snapshot_of
+from queues.errors import BadInput
+from workers.models import PipelineVersion
+from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.declared import OF_FILE, Declarations
+from workers.pipeline.tiers.state import StateStore
+
+VERSIONS_SHOWN = 30
+NEW = "new"
+
+
+@require_safe
+@requires("plant.view")
+def pipeline(request: HttpRequest) -> HttpResponse:
+    """Context: see `pipeline_page`; the first application."""
+    return pipeline_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def application(request: HttpRequest, name: str) -> HttpResponse:
+    """The same of one application."""
+    return pipeline_page(request, name)
+
+
+@require_safe
+@requires("plant.view")
+def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
+    """The same, and one operator in the drawer."""
+    return operator_page(request, name, operator)
+
+
+def operator_page(
+    request: HttpRequest, name: str, operator: str, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    return pipeline_page(request, name, operator, errors, submitted)
+
+
+def pipeline_page(
+    request: HttpRequest, name: str = "", operator: str = "", errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    """Context: application (its name), row (its part of the snapshot), applications (all names), flow (its
+    flow loop, or None), recent (newest complex events), operator (the one in the drawer: see `_opened`),
+    criteria (see `_criteria`), version.
+    """
+    status = (snapshot_of(request) or {}).get("pipeline") or {}
+    rows = status.get("applications") or {}
+    if name and name not in rows:
+        raise Http404(f"No application {name} is at work.")
+    name = name or next(iter(rows), "")
+    row = rows.get(name)
+    if operator and operator not in (row or {}).get("operators", {}):
+        raise Http404(f"{name} has no operator {operator}.")
+    loops = (snapshot_of(request) or {}).get("loops", {})
+    return show(
+        request,
+        "pipeline.html",
+        "pipeline",
+        application=name,
+        row=row,
+        applications=list(rows),
+        flow=loops.get(f"flow/{name}"),
+        balance=loops.get(f"balance/{name}"),
+        recent=_recent(name) if row else [],
+        operator=_opened(name, operator, row) if operator and row else None,
+        criteria=_criteria(name, row) if row else [],
+        version=_at_work().get(name),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _recent(name: str) -> list[dict[str, Any]]:
+    """The newest complex events; none while the control server is away."""
+    try:
+        return StateStore(control(), name).recent()
+    except redis.RedisError:
+        return []
+
+
+def _criteria(name: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values that rules name: of each what it follows, if anything, and who holds it until when."""
+    try:
+        held = Controls.read(control().get(key_of(name)), Controls()).held_at(time.time())
+    except (redis.RedisError, BadInput):
+        held = {}
+    names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
+    return [
+        {"name": each, "follows": row["monitored"].get(each), "held": _held(held.get(each))} for each in names
+    ]
+
+
+def _held(held: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    until = held["until_seconds"]
+    return {**held, "until": None if until is None else datetime.fromtimestamp(until, UTC)}
+
+
+def _at_work() -> dict[str, dict[str, Any]]:
+    """Application → what is at work; nothing while the control server is away."""
+    try:
+        return Declarations(control()).at_work()
+    except redis.RedisError:
+        return {}
+
+
+def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
+    """The operator's figures, and of each of its patterns what is declared and what it does."""
+    declared = _declared(name)
+    patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
+    shown = row["operators"][operator]
+    return {
+        **shown,
+        "name": operator,
+        "wanted_tasks": (row["controls"]["tasks"] or {}).get(operator, row["controls"]["parallelism"]),
+        "rows": [
+            {"name": each, **row["patterns"][each], "declared": patterns.get(each)}
+            for each in shown["patterns"]
+        ],
+        **_edges(operator, row),
+    }
+
+
+def _edges(operator: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Where its events come from and go to, with their rates."""
+    emitted = {(each["operator"], each["emits"]): each["out_per_second"] for each in row["patterns"].values()}
+    edges = [{**edge, "per_second": emitted.get((edge["source"], edge["type"]))} for edge in row["edges"]]
+    reads = [edge for edge in edges if edge["target"] == operator]
+    inner = sum(edge["per_second"] or 0.0 for edge in reads)
+    own = {emits: rate for (source, emits), rate in emitted.items() if source == operator}
+    return {
+        "reads": reads,
+        "feeds": [edge for edge in edges if edge["source"] == operator],
+        "source_per_second": max(0.0, row["operators"][operator]["in_per_second"] - inner),
+        "sinks": [
+            {"queue": queue, "type": emits, "per_second": own[emits]}
+            for emits in sorted(own)
+            for queue in row["sinks"].get(emits, [])
+        ],
+    }
+
+
+def _declared(name: str) -> Application | None:
+    """What is at work, as declared; None when it can't be read here."""
+    found = _at_work().get(name)
+    try:
+        return application_of_text(found["text"], pipelines.TABLES, name) if found else None
+    except BadInput:
+        return None
+
+
+@action("pipeline.steer", operator_page)
+def tasks(request: HttpRequest, name: str, operator: str) -> Done:
+    """Another number of tasks for an operator, for some minutes."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
+    if wanted != int(wanted):
+        raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
+    minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
+    pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
+    return Done(
+        f"{operator} has {int(wanted)} tasks within two batches; loops hold for {minutes:g} min.",
+        reverse("pipeline-operator", args=[name, operator]),
+    )
+
+
+def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:
+    """The page again, where a criterion can't be held or released."""
+    return pipeline_page(request, name, **shown)
+
+
+@action("pipeline.steer", criterion_page)
+def hold_criterion(request: HttpRequest, name: str) -> Done:
+    """A person's value in place of the one a criterion follows, until it expires."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    criterion = text_of(request, "criterion", "choose one")
+    value = number_of(text_of(request, "value", "give a number"), "value")
+    expiry = expiry_of(request.POST)
+    pipelines.hold_criterion(
+        actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
+    )
+    return Done(f"{criterion} is held at {value:g} within two batches.", _criteria_url(name))
+
+
+@action("pipeline.steer", criterion_page)
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
+    """A criterion has its own value again."""
+    pipelines.release_criterion(actor_of(request), name, criterion, control())
+    return Done(f"{criterion} has its own value again.", _criteria_url(name))
+
+
+def _criteria_url(name: str) -> str:
+    return reverse("pipeline-application", args=[name])
+
+
+@require_safe
+@requires("plant.view")
+def declaration(request: HttpRequest, name: str) -> HttpResponse:
+    """The text of an application, its versions, and the form for another; `new` for one that is not there."""
+    return declaration_page(request, name)
+
+
+def declaration_page(
+    request: HttpRequest, name: str, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    """Context: application, text, shown (its version), version (at work), versions (newest first)."""
+    at_work = _at_work()
+    versions = PipelineVersion.objects.filter(application=name).select_related("owner")
+    newest = versions.order_by("-number").first()
+    found = at_work.get(name)
+    if found is None and newest is None and name != NEW:
+        raise Http404(f"No application {name} is declared.")
+    asked = request.GET.get("version")
+    shown = get_object_or_404(versions, number=id_of(asked) or 0) if asked else newest
+    text = shown.text if shown else found["text"] if found else ""
+    return show(
+        request,
+        "pipeline_declaration.html",
+        "pipeline",
+        application=name,
+        is_new=name == NEW,
+        text=submitted.get("text", text) if submitted else text,
+        shown=shown,
+        version=found,
+        of_file=OF_FILE,
+        versions=versions.order_by("-number")[:VERSIONS_SHOWN],
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+@action("pipeline.declare", declaration_page)
+def declare(request: HttpRequest, name: str) -> Done:
+    """A new version, which runs from now on."""
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    text = request.POST.get("text", "").replace("\r\n", "\n")
+    declared = pipelines.checked_for(actor_of(request), text).name
+    if name not in (NEW, declared):
+        raise BadInput(
+            "text", f"names the application {declared}; this is {name}. Declare another as a new one."
+        )
+    version = pipelines.declare(actor_of(request), text, reason, control())
+    return Done(
+        f"Version {version.number} of {version.application} is taken over within seconds.",
+        reverse("pipeline-declaration", args=[version.application]),
+    )

@@ -1,0 +1,202 @@
+"""Plans of moved points: what waits for approval, what runs, what was; and everything that makes one."""
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import Actor, actor_of, requires
+from console.actions import plans as planning
+from console.connections.control_server import control
+from console.input.form_values import number_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show, snapshot_of
+from console.pages.plant.plan_view import shown
+from console.pages.plant.plant import node_page, nodes_page
+from console.pages.queues.queues import queue_page
+from queues.errors import BadInput
+from queues.models import Node, Queue
+from workers.models import Plan
+from workers.placement.plan_document import plan_document
+from workers.placement.plans import OPEN, another_refusal
+
+PER_PAGE = 25
+POINTS = "points-"  # the fields of a division by hand: one for each node
+
+
+@require_safe
+@requires("plant.view")
+def plans(request: HttpRequest) -> HttpResponse:
+    """Context: proposals and running (`shown`, oldest first), page_obj of ended plans (newest first)."""
+    return plans_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def plan(request: HttpRequest, plan_id: int) -> HttpResponse:
+    """The same, and `plan`: the one that is open beside the list."""
+    return plan_page(request, plan_id)
+
+
+def plan_page(request: HttpRequest, plan_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    found = get_object_or_404(Plan.objects.select_related("owner"), pk=plan_id)
+    return plans_page(request, errors, submitted, opened=found)
+
+
+def plans_page(
+    request: HttpRequest, errors: Any = None, submitted: Any = None, opened: Plan | None = None
+) -> HttpResponse:
+    snapshot = snapshot_of(request)
+    rows = Plan.objects.select_related("owner")
+    waiting = rows.filter(state__in=OPEN).order_by("created_at", "pk")
+    ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
+    page_obj = ended.get_page(request.GET.get("page"))
+    return show(
+        request,
+        "plans.html",
+        "plans",
+        open_plans=[shown(plan_document(each), snapshot) for each in waiting],
+        ended=[shown(plan_document(each), snapshot) for each in page_obj.object_list],
+        page_obj=page_obj,
+        plan=shown(plan_document(opened), snapshot) if opened else None,
+        approval=_approval(actor_of(request), opened) if opened else None,
+        undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def _approval(actor: Actor, plan: Plan) -> dict[str, Any]:
+    """What an approval of this visitor would do: {needed, given, refusal ("" where it is welcome)}."""
+    if not actor.may("plan.approve"):
+        return {"needed": 1, "given": len(plan.approvals), "refusal": ""}
+    return {
+        "needed": planning.approvals_needed(actor),
+        "given": len(plan.approvals),
+        "refusal": another_refusal(plan, actor.user),
+    }
+
+
+def _opened(made: Plan, message: str) -> Done:
+    url = reverse("plan", args=[made.pk])
+    return Done(message, url, {"plan": made.pk, "go": url})
+
+
+@action("plan.propose", plans_page)
+def rebalance(request: HttpRequest) -> Done:
+    """Posted: goal (below-busy, band). Opens the plan; "nothing to move" is refused with the reason."""
+    goal = request.POST.get("goal", "below-busy")
+    made = planning.propose_rebalance(actor_of(request), goal, snapshot_of(request), timezone.now())
+    return _opened(made, f"Plan {made.pk} waits for approval.")
+
+
+def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
+    """Where a node was chosen: its own page when it is known, else the list."""
+    name = request.POST.get("node", "")
+    if Node.objects.filter(name=name).exists():
+        return node_page(request, name, **refusal)
+    return nodes_page(request, **refusal)
+
+
+@action("node.use", use_page)
+def use(request: HttpRequest) -> Done:
+    """Posted: node, use (drain, cordon, return), reason. A drain makes a plan and opens it."""
+    wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose one")
+    reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
+    if wanted == "drain":
+        made = planning.propose_drain(actor, name, reason, snapshot_of(request), now)
+        return _opened(made, f"Plan {made.pk} to drain {name} waits for approval.")
+    if wanted == "cordon":
+        planning.cordon(actor, name, reason, now, control())
+        return Done(f"{name} keeps what it has and takes no new points.", reverse("node", args=[name]))
+    if wanted == "return":
+        planning.take_back(actor, name, reason, now, control())
+        return Done(f"{name} is in use again; a plan may give it points.", reverse("node", args=[name]))
+    raise BadInput("use", f"takes {', '.join(planning.USES)}, not {wanted[:40]!r}.")
+
+
+@action("plan.propose", queue_page)
+def points(request: HttpRequest, name: str) -> Done:
+    """Posted: points-NODE per node (1000 in all; left out is 0), reason. Opens the plan."""
+    get_object_or_404(Queue, name=name)
+    wanted = {
+        field.removeprefix(POINTS): _whole(text, field)
+        for field, text in request.POST.items()
+        if field.startswith(POINTS) and text.strip()
+    }
+    reason = request.POST.get("reason", "")
+    try:
+        made = planning.propose_points(
+            actor_of(request), name, wanted, reason, snapshot_of(request), timezone.now()
+        )
+    except BadInput as error:
+        raise _at_field(error) from None
+    return _opened(made, f"Plan {made.pk} waits for approval.")
+
+
+def _whole(text: str, field: str) -> int:
+    value = number_of(text, field)
+    if not isinstance(value, int):
+        raise BadInput(field, "takes a whole number of points.")
+    return value
+
+
+def _at_field(error: BadInput) -> BadInput:
+    """`points.n1` is the field points-n1 on the page."""
+    kind, _, node = error.field.partition(".")
+    return BadInput(POINTS + node, error.message) if kind == "points" and node else error
+
+
+def _found(plan_id: int) -> Plan:
+    return get_object_or_404(Plan, pk=plan_id)
+
+
+@action("plan.approve", plan_page)
+def approve(request: HttpRequest, plan_id: int) -> Done:
+    """Posted: hash (of the plan as shown), reason."""
+    posted = request.POST
+    made = planning.approve(
+        actor_of(request),
+        _found(plan_id),
+        posted.get("hash", ""),
+        posted.get("reason", ""),
+        snapshot_of(request),
+        timezone.now(),
+    )
+    said = (
+        f"Plan {plan_id} has your approval; it runs once somebody else agrees."
+        if made.state == Plan.State.PROPOSED
+        else f"Plan {plan_id} is approved; it runs within a second."
+    )
+    return Done(said, reverse("plan", args=[plan_id]))
+
+
+@action("plan.approve", plan_page)
+def reject(request: HttpRequest, plan_id: int) -> Done:
+    """Posted: reason."""
+    planning.reject(actor_of(request), _found(plan_id), request.POST.get("reason", ""), timezone.now())
+    return Done(f"Plan {plan_id} is rejected; nothing was moved.", reverse("plan", args=[plan_id]))
+
+
+@action("plan.stop", plan_page)
+def stop(request: HttpRequest, plan_id: int) -> Done:
+    """Posted: reason."""
+    planning.stop(actor_of(request), _found(plan_id), request.POST.get("reason", ""), timezone.now())
+    return Done(f"Plan {plan_id} is stopped; what has moved stays.", reverse("plan", args=[plan_id]))
+
+
+@action("plan.propose", plan_page)
+def roll_back(request: HttpRequest, plan_id: int) -> Done:
+    """Posted: reason. Opens the plan with the inverse moves."""
+    made = planning.roll_back(
+        actor_of(request),
+        _found(plan_id),
+        request.POST.get("reason", ""),
+        snapshot_of(request),
+        timezone.now(),
+    )
+    return _opened(made, f"Plan {made.pk} rolls plan {plan_id} back; it waits for approval.")

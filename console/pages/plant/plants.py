@@ -1,0 +1,276 @@
+"""Plants: this one and other people's, each as operators and tasks; set by hand, registered, removed."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import plant_control, plant_registration
+from console.connections.control_server import control
+from console.input.form_values import number_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show, snapshot_of
+from controllers.parallelism.inputs import rate_per_second, service_seconds
+from controllers.parallelism.measured_topology import Operator, Topology
+from queues.errors import BadInput
+from workers.plants.foreign import adapters
+from workers.plants.holding import PlantHeld
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import Elastic, PlantConfused, PlantSilent
+from workers.plants.published import PublishedPlant
+from workers.plants.registry import LOCAL, seen, why_unseen
+from workers.plants.topology import topology_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A plant as a page has it: topology None while it has never been seen."""
+
+    name: str
+    kind: str
+    state: str
+    age_seconds: float | None
+    error: str | None
+    topology: Topology | None
+    holder: str | None
+    held_until: float | None
+
+
+@require_safe
+@requires("plant.view")
+def plants(request: HttpRequest) -> HttpResponse:
+    """Context: `found`: {row (None: this plant), shown, tasks}; `kinds`, `form`."""
+    return plants_page(request)
+
+
+def plants_page(request: HttpRequest, errors: Any = None, submitted: Any = None, **_: Any) -> HttpResponse:
+    snapshot = snapshot_of(request)
+    rows = {row.name: row for row in adapters.registered()}
+    found = [
+        {"row": rows.get(name), "shown": (each := shown(snapshot, name)), "tasks": _tasks(each)}
+        for name in (LOCAL, *rows)
+    ]
+    editing = rows.get(request.GET.get("edit", ""))
+    return show(
+        request,
+        "plants.html",
+        "plants",
+        "frame",
+        found=found,
+        kinds=RegisteredPlant.Kind.choices,
+        editing=editing,
+        form=_form(editing, submitted),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+@require_safe
+@requires("plant.view")
+def plant(request: HttpRequest, name: str) -> HttpResponse:
+    """Context: see `plant_page`."""
+    return plant_page(request, name)
+
+
+def plant_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    """Context: shown (the plant), row (how it is reached; None: this one), operators, paths, loops, settable
+    (operators).
+    """
+    row = RegisteredPlant.objects.filter(name=name).first()
+    if row is None and name != LOCAL:
+        raise Http404(f"No plant {name} is registered.")
+    snapshot = snapshot_of(request)
+    found = shown(snapshot, name)
+    topology = found.topology
+    operators = _operators(topology) if topology else []
+    return show(
+        request,
+        "plant.html",
+        "plants",
+        "plants",
+        shown=found,
+        row=row,
+        is_local=name == LOCAL,
+        operators=operators,
+        tasks=sum(each["parallelism"] for each in operators if each["settable"]),
+        paths=_paths(topology) if topology else [],
+        settable=[each for each in operators if each["settable"]],
+        loops=_loops(snapshot or {}, name),
+        hand_minutes=int(plant_control.HAND_MINUTES),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+
+
+def shown(snapshot: Mapping[str, Any] | None, name: str) -> Shown:
+    """The plant as the snapshot has it; what was last seen of it where it is stale."""
+    if snapshot is None:
+        return Shown(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
+    if name == LOCAL:
+        held = snapshot.get("steered_by") or {}
+        topology, error = _local(snapshot)
+        return Shown(name, "weir", "seen", 0.0, error, topology, held.get("holder"), held.get("until"))
+    row = (snapshot.get("plants") or {}).get(name)
+    if row is None:
+        return Shown(name, "", "unseen", None, "it has not been looked at yet", None, None, None)
+    topology = Topology.from_document(row["topology"]) if row["topology"] else None
+    held = row["steered_by"] or {}
+    holder = held.get("holder") or (topology.holder if topology else None)
+    until = held.get("until") or (topology.held_until if topology else None)
+    error = None if row["error"] is None else why_unseen(name, row)
+    return Shown(name, row["kind"], row["state"], row["age_seconds"], error, topology, holder, until)
+
+
+def _local(snapshot: Mapping[str, Any]) -> tuple[Topology | None, str | None]:
+    try:
+        return topology_of(snapshot), None
+    except BadInput as error:
+        return None, str(error)
+
+
+def _tasks(found: Shown) -> int | None:
+    """Those that can be set."""
+    if found.topology is None:
+        return None
+    return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
+
+
+def _operators(topology: Topology) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for path in topology.paths.values() for name in path)
+    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
+
+
+def _operator(operator: Operator, window_seconds: float) -> dict[str, Any]:
+    outputs = operator.measure("outputs")
+    return {
+        "name": operator.name,
+        "kind": operator.kind,
+        "parallelism": operator.parallelism,
+        "minimum": operator.minimum,
+        "maximum": operator.maximum,
+        "fixed": operator.fixed,
+        "settable": operator.fixed is None,
+        "in_per_second": rate_per_second(operator, window_seconds),
+        "out_per_second": None if outputs is None else outputs / window_seconds,
+        "service_seconds": service_seconds(operator) or operator.measure("service_seconds"),
+        "utilisation": operator.aggregate("utilisation", "MAX"),
+        "latency_seconds": operator.measure("latency_seconds"),
+        "tasks": [
+            {"name": name, **(operator.tasks[place] if place < len(operator.tasks) else {})}
+            for place, name in enumerate(operator.task_names)
+        ],
+    }
+
+
+def _paths(topology: Topology) -> list[dict[str, Any]]:
+    """The slowest first; those whose latency isn't known last."""
+    found = [
+        {"name": name, "operators": path, "latency_seconds": topology.path_latency_seconds(path)}
+        for name, path in topology.paths.items()
+    ]
+    return sorted(found, key=lambda each: -(each["latency_seconds"] or -1.0))
+
+
+def _loops(snapshot: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The loops that set its tasks; one that acts first."""
+    found = [
+        {"name": loop, **row}
+        for loop, row in (snapshot.get("loops") or {}).items()
+        if row["law"].startswith("parallelism")
+        and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
+    ]
+    return sorted(found, key=lambda row: row["mode"] not in ("auto", "manual"))
+
+
+def _form(editing: RegisteredPlant | None, submitted: Any) -> dict[str, Any]:
+    if submitted:
+        return dict(submitted.items())
+    if editing is None:
+        return {"kind": RegisteredPlant.Kind.WEIR}
+    fields = ("name", "kind", "url", "secret_environment")
+    return {**{name: getattr(editing, name) for name in fields}, **editing.options}
+
+
+@action("plant.register", plants_page)
+def register(request: HttpRequest) -> Done:
+    """Posted: name, kind, url, secret_environment, the kind's options, reason."""
+    name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
+    options = {key: request.POST.get(key, "").strip() for key in adapters.OPTIONS.get(kind, {})}
+    made = plant_registration.register(
+        actor_of(request),
+        name,
+        kind,
+        text_of(request, "url", "give its address"),
+        secret_environment=request.POST.get("secret_environment", ""),
+        options=options,
+        reason=request.POST.get("reason", ""),
+    )
+    url = reverse("plant", args=[made.name])
+    return Done(f"{made.name} is looked at within seconds.", url, {"go": url})
+
+
+@action("plant.register", plant_page)
+def remove(request: HttpRequest, name: str) -> Done:
+    """Posted: reason."""
+    plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
+    return Done(f"{name} is forgotten; its ledger stays.", reverse("plants"), {"go": reverse("plants")})
+
+
+@action("plant.scale", plant_page)
+def tasks(request: HttpRequest, name: str) -> Done:
+    """Posted: operator, tasks, minutes, reason."""
+    operator = text_of(request, "operator", "choose one")
+    wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
+    minutes = number_of(text_of(request, "minutes", "say for how long"), "minutes")
+    if wanted != int(wanted):
+        raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
+    with _refusals(), _adapter(name) as elastic:
+        plant_control.set_by_hand(
+            actor_of(request),
+            elastic,
+            _seen(request, name),
+            {operator: int(wanted)},
+            control(),
+            minutes=minutes,
+            reason=request.POST.get("reason", ""),
+        )
+    count = f"{int(wanted)} task{'' if int(wanted) == 1 else 's'}"
+    return Done(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
+
+
+@action("plant.scale", plant_page)
+def release(request: HttpRequest, name: str) -> Done:
+    """Nothing need be posted: whoever set tasks by hand lets the loops decide again."""
+    with _refusals(), _adapter(name) as elastic:
+        plant_control.release_hand(actor_of(request), elastic, name, control())
+    return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What another plant, or its holder, says no with, at the form."""
+    try:
+        yield
+    except PlantHeld as error:
+        until = datetime.fromtimestamp(error.until, UTC)
+        raise BadInput("plant", f"is steered by {error.holder} until {until:%H:%M:%S} UTC.") from error
+    except (PlantSilent, PlantConfused) as error:
+        raise BadInput("plant", str(error)) from error
+
+
+def _seen(request: HttpRequest, name: str) -> Topology:
+    snapshot = snapshot_of(request)
+    if snapshot is None:
+        raise PlantSilent("There is no snapshot yet.")
+    return seen(snapshot, name)
+
+
+def _adapter(name: str) -> AbstractContextManager[Elastic]:
+    return adapters.plant_named(name, PublishedPlant(control(), time.time))

@@ -1,0 +1,1 @@
+"""Queues: what waits, the ladder of remedies, dead letters."""

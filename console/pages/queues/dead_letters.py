@@ -1,0 +1,212 @@
+"""Dead letters on pages: looked for across queues, inspected, mended, put in again, discarded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, admit, requires
+from console.actions import dead_letters, letter_steering
+from console.actions.dead_letters import Found, Letter, LetterFilter, Name
+from console.actions.letter_steering import EDITABLE
+from console.input.form_values import number_of, time_of
+from console.input.row_id import id_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import show
+from console.pages.frame.keyset import chosen_or_refused, span_of
+from queues.errors import BadInput, NodeUnavailable
+from queues.models import Queue
+
+PAGE_ROWS = 50
+TEXTS = ("queue", "error", "type", "worker")
+FILTER = (*TEXTS, "from", "to")
+EVENT = "event-"  # the fields of an event
+
+
+def filter_of(query: Mapping[str, str]) -> LetterFilter:
+    """The filter an address names. Raises BadInput naming the field."""
+    return LetterFilter(**{name: query.get(name, "").strip() for name in TEXTS}, **span_of(query)).check()
+
+
+@require_safe
+@requires("plant.view")
+def letters(request: HttpRequest) -> HttpResponse:
+    """Context: found, page_obj, groups (commonest errors), filters (the query), through and digest (what was
+    counted), errors.
+    """
+    return letters_page(request)
+
+
+def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    # A form that was refused is shown over the filter it was made from.
+    asked = _asked(submitted) if submitted else request.GET
+    wanted, wrong = chosen_or_refused(filter_of, asked)
+    found = dead_letters.search(wanted) if wanted is not None else Found([], [], False)
+    page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
+    query = asked.copy()
+    query.pop("page", None)
+    return show(
+        request,
+        "dead_letters.html",
+        "dead-letters",
+        view="frame",
+        found=found,
+        page_obj=page_obj,
+        groups=[
+            {**each, "query": _query(asked, queue=each["queue"], error=each["error"])}
+            for each in found.groups()
+        ],
+        filters=asked,
+        kept={name: asked[name] for name in (*FILTER, "page") if asked.get(name)},
+        queues=Queue.objects.order_by("name").values_list("name", flat=True),
+        types=sorted({kind for letter in page_obj for kind in letter.types}),
+        query=query.urlencode(),
+        through=found.newest.isoformat(),
+        most_scanned=dead_letters.MOST_SCANNED,
+        errors=errors or wrong,
+        submitted=submitted or {},
+    )
+
+
+def _query(asked: Mapping[str, str], **more: str) -> str:
+    query = QueryDict(mutable=True)
+    query.update({name: asked.get(name) for name in FILTER if asked.get(name)} | more)
+    return query.urlencode()
+
+
+def _asked(submitted: QueryDict) -> QueryDict:
+    """The filter that a form of letters carries with it."""
+    query = QueryDict(mutable=True)
+    query.update({name: submitted[name] for name in (*FILTER, "page") if submitted.get(name)})
+    return query
+
+
+@require_safe
+@requires("plant.view")
+def letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+    """Context: letter (None, with status 404, when it is not there any more), event (the one that may be
+    changed), row, form (its fields as text), errors.
+    """
+    return letter_page(request, queue, node, dead_id)
+
+
+def letter_page(
+    request: HttpRequest, queue: str, node: str, dead_id: str, errors: Any = None, submitted: Any = None
+) -> HttpResponse:
+    get_object_or_404(Queue, name=queue)
+    found, unreachable = _found(queue, node, dead_id)
+    row = _row(request.GET.get("event", "") or (submitted or {}).get("row", ""), found)
+    event = found.events[row] if found and found.events else None
+    response = show(
+        request,
+        "dead_letter.html",
+        "dead-letters",
+        view="frame",
+        queue=queue,
+        node=node,
+        dead_id=dead_id,
+        letter=found,
+        unreachable=unreachable,
+        row=row,
+        event=event,
+        form=_typed(submitted) if submitted else _as_text(event),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    response.status_code = 200 if found else 503 if unreachable else 404
+    return response
+
+
+@require_safe
+@requires("plant.view")
+def stored(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+    """The letter's bytes as a file, also when they can't be read; the letter's page when it is gone."""
+    found, _ = _found(queue, node, dead_id)
+    return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
+
+
+def _found(queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
+    try:
+        return dead_letters.find(queue, node, dead_id), False
+    except BadInput:
+        return None, False
+    except NodeUnavailable:
+        return None, True
+
+
+def _row(text: str, found: Letter | None) -> int:
+    row = id_of(text) or 0
+    return row if found and row < len(found.events) else 0
+
+
+def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
+    """An event's fields as a person types them."""
+    if event is None:
+        return {}
+    cells = {field: "" if event[field] is None else event[field] for field in EDITABLE}
+    value = "" if event["value"] is None else f"{event['value']:.15g}"
+    return {**cells, "time": event["time"].isoformat().replace("+00:00", "Z"), "value": value}
+
+
+def _typed(submitted: QueryDict) -> dict[str, str]:
+    return {field: submitted.get(EVENT + field, "") for field in EDITABLE}
+
+
+@action("dead_letters.requeue", letters_page)
+def act(request: HttpRequest) -> Done:
+    """Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest
+    and count of what was shown; reason; to discard, confirm (the queue's name).
+    """
+    posted, actor = request.POST, actor_of(request)
+    wanted = posted.get("action", "")
+    if wanted not in letter_steering.ACTIONS:
+        raise BadInput("action", f"takes {' or '.join(letter_steering.ACTIONS)}.")
+    admit(actor, f"dead_letters.{wanted}")
+    if posted.get("all"):
+        names = letter_steering.all_that_fit(
+            filter_of(posted),
+            time_of(posted.get("through", ""), "through"),
+            posted.get("digest", ""),
+            int(number_of(posted.get("count", ""), "count")),
+        )
+    else:
+        names = dead_letters.chosen(posted.getlist("letter"))
+    report = letter_steering.act(actor, wanted, names, posted.get("reason", ""), posted.get("confirm", ""))
+    url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
+    go = {"go": url} if posted.get("return") else {}
+    return Done(report.sentence(), url, {**vars(report), **go})
+
+
+@action("dead_letters.fix", letter_page)
+def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
+    """Posted: digest (of the letter as it was shown), row, event-FIELD for each, reason. Opens the letter as
+    it is now.
+    """
+    posted = request.POST
+    name = Name(queue, node, dead_id, posted.get("digest", ""))
+    given = {field: posted[EVENT + field] for field in EDITABLE if EVENT + field in posted}
+    row = int(number_of(posted.get("row", "0"), "row"))
+    reason = posted.get("reason", "")
+    try:
+        mended = letter_steering.fix(actor_of(request), name, row, _read(given), reason, timezone.now())
+    except BadInput as error:
+        raise BadInput(
+            EVENT + error.field if error.field in EDITABLE else error.field, error.message
+        ) from None
+    url = reverse("dead-letter", args=[queue, node, mended.name.id])
+    return Done("The event is changed; it can be put in again.", url, {"go": url})
+
+
+def _read(given: Mapping[str, str]) -> dict[str, Any]:
+    """Fields as typed: an empty one is unknown, a value is a number."""
+    event: dict[str, Any] = {field: text.strip() or None for field, text in given.items()}
+    if event.get("value") is not None:
+        event["value"] = number_of(event["value"], "value")
+    if "time" in event and event["time"] is None:
+        raise BadInput("time", "is missing; an event has one.")
+    return event

@@ -1,0 +1,65 @@
+"""A queue's remedy ladder as steps: what is engaged, what can do no more, and how far it may go."""
+
+from typing import Any
+
+from django.utils import timezone
+
+from controllers import catalog
+from controllers.shedding.ladder import RUNGS
+from workers.models import Loop
+from workers.steering import overrides
+
+ACTING = ("auto", "manual")
+WORDS = {
+    "rebalance": "Points move to where there is room",
+    "workers": "More workers, threads or tasks",
+    "nodes": "More nodes",
+    "throttle": "Producers wait: delay",
+    "shed": "Events are dropped: loss",
+}
+
+
+def ladder_of(queue: str) -> dict[str, Any] | None:
+    """{queue, loop, mode, cap, never_shed, reason, at, steps}, or None for a queue without a ladder."""
+    loop = Loop.objects.filter(name=f"ladder/{queue}").first()
+    if loop is None:
+        return None
+    now, law = timezone.now(), catalog.law("ladder")
+    held = overrides.on(loop, now)
+    cap = overrides.effective_parameters(law, loop.parameters, held, now)["cap"]
+    mode = overrides.value_of("mode", held, now) or loop.mode
+    entry = loop.entries.order_by("-at", "-id").first()
+    rung = int(_terms(entry).get("rung", 0))
+    saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
+    return {
+        "queue": queue,
+        "loop": loop.pk,
+        "mode": mode,
+        "acts": mode in ACTING,
+        "cap": cap,
+        "never_shed": cap != RUNGS[-1],
+        "reason": entry.reason if entry else None,
+        "at": entry.at if entry else None,
+        "steps": [_step(place, rung, saturated, cap, mode in ACTING) for place in range(len(RUNGS))],
+    }
+
+
+def _terms(entry: Any) -> dict[str, Any]:
+    """A hand's rung stands before the law's."""
+    return {**entry.terms, **entry.terms.get("manual", {})} if entry else {}
+
+
+def _step(place: int, rung: int, saturated: dict[str, bool], cap: str, acts: bool) -> dict[str, str]:
+    """One rung: kind (for glyph and colour) and word."""
+    name = RUNGS[place]
+    if place > RUNGS.index(cap):
+        kind, word = "never", "never for this queue"
+    elif place < rung:
+        kind, word = "engaged", "engaged" if acts else "would be engaged"
+        if saturated.get(name):
+            word += ", can do no more"
+    elif saturated.get(name):
+        kind, word = "spent", "can do nothing now"
+    else:
+        kind, word = "ready", "ready"
+    return {"name": name, "about": WORDS[name], "kind": kind, "word": word}

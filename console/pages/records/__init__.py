@@ -1,0 +1,1 @@
+"""What was recorded: ledger, audit, timeline."""

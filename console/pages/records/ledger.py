@@ -1,0 +1,69 @@
+"""What was decided: the ledger, filtered by the URL, page by page; and one entry with its replay."""
+
+from collections.abc import Mapping
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import requires
+from console.pages.frame.frame import show
+from console.pages.frame.keyset import listing, span_of
+from controllers import catalog
+from controllers.framework import guard
+from queues.errors import BadInput
+from queues.models import Node, Queue
+from workers.control.ledger import ledger as ledger_of_loops
+from workers.control.ledger.ledger_filter import ANY_LIMIT, LedgerFilter
+from workers.models import LedgerEntry, Loop
+
+ACTED = {"1": True, "0": False}
+TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
+
+
+def filter_of(query: Mapping[str, str]) -> LedgerFilter:
+    """The filter an address names. Raises BadInput naming the field."""
+    acted = query.get("acted", "")
+    if acted and acted not in ACTED:
+        raise BadInput("acted", f"takes 1 or 0, not {acted[:40]!r}.")
+    texts = {name: query.get(name, "").strip() for name in TEXTS}
+    return LedgerFilter(**texts, acted=ACTED.get(acted), **span_of(query)).check()
+
+
+@require_safe
+@requires("plant.view")
+def ledger(request: HttpRequest) -> HttpResponse:
+    """Context: that of `listing`, and what the filter can choose from."""
+    return show(
+        request,
+        "ledger.html",
+        "ledger",
+        view="frame",
+        **listing(request, filter_of, LedgerEntry.objects.select_related("loop")),
+        loops=Loop.objects.order_by("name"),
+        laws=list(catalog.LAWS),
+        queues=Queue.objects.order_by("name").values_list("name", flat=True),
+        nodes=Node.objects.order_by("name").values_list("name", flat=True),
+        verdicts=LedgerEntry.Verdict.values,
+        modes=Loop.Mode.values,
+        limits=(ANY_LIMIT, *guard.LIMITS),
+    )
+
+
+@require_safe
+@requires("plant.view")
+def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
+    """Context: entry, export (what `manage.py decide` takes), replay
+    (workers.control.ledger.ledger.Replay).
+    """
+    found = get_object_or_404(LedgerEntry.objects.select_related("loop"), pk=entry_id)
+    export = ledger_of_loops.export(found)
+    return show(
+        request,
+        "entry.html",
+        "ledger",
+        view="frame",
+        entry=found,
+        export=export,
+        replay=ledger_of_loops.replay(found),
+    )

@@ -1,0 +1,172 @@
+"""The timeline: everything on one axis, any moment of it looked at, marked, exported, and opened whole."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import marks
+from console.actions.exports import CSV, asked, csv_lines, noted, streamed
+from console.audit import audit_log
+from console.connections.control_server import control
+from console.input.form_values import time_of
+from console.input.row_id import id_of
+from console.models import Mark
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import show, snapshot_of
+from console.timeline import export
+from console.timeline.style import style_sheet
+from console.timeline.view import Timeline, moment_of, timeline_of, zone_of
+from console.timeline.window import PRESETS, Window, window_of
+from queues.errors import BadInput
+
+# The picture moves by about a pixel in this share of its length; more often it needn't be drawn.
+REFRESH_SHARE = 1 / 720
+LEAST_REFRESH_SECONDS = 5
+
+
+@require_safe
+@requires("plant.view")
+def timeline(request: HttpRequest) -> HttpResponse:
+    """Context: window, presets, shown (None without the control server), moment, refresh_seconds, steps
+    (windows that buttons lead to), resume_minutes (the live range nearest in length), marks, errors.
+    """
+    return timeline_page(request)
+
+
+def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+    now, wrong = timezone.now(), dict(errors or {})
+    window = _window(request.GET, now, wrong)
+    return show(
+        request,
+        "timeline.html",
+        "timeline",
+        view="frame",
+        window=window,
+        presets=PRESETS,
+        shown=_shown(request, window),
+        moment=moment_of(window, settings.WEIR_DATA, snapshot_of(request)),
+        refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
+        steps=_steps(window, now),
+        resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
+        marks=marks.between(window.since, window.until),
+        errors=wrong,
+        submitted=submitted or {},
+    )
+
+
+def _window(query: Mapping[str, str], now: datetime, errors: dict[str, list[str]]) -> Window:
+    """The window asked for; the usual one, and why, when the address can't be read."""
+    try:
+        return window_of(query, now)
+    except BadInput as error:
+        errors[error.field] = [error.message]
+        return window_of({}, now)
+
+
+def _shown(request: HttpRequest, window: Window) -> Timeline | None:
+    try:
+        return timeline_of(window, control(), settings.WEIR_DATA, zone_of(request.COOKIES))
+    except redis.RedisError:
+        return None
+
+
+def _steps(window: Window, now: datetime) -> dict[str, Window]:
+    return {
+        "earlier": window.moved(-0.5, now),
+        "later": window.moved(0.5, now),
+        "closer": window.zoomed(0.5, now),
+        "wider": window.zoomed(2.0, now),
+    }
+
+
+@require_safe
+@requires("plant.view")
+def table(request: HttpRequest) -> HttpResponseBase:
+    """The window as CSV: `what` is figures or events."""
+    what = request.GET.get("what", "figures")
+    try:
+        window = window_of(request.GET, timezone.now())
+        header, pages = export.table(what, window, control(), settings.WEIR_DATA)
+        control().ping()  # asked before the file begins: a row that can't be read later only cuts it short
+    except BadInput as error:
+        return _refused(request, {error.field: [error.message]})
+    except redis.RedisError as error:
+        return _refused(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
+    listed = noted(request, f"timeline-{what}", pages, window=_file_time(window))
+    return streamed(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
+
+
+@require_safe
+@requires("plant.view")
+def document(request: HttpRequest) -> HttpResponse:
+    """The window as one HTML file that needs nothing but itself."""
+    errors: dict[str, list[str]] = {}
+    window = _window(request.GET, timezone.now(), errors)
+    if errors:
+        return _refused(request, errors)
+    zone = zone_of(request.COOKIES)
+    moment = moment_of(window, settings.WEIR_DATA, snapshot_of(request))
+    with timezone.override(zone):
+        context = {
+            "window": window,
+            "shown": _shown(request, window),
+            "moment": moment,
+            "marks": marks.between(window.since, window.until),
+            "style": style_sheet(),
+            "zone": zone,
+            "made_at": timezone.now(),
+            "made_by": actor_of(request).name,
+            "origin": request.build_absolute_uri(reverse("timeline")),
+        }
+        text = render_to_string("timeline_document.html", context)
+    said = {"filter": asked(request), "window": _file_time(window), "bytes": len(text.encode())}
+    audit_log.record(actor_of(request), "export.timeline-document", request.path, after=said)
+    response = HttpResponse(text)
+    response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_file_time(window)}.html"'
+    return response
+
+
+def _refused(request: HttpRequest, errors: dict[str, list[str]], status: int = 422) -> HttpResponse:
+    """The page instead of a file, with what was wrong; not a download, so that it is read."""
+    response = timeline_page(request, errors)
+    response.status_code = status
+    return response
+
+
+def _file_time(window: Window) -> str:
+    return f"{window.since:%Y%m%dT%H%M%S}-{window.until:%Y%m%dT%H%M%S}"
+
+
+def _timeline_again(request: HttpRequest, errors: Any, submitted: Any, **named: Any) -> HttpResponse:
+    return timeline_page(request, errors, submitted)
+
+
+@action("mark.add", _timeline_again)
+def mark_add(request: HttpRequest) -> Done:
+    """Posted: kind, title, text, at, until (empty: a moment)."""
+    posted = request.POST
+    times = {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
+    given = {name: posted.get(name, "") for name in ("title", "text")}
+    kind = posted.get("kind") or Mark.Kind.NOTE
+    mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given, **times)
+    return Done(f"Marked: {mark.title}.", reverse("timeline"), {"mark": mark.pk})
+
+
+@action("mark.remove", _timeline_again)
+def mark_remove(request: HttpRequest) -> Done:
+    """Posted: mark (its number), reason."""
+    number = text_of(request, "mark", "choose the mark to remove")
+    found = get_object_or_404(Mark, pk=id_of(number) or 0)
+    marks.remove(actor_of(request), found, reason=request.POST.get("reason", ""), now=timezone.now())
+    return Done(f"Removed: {found.title}.", reverse("timeline"))

@@ -1,0 +1,1 @@
+"""Batch work: tasks and the lab."""

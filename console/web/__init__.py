@@ -1,0 +1,1 @@
+"""Around every request: headers, compression, proxies, request ids, problem documents."""

@@ -1,0 +1,46 @@
+"""Only UTF-8 comes in. Django decodes addresses and forms by whatever codec a caller names (rot13, idna, …),
+which fails before any middleware runs, or makes text that nothing can store.
+"""
+
+import uuid
+from email.message import Message
+from typing import Any
+
+import orjson
+
+from console.web import problem
+
+TAKEN = ("utf-8", "utf8", "us-ascii", "ascii")
+REFUSAL = {"errors": {"content-type": ["takes the charset utf-8, or none."]}}
+
+
+class Utf8Only:
+    """Answers 415 to a request that names another charset."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if charset_of(scope) in TAKEN:
+            await self.application(scope, receive, send)
+        else:
+            await _refuse(scope, send)
+
+
+def charset_of(scope: dict[str, Any]) -> str:
+    """What the content type names; utf-8 where it names none."""
+    message = Message()
+    message["Content-Type"] = dict(scope["headers"]).get(b"content-type", b"").decode("latin1")
+    return str(message.get_param("charset", "utf-8")).lower()
+
+
+async def _refuse(scope: dict[str, Any], send: Any) -> None:
+    request_id = uuid.uuid4().hex
+    body = orjson.dumps(problem.document(415, scope.get("path", ""), request_id, REFUSAL))
+    headers = [
+        (b"content-type", problem.CONTENT_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"x-request-id", request_id.encode()),
+    ]
+    await send({"type": "http.response.start", "status": 415, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,27 @@
+"""HEAD for the API's addresses: what a GET would answer, without its body."""
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
+
+PLACES = ("/api/", "/control/")
+
+
+class HeadOfTheApi(MiddlewareMixin):
+    """The API declares GET only, so a HEAD is carried out as one. What would be made piece by piece is not
+    made (`console.actions.exports`).
+    """
+
+    def process_request(self, request: HttpRequest) -> None:
+        if request.method == "HEAD" and request.path.startswith(PLACES):
+            request.weir_head = True
+            request.method = "GET"
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponseBase:
+        if not getattr(request, "weir_head", False):
+            return response
+        request.method = "HEAD"
+        if not response.streaming:
+            response.headers.setdefault("Content-Length", str(len(response.content)))
+            response.content = b""
+        return response

@@ -1,0 +1,63 @@
+"""What every answer of the console tells a browser: what may run, who may frame it, what may be kept."""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.deprecation import MiddlewareMixin
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # Plotly sets styles
+        "img-src 'self' data:",
+        "connect-src 'self'",  # covers the websocket of the same origin (CSP level 3)
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+# No page of ours needs a device; what a browser adds later is of this kind too.
+UNUSED_FEATURES = (
+    "accelerometer",
+    "autoplay",
+    "bluetooth",
+    "browsing-topics",
+    "camera",
+    "display-capture",
+    "encrypted-media",
+    "geolocation",
+    "gyroscope",
+    "hid",
+    "idle-detection",
+    "local-fonts",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "picture-in-picture",
+    "publickey-credentials-get",
+    "screen-wake-lock",
+    "serial",
+    "storage-access",
+    "usb",
+    "xr-spatial-tracking",
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Permissions-Policy": ", ".join(f"{feature}=()" for feature in UNUSED_FEATURES),
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # No browser and no proxy keeps a page: after a logout the Back button shows nothing, and a shared
+    # computer's disk neither. Static files never get here.
+    "Cache-Control": "no-store",
+}
+
+
+class ResponseHeaders(MiddlewareMixin):
+    """Stands outside of what decides by a view's own Cache-Control (`console.accounts.submissions`)."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        if "no-store" not in response.headers["Cache-Control"]:
+            response.headers["Cache-Control"] = f"{response.headers['Cache-Control']}, no-store"
+        return response

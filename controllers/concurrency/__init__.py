@@ -1,0 +1,1 @@
+"""How many processes the pool of a worker host has."""

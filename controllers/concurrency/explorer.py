@@ -1,0 +1,211 @@
+"""The fitted explorer: a few probes, a curve through them, and TCC's stop rule applied on the curve.
+
+    probe    1, 2, 4, … threads, until doubling them no longer brings what a friendly step has to bring;
+             later, from a known curve, only the configurations that tell whether it still holds
+    verify   run with what the stop rule chooses on the curve; a point that lies off joins the fit
+    steady   until a timeout, or until the throughput has changed
+
+The stop rule is TCC's, walked along the curve from the same base: so the share of a contended bottleneck is
+bounded alike. Where the points bend down the curve is the universal scalability law, and more threads than
+bring `peak_share` of its greatest throughput are never used. Where no curve fits within `fit_tolerance`, TCC
+takes over for the cycle.
+
+With `aim` peak nobody else is to be spared: the probes go on until throughput falls, and the smallest number
+of threads within `peak_share` of the greatest throughput is run with.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from controllers.concurrency.tcc import fewer, more
+from controllers.concurrency.throughput import Measurement
+from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
+from controllers.design.friendliness import scaled_q
+from controllers.framework.decision import Json
+from controllers.framework.law import Values
+
+LOSS_ERRORS = 3.0  # standard errors that a loss must be clear by
+PHASES = ("probe", "verify", "steady", "tcc")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Points as last measured in this cycle, what is to be probed yet, and how often was verified."""
+
+    phase: str
+    threads: int
+    points: tuple[Point, ...] = ()
+    pending: tuple[int, ...] = ()
+    doubling: bool = True
+    verified: int = 0
+    steady_per_second: float = 0.0
+    steady_seconds: float = 0.0
+    doubted: bool = False  # the last look at the steady state differed
+    steps: int = 0
+    curve: Mapping[str, Json] | None = None  # what was chosen on, for pages
+
+    def to_json(self) -> dict[str, Json]:
+        """As a law's state keeps it."""
+        plain = dict(vars(self))
+        plain["points"] = [dict(vars(point)) for point in self.points]
+        plain["pending"] = list(self.pending)
+        return plain
+
+
+def search_from(document: Mapping[str, Any]) -> Search:
+    """The search that `to_json` made a document of."""
+    points = tuple(Point(**point) for point in document["points"])
+    return Search(**{**document, "points": points, "pending": tuple(document["pending"])})
+
+
+def needed_samples(parameters: Values, search: Search, now: Measurement) -> float:
+    """Samples until the mean's relative standard error is `probe_error`; the fewest where more threads have
+    clearly made the throughput less: beyond a memory's cliff each further sample costs dearly."""
+    least = float(parameters["initial_samples"])
+    if _clearly_less(search, now):
+        return least
+    wanted = (now.relative_deviation / float(parameters["probe_error"])) ** 2
+    return min(max(wanted, least), float(parameters["most_samples"]))
+
+
+def _clearly_less(search: Search, now: Measurement) -> bool:
+    """Whether fewer threads brought more, by more than a bend and than chance."""
+    best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
+    error = now.relative_deviation / now.samples**0.5
+    return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
+
+
+def step(parameters: Values, search: Search, now: Measurement) -> Search:
+    """The next configuration once there are samples enough."""
+    search = replace(search, points=_with(search.points, now), steps=search.steps + 1)
+    if search.phase == "verify":
+        return _after_verify(parameters, search, now)
+    if search.doubling:
+        return _after_doubling(parameters, search, now)
+    if search.pending:
+        return replace(search, threads=search.pending[0], pending=search.pending[1:])
+    return _chosen(parameters, search)
+
+
+def _with(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
+    """The points with what was measured now; of the same threads the newest counts."""
+    error = now.relative_deviation / now.samples**0.5
+    fresh = Point(now.threads, now.throughput_per_second, error)
+    return (*(point for point in points if point.threads != now.threads), fresh)
+
+
+def _after_doubling(parameters: Values, search: Search, now: Measurement) -> Search:
+    before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
+    threads = min(2 * now.threads, int(parameters["maximum"]))
+    size = 1.0 if before is None else now.threads / before.threads - 1
+    asked = scaled_q(parameters["p"], parameters["q"], size)
+    if parameters["aim"] == "peak":
+        goes_on = len(search.points) < 4 or not bends(search.points)
+    else:
+        goes_on = before is None or now.throughput_per_second >= (1 + asked) * before.per_second
+    if goes_on and threads > now.threads:
+        return replace(search, threads=threads)
+    return _chosen(parameters, replace(search, doubling=False))
+
+
+def _chosen(parameters: Values, search: Search) -> Search:
+    """Verify what the curve says, or leave it to TCC where there is no curve."""
+    if len(search.points) < 3:
+        return _few_points(parameters, search)
+    curve = fit(search.points)
+    if curve.error > parameters["fit_tolerance"] + 2 * _noise(search.points):
+        return replace(search, phase="tcc")
+    search, threads = replace(search, curve=curve.to_json()), target(parameters, curve)
+    known = next((point for point in search.points if point.threads == threads), None)
+    if known is not None:
+        return _settled(search, threads, known.per_second)
+    return replace(search, phase="verify", threads=threads)
+
+
+def _few_points(parameters: Values, search: Search) -> Search:
+    """Too few to fit: half of the fewest is probed, too, as the search may have begun above the knee. Where
+    the range ends, the fewest threads that bring `keep` of the best."""
+    fewest = min(point.threads for point in search.points)
+    lower = max(int(parameters["minimum"]), fewest // 2)
+    if lower < fewest:
+        return replace(search, phase="probe", threads=lower, pending=())
+    best = max(point.per_second for point in search.points)
+    enough = [point for point in search.points if point.per_second >= parameters["keep"] * best]
+    chosen = min(enough, key=lambda point: point.threads)
+    return _settled(search, chosen.threads, chosen.per_second)
+
+
+def _after_verify(parameters: Values, search: Search, now: Measurement) -> Search:
+    before = fit([point for point in search.points if point.threads != now.threads] or search.points)
+    off = abs(before.at(now.threads) / now.throughput_per_second - 1)
+    tolerated = parameters["verify_tolerance"] + 2 * _noise(search.points)
+    if off <= tolerated or search.verified >= parameters["verifications"]:
+        return _settled(search, now.threads, now.throughput_per_second)
+    return _chosen(parameters, replace(search, verified=search.verified + 1))
+
+
+def _noise(points: Sequence[Point]) -> float:
+    """Mean relative standard error."""
+    return sum(point.error for point in points) / len(points)
+
+
+def _settled(search: Search, threads: int, per_second: float) -> Search:
+    return replace(
+        search,
+        phase="steady",
+        threads=threads,
+        pending=(),
+        doubling=False,
+        verified=0,
+        steady_per_second=per_second,
+        steady_seconds=0.0,
+        doubted=False,
+    )
+
+
+def target(parameters: Values, curve: Curve) -> int:
+    """The threads at which the stop rule ends on a curve, within the range."""
+    if not isinstance(curve, ScalabilityCurve):
+        return _friendly(parameters, curve)
+    peak = _near_peak(parameters, curve)
+    return peak if parameters["aim"] == "peak" else min(peak, _friendly(parameters, curve))
+
+
+def _friendly(parameters: Values, curve: Curve) -> int:
+    """Where TCC would come to rest on the curve."""
+    threads, maximum = int(parameters["minimum"]), int(parameters["maximum"])
+    while threads < maximum:
+        after = more(threads, parameters)
+        gain = curve.at(after) / curve.at(threads) - 1
+        enough = gain >= scaled_q(parameters["p"], parameters["q"], after / threads - 1)
+        threads = after
+        if not enough:
+            break
+    keep = parameters["keep"] * curve.at(threads)
+    while (lower := fewer(threads, parameters["r"], parameters)) < threads and curve.at(lower) >= keep:
+        threads = lower
+    return threads
+
+
+def _near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
+    least, most = int(parameters["minimum"]), int(parameters["maximum"])
+    peak = min(max(curve.peak_threads, least), most)
+    wanted = parameters["peak_share"] * curve.at(peak)
+    threads = round(peak)
+    while threads > least and curve.at(threads - 1) >= wanted:
+        threads -= 1
+    return min(max(threads, least), most)
+
+
+def explored_again(parameters: Values, search: Search, changed: bool) -> Search:
+    """The next cycle. On a timeout the curve is checked at one configuration below and one above; after a
+    change nothing known counts, and the search doubles from a quarter of where it stands."""
+    if changed or len(search.points) < 3:
+        start = max(int(parameters["minimum"]), search.threads // 4)
+        return Search("probe", start, steps=search.steps)
+    low = fewer(search.threads, parameters["w"], parameters)
+    high = more(search.threads, parameters)
+    probes = [threads for threads in (low, high) if threads != search.threads]
+    here = Point(search.threads, search.steady_per_second)
+    return Search("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)

@@ -1,0 +1,311 @@
+"""How many threads work: as many as bring throughput, and no more (Tang et al.).
+
+`method` tcc is the paper's state machine (`controllers.concurrency.tcc`); explorer probes a few
+configurations and fits a curve (`controllers.concurrency.explorer`), and falls back to TCC for a cycle where
+none fits. Both see only times between completions, idle time excluded, and decide when there are samples
+enough (`controllers.concurrency.throughput`).
+
+In the steady state the next exploration begins after `steady_seconds`, or when the throughput has changed by
+`change` and by more than chance would.
+
+What can't be decided on is held, and says so: nothing was processed, one sample, samples without any time
+between them, or a pool that has not become what it was set to. A pool that stays so for `patience`
+observations is taken for its limit until the next exploration. There is never less than one thread, nor any
+number outside the range.
+
+Three pools or more share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
+numbered: who begins one takes the next number, and who is steady and hears of a greater number (`epoch`)
+begins, too. Who explores already counts for the newest.
+
+A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
+exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from controllers.concurrency import explorer, tcc
+from controllers.concurrency.explorer import Search
+from controllers.concurrency.memory import KEYS, Machine, Memory, beginning, memory_from, resting
+from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
+from controllers.concurrency.tcc import Cycle
+from controllers.concurrency.throughput import Measurement, Sample
+from controllers.design.friendliness import least_q, least_w
+from controllers.framework.decision import Decision, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, check_range, read_object, refuse_unknown
+from queues.errors import BadInput
+
+# How surely the throughput must differ before a change is believed: a chance of 0.1 % in each look.
+CHANGE_Z = 3.3
+
+
+class Concurrency:
+    """Threads by throughput; see the module for what is explored and what is held."""
+
+    name = "concurrency"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = "threads"
+    standing = True
+    guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` where p, q and w are not friendly (Theorem 1), or the range excludes the start."""
+        p, q, w = (float(parameters[name]) for name in "pqw")
+        if q <= least_q(p):
+            raise BadInput(
+                "parameters.q",
+                f"breaks condition (1), q > p(p+1)/(p+2): for p = {p:g} it takes more than {least_q(p):.6g}",
+            )
+        if q >= p:
+            raise BadInput("parameters.q", f"takes less than p ({p:g}): no step brings more than its share")
+        if w < least_w(p, q):
+            raise BadInput(
+                "parameters.w",
+                f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g} it takes at least "
+                f"{least_w(p, q):.6g}",
+            )
+        check_range(parameters)
+        if parameters["most_samples"] < parameters["initial_samples"]:
+            raise BadInput(
+                "parameters.most_samples", f"takes at least initial_samples ({parameters['initial_samples']})"
+            )
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Whatever was measured can be held on; nothing contradicts."""
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Exploring from the start, moved into the range where the range excludes it."""
+        return beginning(parameters, _into_range(parameters, int(parameters["start"]))).to_json()
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        if document is None:
+            return self.initial_state(parameters)
+        given = read_object(document, "state")
+        refuse_unknown(given, KEYS, "state")
+        try:
+            return memory_from({**self.initial_state(parameters), **given}).to_json()
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise BadInput("state", f"takes what a decision printed as its state ({error})") from error
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """After a hold: what was measured before it is no part of what is measured after it."""
+        return replace(memory_from(state), sample=Sample(), refused=0).to_json()
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """The threads to run with, or none while more is to be measured."""
+        memory, threads = memory_from(state), int(observation["threads"])
+        parameters = _limited(parameters, memory.limit)
+        seen = {"seconds": None, "epoch": None, "steered": True, "trouble": None, **observation}
+        memory = _followed(parameters, memory, threads, seen["steered"])
+        after, decision = _decided(parameters, memory, seen)
+        return after.to_json(), decision
+
+
+def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
+    machine, threads = memory.machine, int(seen["threads"])
+    if not memory.followed:
+        if machine.threads != _into_range(parameters, machine.threads):
+            return _moved_into_range(parameters, memory)
+        if threads != machine.threads:
+            return _refused(parameters, memory, threads, seen["trouble"])
+    memory = replace(memory, sample=memory.sample.with_more(seen["interdeparture_seconds"]), refused=0)
+    now = memory.sample.measured(threads)
+    called = _called(memory, seen)
+    if (now is None or memory.sample.count < 2) and not called:
+        return memory, Decision(None, _held(memory.sample), _terms(memory, None), "samples")
+    if machine.phase == "steady":
+        return _steady(parameters, memory, now, seen)
+    if not memory.followed:
+        memory = replace(memory, epoch=max(memory.epoch, int(seen["epoch"] or 0)))
+    assert now is not None
+    return _explore(parameters, memory, now)
+
+
+def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -> Memory:
+    """The memory of a pool that nobody steers, or has steered until now, is where the pool is."""
+    if steered and not memory.followed:
+        return memory
+    if memory.machine.phase == "steady" and memory.machine.threads == threads:
+        return replace(memory, followed=True)
+    return resting(parameters, memory, threads)
+
+
+def _called(memory: Memory, seen: Values) -> bool:
+    """Whether another pool has begun an exploration that this one, steady, is to join."""
+    newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
+    return newer and bool(seen["steered"]) and memory.machine.phase == "steady"
+
+
+def _limited(parameters: Values, limit: int | None) -> Values:
+    """The parameters with the maximum that the pool was found to have."""
+    if limit is None:
+        return parameters
+    return {**parameters, "maximum": max(parameters["minimum"], min(parameters["maximum"], limit))}
+
+
+def _into_range(parameters: Values, threads: int) -> int:
+    return int(min(max(threads, parameters["minimum"]), parameters["maximum"]))
+
+
+def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
+    machine = memory.machine
+    threads = _into_range(parameters, machine.threads)
+    after = replace(memory, machine=replace(machine, threads=threads), sample=Sample(), refused=0)
+    reason = (
+        f"{machine.threads} threads are outside the range of {parameters['minimum']} to "
+        f"{parameters['maximum']}; exploring goes on from {threads}."
+    )
+    return after, _act(after, machine.phase, reason, "range")
+
+
+def _refused(
+    parameters: Values, memory: Memory, threads: int, trouble: str | None
+) -> tuple[Memory, Decision]:
+    """The pool has other threads than it was set to: it is asked again, and in the end believed."""
+    machine, refused = memory.machine, memory.refused + 1
+    why = f" ({trouble})" if trouble else ""
+    if refused < parameters["patience"]:
+        reason = (
+            f"The pool has {threads} threads and was set to {machine.threads}{why}; "
+            "what it does says nothing yet."
+        )
+        return replace(memory, refused=refused), _act(memory, machine.phase, reason, "pool")
+    limit = memory.limit
+    if threads < machine.threads and threads >= parameters["minimum"]:
+        limit = threads
+    held = _into_range(_limited(parameters, limit), max(1, threads))
+    # No step was made, so there is none to compare: what can be added has been.
+    phase = "max" if machine.phase == "add" else machine.phase
+    after = Memory(replace(machine, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
+    reason = (
+        f"The pool has stayed at {threads} threads although it was set to {machine.threads}{why}: "
+        "that is taken for its limit."
+    )
+    return after, _act(after, machine.phase, reason, "pool")
+
+
+def _held(sample: Sample) -> str:
+    if sample.count == 0:
+        return "Nothing was completed: all idle, or stuck. Threads stay as they are."
+    if sample.count == 1:
+        return "One sample has no spread; threads stay as they are until there are more."
+    return "The completions came all at once, without any time between them; threads stay as they are."
+
+
+def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+    machine = memory.machine
+    rules = tcc if isinstance(machine, Cycle) else explorer
+    needed = math.ceil(rules.needed_samples(parameters, machine, now))
+    if now.samples < needed:
+        reason = f"{_at(machine, now)}: {now.samples} of {needed} samples."
+        return memory, Decision(None, reason, _terms(memory, now), "samples")
+    following: Machine = rules.step(parameters, machine, now)
+    if isinstance(following, Search) and following.phase == "tcc":
+        # From the best there was: the last probe may lie far beyond a cliff.
+        best = max(following.points, key=lambda point: point.per_second).threads
+        following = tcc.exploring_from(parameters, best, following.steps)
+    after = replace(memory, machine=following, sample=Sample())
+    return after, _act(
+        after, following.phase, f"{_at(machine, now)}; {_next(machine, following)}.", None, now
+    )
+
+
+def _steady(
+    parameters: Values, memory: Memory, now: Measurement | None, seen: Values
+) -> tuple[Memory, Decision]:
+    """`now` may be unknown only where the others' exploration is to be joined."""
+    if _called(memory, seen):
+        why = "another host explores, and they share what is scarce"
+        return _exploring_again(parameters, memory, now, why, False, seen)
+    assert now is not None
+    if memory.followed and seen["steered"]:
+        return _exploring_again(parameters, memory, now, "it is steered from now on", True, seen)
+    given = seen["seconds"]
+    passed = math.fsum(seen["interdeparture_seconds"]) if given is None else float(given)
+    machine = replace(memory.machine, steady_seconds=memory.machine.steady_seconds + passed)
+    looked = now.samples >= parameters["initial_samples"]
+    if looked and machine.steady_per_second <= 0:
+        machine = replace(machine, steady_per_second=now.throughput_per_second)
+    differs = looked and _has_changed(parameters, machine, now)
+    changed = differs and machine.doubted
+    if not changed and machine.steady_seconds < parameters["steady_seconds"]:
+        # Each look measures afresh, so that a change does not drown in what was before; only a look that
+        # differs is looked at again together with the next.
+        kept = Sample() if looked and not differs else memory.sample
+        after = replace(memory, machine=replace(machine, doubted=differs), sample=kept)
+        rest = "that is looked at once more" if differs else "nothing calls for another exploration"
+        return after, Decision(None, f"{_at(machine, now)}; {rest}.", _terms(after, now))
+    why = f"it was {machine.steady_per_second:.4g}" if changed else "it is time to explore again"
+    return _exploring_again(parameters, replace(memory, machine=machine), now, why, changed, seen)
+
+
+def _exploring_again(
+    parameters: Values, memory: Memory, now: Measurement | None, why: str, changed: bool, seen: Values
+) -> tuple[Memory, Decision]:
+    """The first step of the next exploration; of a pool that nobody steers it is advice, and it rests on."""
+    heard = int(seen["epoch"] or 0)
+    epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
+    after = Memory(_begun_again(parameters, memory.machine, changed), epoch=epoch)
+    told = f"Steady at {memory.machine.threads} threads" if now is None else _at(memory.machine, now)
+    decision = _act(after, after.machine.phase, f"{told}; {why}.", None, now)
+    return (after if seen["steered"] else resting(parameters, memory, memory.machine.threads)), decision
+
+
+def _begun_again(parameters: Values, machine: Machine, changed: bool) -> Machine:
+    if parameters["method"] == "tcc":
+        return tcc.exploring_from(parameters, machine.threads, machine.steps)
+    if isinstance(machine, Search):
+        return explorer.explored_again(parameters, machine, changed)
+    return explorer.explored_again(parameters, Search("steady", machine.threads, steps=machine.steps), True)
+
+
+def _has_changed(parameters: Values, machine: Machine, now: Measurement) -> bool:
+    """By more than `change`, and by more than chance would."""
+    if machine.steady_per_second <= 0:
+        return False
+    ratio = now.throughput_per_second / machine.steady_per_second - 1
+    by_chance = CHANGE_Z * now.relative_deviation / math.sqrt(now.samples)
+    return abs(ratio) > max(float(parameters["change"]), by_chance)
+
+
+def _at(machine: Machine, now: Measurement) -> str:
+    return f"{machine.phase.capitalize()} at {now.threads} threads: {now.throughput_per_second:.4g}/s"
+
+
+def _next(before: Machine, after: Machine) -> str:
+    if after.phase == "steady":
+        return f"steady with {after.threads}"
+    direction = "more" if after.threads > before.threads else "fewer"
+    if after.threads == before.threads:
+        return f"measured again as {after.phase}"
+    return f"{after.phase} with {after.threads}, {abs(after.threads - before.threads)} {direction}"
+
+
+def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
+    machine = memory.machine
+    terms: dict[str, Json] = {
+        "phase": machine.phase,
+        "threads": machine.threads,
+        "steps": machine.steps,
+        "throughput_per_second": None if now is None else now.throughput_per_second,
+        "measured_threads": None if now is None else now.threads,
+        "samples": 0 if now is None else now.samples,
+        "steady_per_second": machine.steady_per_second or None,
+        "epoch": memory.epoch,
+    }
+    if isinstance(machine, Search):
+        terms["points"] = [[point.threads, point.per_second] for point in machine.points]
+        terms["curve"] = machine.curve
+    return terms
+
+
+def _act(
+    after: Memory, phase: str, reason: str, limited_by: str | None, now: Measurement | None = None
+) -> Decision:
+    threads = after.machine.threads
+    action = {"threads": threads, "phase": phase}
+    return Decision(action, reason, _terms(after, now), limited_by, raw=float(threads))

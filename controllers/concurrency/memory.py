@@ -1,0 +1,65 @@
+"""What the concurrency law remembers from one observation to the next, as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controllers.concurrency.explorer import Search, search_from
+from controllers.concurrency.tcc import Cycle, cycle_from
+from controllers.concurrency.throughput import Sample, sample_from
+from controllers.framework.decision import Json
+from controllers.framework.law import Values
+
+Machine = Cycle | Search
+KEYS = ("machine", "sample", "refused", "limit", "epoch", "followed")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`machine` explores, `sample` is of its present number of threads; `refused` observations in a row found
+    another pool than was asked for, which in the end is its `limit`. `epoch` numbers the explorations of all
+    hosts together; `followed`: the pool was not steered at the last observation."""
+
+    machine: Machine
+    sample: Sample = field(default_factory=Sample)
+    refused: int = 0
+    limit: int | None = None
+    epoch: int = 0
+    followed: bool = False
+
+    def to_json(self) -> Json:
+        """As the law's state."""
+        kind = "tcc" if isinstance(self.machine, Cycle) else "explorer"
+        return {
+            "machine": {"kind": kind, **self.machine.to_json()},
+            "sample": self.sample.to_json(),
+            "refused": self.refused,
+            "limit": self.limit,
+            "epoch": self.epoch,
+            "followed": self.followed,
+        }
+
+
+def memory_from(document: Mapping[str, Any]) -> Memory:
+    """The memory that `to_json` made a document of."""
+    rest = {key: value for key, value in document.items() if key not in ("machine", "sample")}
+    return Memory(_machine(document["machine"]), sample_from(document["sample"]), **rest)
+
+
+def _machine(document: Mapping[str, Any]) -> Machine:
+    rest = {key: value for key, value in document.items() if key != "kind"}
+    return cycle_from(rest) if document["kind"] == "tcc" else search_from(rest)
+
+
+def beginning(parameters: Values, threads: int) -> Memory:
+    """The first exploration, from so many threads."""
+    tcc = parameters["method"] == "tcc"
+    return Memory(Cycle("base", threads) if tcc else Search("probe", threads))
+
+
+def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
+    """Steady where the pool is, with nothing known of it yet."""
+    steps = memory.machine.steps
+    tcc = parameters["method"] == "tcc"
+    machine = Cycle("steady", threads, steps=steps) if tcc else Search("steady", threads, steps=steps)
+    return Memory(machine, epoch=memory.epoch, followed=True)

@@ -1,0 +1,143 @@
+"""TCC: throughput-guided concurrency control (Tang, section 3.1), as a machine of states.
+
+    base     w fewer threads than before; measure
+    add      p more threads at a time as long as each step brings q more throughput
+    max      measure the highest configuration more exactly
+    remove   r fewer at a time as long as keep of the best throughput remains; the last step is taken back
+    steady   until a timeout, or until the throughput has changed; then base again
+
+A step that makes throughput decline is taken back at once: beyond a memory's cliff (the dotted line of Figure
+1) every further sample costs dearly. A step is at least one thread; it then has to bring what `scaled_q` says
+of its real size.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from controllers.concurrency.throughput import Measurement, brings, first_samples, second_samples
+from controllers.design.friendliness import scaled_q
+from controllers.framework.decision import Json
+from controllers.framework.law import Values
+
+PHASES = ("base", "add", "max", "remove", "steady")
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Where the exploration stands. `before` is the configuration a step is compared with, `best` the
+    greatest throughput of this cycle, `steady_per_second` what the steady state was entered with."""
+
+    phase: str
+    threads: int
+    before: Measurement | None = None
+    best: float = 0.0
+    back_to: int = 0
+    steady_per_second: float = 0.0
+    steady_seconds: float = 0.0
+    doubted: bool = False  # the last look at the steady state differed
+    steps: int = 0
+
+    def to_json(self) -> dict[str, Json]:
+        """As a law's state keeps it."""
+        plain = dict(vars(self))
+        plain["before"] = None if self.before is None else self.before.to_json()
+        return plain
+
+
+def cycle_from(document: Mapping[str, Any]) -> Cycle:
+    """The cycle that `to_json` made a document of."""
+    before = document["before"]
+    return Cycle(**{**document, "before": None if before is None else Measurement(**before)})
+
+
+def more(threads: int, parameters: Values) -> int:
+    """p more, at least one, at most the maximum."""
+    # What rounding adds is in the size of the step; what the last bit of a product adds must not be.
+    wanted = max(threads + 1, math.ceil(threads * (1 + float(parameters["p"])) - 1e-9))
+    return int(min(wanted, parameters["maximum"]))
+
+
+def fewer(threads: int, share: float, parameters: Values) -> int:
+    """A share fewer, at least one, and never below the minimum."""
+    wanted = min(threads - 1, math.floor(threads * (1 - share) + 1e-9))
+    return int(max(wanted, parameters["minimum"]))
+
+
+def needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
+    """How many samples the phase asks for, given those so far."""
+    p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
+    after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
+    if cycle.phase == "max":
+        after *= parameters["max_factor"]
+    if cycle.phase == "add" and cycle.before is not None:
+        step = now.threads / cycle.before.threads - 1
+        second = second_samples(cycle.before, now, scaled_q(p, q, step), alpha, beta)
+        # A clear loss is seen long before a gain is known exactly.
+        after = second if declined(cycle.before, now) else max(after, second)
+    return min(max(after, float(parameters["initial_samples"])), float(parameters["most_samples"]))
+
+
+def declined(before: Measurement, now: Measurement) -> bool:
+    """Whether a step has made the throughput less."""
+    return now.throughput_per_second < before.throughput_per_second
+
+
+def step(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    """The next configuration once there are samples enough."""
+    found = {"base": _after_base, "add": _after_add, "max": _after_max, "remove": _after_remove}
+    best = max(cycle.best, now.throughput_per_second) if cycle.phase != "base" else now.throughput_per_second
+    return found[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
+
+
+def _after_base(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    threads = more(now.threads, parameters)
+    if threads == now.threads:
+        return replace(cycle, phase="max", before=now)
+    return replace(cycle, phase="add", threads=threads, before=now)
+
+
+def _after_add(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    before = cycle.before or now
+    if declined(before, now):
+        return replace(cycle, phase="max", threads=before.threads, before=now)
+    size = now.threads / before.threads - 1
+    threads = more(now.threads, parameters)
+    if brings(before, now, scaled_q(parameters["p"], parameters["q"], size)) and threads > now.threads:
+        return replace(cycle, threads=threads, before=now)
+    return replace(cycle, phase="max", before=now)
+
+
+def _after_max(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    return _removing(parameters, replace(cycle, phase="remove"), now)
+
+
+def _after_remove(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    if now.throughput_per_second >= parameters["keep"] * cycle.best:
+        return _removing(parameters, cycle, now)
+    return _settled(cycle, cycle.back_to, cycle.before or now)
+
+
+def _removing(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+    threads = fewer(now.threads, parameters["r"], parameters)
+    if threads >= now.threads:
+        return _settled(cycle, now.threads, now)
+    return replace(cycle, threads=threads, back_to=now.threads, before=now)
+
+
+def _settled(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
+    return replace(
+        cycle,
+        phase="steady",
+        threads=threads,
+        steady_per_second=at.throughput_per_second,
+        steady_seconds=0.0,
+        doubted=False,
+        before=at,
+    )
+
+
+def exploring_from(parameters: Values, threads: int, steps: int) -> Cycle:
+    """The base of the next cycle: w fewer threads."""
+    return Cycle("base", fewer(threads, parameters["w"], parameters), steps=steps)

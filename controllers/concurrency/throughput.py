@@ -1,0 +1,121 @@
+"""Throughput measured from times between completions, and when there are samples enough to decide by it.
+
+With mean μ and standard deviation σ of the inter-departure times, idle time excluded, and the largest 1 % of
+the samples discarded (pauses that are not part of the variance of service; Tang, 3.4.2). Whether C2 brings q
+more throughput than C1 is decided by Y = X̄1 - X̄2 against μ' = q/(1+q) μ1, with an indifference zone
+[L, H] = (1 ∓ β/2) μ' and confidence 1 - α, Z its quantile (3.4.1):
+
+    n1 = 8 Z² (1/β)² (1 + 1/q)² (σ1/μ1)²                 (24) with the factor of ERRATA E11
+    n2 = (σ2 Z)² / (max(H - y, y - L)² - (H - L)²/8)      (25)
+    more threads iff  P(Y ≥ L) ≥ P(Y ≤ H), which is  y ≥ μ'
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from controllers.framework.decision import Json
+
+DISCARDED_SHARE = 0.01
+MOST_DISCARDED = 500
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A configuration's threads, and the moments of what was measured there (s, s²)."""
+
+    threads: int
+    mean_seconds: float
+    variance: float
+    samples: int
+
+    @property
+    def throughput_per_second(self) -> float:
+        """Completions per second."""
+        return 1 / self.mean_seconds
+
+    @property
+    def relative_deviation(self) -> float:
+        """σ/μ."""
+        return math.sqrt(self.variance) / self.mean_seconds
+
+    def to_json(self) -> dict[str, Json]:
+        """As a law's state keeps it."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sums over all samples so far, and the largest of them, so that those can be taken out again."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    largest: tuple[float, ...] = ()
+
+    def with_more(self, seconds: Sequence[float]) -> "Sample":
+        """With further inter-departure times."""
+        count = self.count + len(seconds)
+        keep = min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
+        return Sample(
+            count,
+            self.total + math.fsum(seconds),
+            self.squares + math.fsum(each * each for each in seconds),
+            tuple(sorted((*self.largest, *seconds), reverse=True)[:keep]),
+        )
+
+    def measured(self, threads: int) -> Measurement | None:
+        """The moments without the largest 1 %; None while nothing, or no time at all, was measured."""
+        dropped = self.largest[: min(MOST_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
+        count = self.count - len(dropped)
+        if count == 0:
+            return None
+        mean = (self.total - math.fsum(dropped)) / count
+        if mean <= 0:
+            return None
+        squares = self.squares - math.fsum(each * each for each in dropped)
+        # Rounding of equal samples must not look like variance.
+        variance = max(0.0, squares / count - mean * mean)
+        if variance < 1e-12 * mean * mean:
+            variance = 0.0
+        return Measurement(threads, mean, variance * count / max(1, count - 1), count)
+
+    def to_json(self) -> dict[str, Json]:
+        """As a law's state keeps it."""
+        return {
+            "count": self.count,
+            "total": self.total,
+            "squares": self.squares,
+            "largest": list(self.largest),
+        }
+
+
+def sample_from(document: Mapping[str, Any]) -> Sample:
+    """The sample that `to_json` made a document of."""
+    return Sample(**{**document, "largest": tuple(document["largest"])})
+
+
+def quantile(alpha: float) -> float:
+    """Z with P(N(0,1) ≤ Z) = 1 - α."""
+    return NormalDist().inv_cdf(1 - alpha)
+
+
+def first_samples(relative_deviation: float, q: float, alpha: float, beta: float) -> float:
+    """n1 of equation (24): samples of a configuration before the next one is known."""
+    return 8 * (quantile(alpha) / beta * (1 + 1 / q) * relative_deviation) ** 2
+
+
+def second_samples(before: Measurement, after: Measurement, q: float, alpha: float, beta: float) -> float:
+    """n2 of equation (25): samples of the configuration after a step, given both so far."""
+    threshold = q / (1 + q) * before.mean_seconds
+    low, high = (1 - beta / 2) * threshold, (1 + beta / 2) * threshold
+    gained = before.mean_seconds - after.mean_seconds
+    room = max(high - gained, gained - low) ** 2 - (high - low) ** 2 / 8
+    return after.variance * quantile(alpha) ** 2 / room
+
+
+def brings(before: Measurement, after: Measurement, q: float) -> bool:
+    """Whether the throughput is greater by q or more, as far as the means tell."""
+    return after.throughput_per_second >= (1 + q) * before.throughput_per_second

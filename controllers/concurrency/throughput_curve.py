@@ -1,0 +1,186 @@
+"""Curves of throughput over threads, fitted to a few measured points.
+
+Station: n threads go round a delay Z and a station of m servers with service S (the machine repairman; Tang,
+Figure 4a). π_j, the chance that j are at the station, follows from births (n - j)/Z and deaths min(j, m)/S:
+
+    X(n) = Σ_j π_j min(j, m)/S,      capacity C = m/S,   time without queueing R0 = Z + S
+
+Universal scalability law (Gunther), where more threads do harm:
+
+    X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)),   greatest at n = √((1 - σ)/κ)
+
+Residuals are relative; `error` is their root mean square.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares, nnls
+
+from controllers.framework.decision import Json
+
+Floats = npt.NDArray[np.float64]
+SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+# A bend is one when the last point lies this far below the best, in shares and in errors of the points.
+BEND, BEND_ERRORS = 0.03, 2.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured with so many threads: completions per second, and its relative standard error."""
+
+    threads: int
+    per_second: float
+    error: float = 0.0
+
+
+class Curve(Protocol):
+    """Throughput as a function of threads."""
+
+    @property
+    def error(self) -> float:
+        """Relative root mean square of the residuals."""
+        ...
+
+    def at(self, threads: float) -> float:
+        """Completions per second."""
+        ...
+
+    def to_json(self) -> dict[str, Json]:
+        """For pages and a law's terms."""
+        ...
+
+
+@dataclass(frozen=True)
+class StationCurve:
+    """Delay and one saturating station."""
+
+    servers: int
+    capacity_per_second: float
+    empty_seconds: float  # R0
+    error: float
+
+    def at(self, threads: float) -> float:
+        """X(n), between whole numbers linear."""
+        below = math.floor(threads)
+        low = station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
+        if below == threads:
+            return low
+        high = station_throughput(below + 1, self.servers, self.capacity_per_second, self.empty_seconds)
+        return low + (threads - below) * (high - low)
+
+    def to_json(self) -> dict[str, Json]:
+        """The curve's kind and numbers."""
+        return {"kind": "station", **vars(self)}
+
+
+@dataclass(frozen=True)
+class ScalabilityCurve:
+    """The universal scalability law."""
+
+    rate_per_second: float
+    contention: float
+    coherence: float
+    error: float
+
+    def at(self, threads: float) -> float:
+        """X(n)."""
+        below = 1 + self.contention * (threads - 1) + self.coherence * threads * (threads - 1)
+        return self.rate_per_second * threads / below
+
+    @property
+    def peak_threads(self) -> float:
+        """Where it is greatest."""
+        if self.coherence <= 0:
+            return math.inf
+        return max(1.0, math.sqrt(max(0.0, 1 - self.contention) / self.coherence))
+
+    def to_json(self) -> dict[str, Json]:
+        """The curve's kind and numbers."""
+        return {"kind": "scalability", **vars(self)}
+
+
+def station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:
+    """X(n) of a delay and a station; see the module."""
+    service = servers / capacity_per_second
+    thinking = max(0.0, empty_seconds - service)
+    if threads <= 0:
+        return 0.0
+    if thinking <= 1e-12 * empty_seconds:
+        return min(threads, servers) / service
+    there = np.arange(1, threads + 1)
+    logs = np.cumsum(np.log((threads - there + 1) / thinking * service / np.minimum(there, servers)))
+    logs = np.concatenate([[0.0], logs])
+    chances = np.exp(logs - logs.max())
+    return float(chances[1:] @ np.minimum(there, servers) / chances.sum() / service)
+
+
+def fit(points: Sequence[Point]) -> Curve:
+    """The better of the two curves: scalability only where the points bend down, else the station."""
+    if not bends(points):
+        return fit_station(points)
+    # A station's curve never falls; its fit, the slow one, is asked only where the other's is poor.
+    scalability = fit_scalability(points)
+    if scalability.error <= BEND + BEND_ERRORS * max(point.error for point in points):
+        return scalability
+    station = fit_station(points)
+    return scalability if scalability.error <= station.error else station
+
+
+def bends(points: Sequence[Point]) -> bool:
+    """Whether the highest configuration measured is clearly worse than the best below it."""
+    ordered = sorted(points, key=lambda point: point.threads)
+    best, last = max(ordered, key=lambda point: point.per_second), ordered[-1]
+    margin = max(BEND, BEND_ERRORS * math.hypot(best.error, last.error))
+    return last.per_second < (1 - margin) * best.per_second
+
+
+def fit_station(points: Sequence[Point]) -> StationCurve:
+    """Least relative squares over capacity and R0, for each number of servers that R0 allows."""
+    ordered = sorted(points, key=lambda point: point.threads)
+    fewest = ordered[0]
+    empty = fewest.threads / fewest.per_second
+    capacity = max(point.per_second for point in ordered) * 1.02
+    best: StationCurve | None = None
+    for servers in SERVERS:
+        # Each server's service is a part of R0.
+        if best is not None and servers > 1.5 * capacity * empty:
+            break
+        found = _fit_servers(ordered, servers, capacity, empty)
+        if best is None or found.error < best.error * (1 - 1e-9):
+            best = found
+    assert best is not None
+    return best
+
+
+def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: float) -> StationCurve:
+    start = np.log([max(capacity, 1.01 * servers / empty), empty])
+
+    def residuals(logs: Floats) -> Floats:
+        guess = np.exp(logs)
+        return np.asarray(
+            [station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1 for p in points]
+        )
+
+    found = least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
+    error = math.sqrt(float(np.mean(found.fun**2)))
+    capacity, empty = np.exp(found.x).tolist()
+    return StationCurve(servers, capacity, empty, error)
+
+
+def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
+    """n/X = a + b (n - 1) + c n (n - 1) with a = 1/λ, b = σ/λ, c = κ/λ, none negative, in relative terms."""
+    threads = np.asarray([point.threads for point in points], dtype=float)
+    measured = threads / np.asarray([point.per_second for point in points])
+    columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])
+    solution, _ = nnls(columns / measured[:, None], np.ones_like(threads))
+    a, b, c = solution.tolist()
+    # One thread takes some time, however little of it the points leave.
+    a = max(a, 1e-6 * float(measured.min()))
+    curve = ScalabilityCurve(1 / a, b / a, c / a, 0.0)
+    errors = [curve.at(point.threads) / point.per_second - 1 for point in points]
+    return ScalabilityCurve(1 / a, b / a, c / a, math.sqrt(float(np.mean(np.square(errors)))))

@@ -1,0 +1,1 @@
+"""How much the pipeline admits, and how its replicas share it."""

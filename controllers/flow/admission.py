@@ -1,0 +1,354 @@
+"""How much is admitted per interval, so that the result queue keeps its free space (Xu, section 3.1).
+
+With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`, the default: a new setpoint gives
+no kick, ERRATA E6):
+
+    admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
+
+within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that goes on counting
+from what it had commanded floods the queue after a starvation (E6). kd buys speed where the plant answers a
+sample late (E5). What isn't admitted waits where it is; nothing is dropped.
+
+A model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay), may be among the parameters. Gains
+that are unstable on it are refused. With `tuning` adaptive the model is followed
+(`controllers.design.recursive`), and the gains keep the closed loop's poles where the given gains put them on
+the given model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from controllers.design import placement
+from controllers.design.placement import FORMS, Gains, Model
+from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, first, follow
+from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from queues.errors import BadInput
+
+PARAMETERS = (
+    Parameter("setpoint", "bytes", "The free space that is kept.", 4e8, 0.0, 1e15),
+    Parameter("kp", "events per byte", "Proportional gain.", -0.002162, -1e9, 1e9),
+    Parameter("ki", "events per byte", "Integral gain.", -0.000289, -1e9, 1e9),
+    Parameter(
+        "kd", "1", "Gain on the change of what is admitted, for a plant that answers late.", 0.0, -10, 10
+    ),
+    Parameter(
+        "form",
+        "choice",
+        "i-p: proportional on the measurement. pi: on the error; a new setpoint overshoots.",
+        "i-p",
+        kind="choice",
+        choices=FORMS,
+    ),
+    Parameter("minimum", "events per interval", "Never less is admitted.", 0.0, 0.0, 1e12),
+    Parameter("maximum", "events per interval", "Never more is admitted.", 1e6, 0.0, 1e12),
+    Parameter("a", "1", "Model: the share of the free space that stays; missing: no model.", None, 0.0, 1.05),
+    Parameter(
+        "b", "bytes per event", "Model: what one event adds, below 0; missing: none.", None, -1e15, 1e15
+    ),
+    Parameter("delay", "samples", "Model: samples until it is felt.", 0, 0, 1, "integer"),
+    Parameter(
+        "tuning",
+        "choice",
+        "fixed: the gains as given. adaptive: they follow the plant, from the model on.",
+        "fixed",
+        kind="choice",
+        choices=("fixed", "adaptive"),
+    ),
+    Parameter("forgetting", "factor", "adaptive: the weight of a sample falls by it.", 0.97, 0.5, 1.0),
+    Parameter("resolution", "share of the setpoint", "adaptive: less than this is noise.", 0.01, 1e-6, 0.5),
+    Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
+)
+OBSERVATION = (
+    Parameter("measured", "bytes", "Free bytes of the result queue.", None, -1e15, 1e15, required=True),
+    Parameter(
+        "applied", "events", "Really admitted since the last decision; null: as commanded.", None, 0.0, 1e12
+    ),
+)
+STATE_KEYS = ("measured", "admitted", "setpoint", "estimate")
+NUMBER = Parameter("value", "any unit", "A number of the state.", None, -1e18, 1e18)
+ESTIMATE = (
+    Parameter("a", "1", "As estimated.", None, *A_BOUNDS, required=True),
+    Parameter("ratio", "b of the parameters", "b as estimated.", None, *RATIO_BOUNDS, required=True),
+    Parameter("offset", "bytes", "What nobody knows.", None, -1e18, 1e18, required=True),
+    Parameter("mean", "events per interval", "Admitted on average.", None, 0.0, 1e12),
+)
+PAST, COVARIANCES = 3, 9
+# Without a model nobody knows how long it takes: E5's loop is back in so many samples.
+USUAL_SETTLING_SAMPLES = 12
+GOOD_RADIUS = 0.9
+WORTH_EXPECTING = 0.05
+STARVED_BELOW = 0.9  # of what was allowed
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Newest first: what was measured, and what was admitted (the newest as commanded); the last setpoint."""
+
+    measured: tuple[float, ...] = ()
+    admitted: tuple[float, ...] = ()
+    setpoint: float | None = None
+    estimate: Estimate | None = None
+
+
+class Flow:
+    """Regulates free space by admission; see the module for the formula."""
+
+    name = "flow"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = "admit"
+    # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
+    # swing below a batch tells nothing. Two intervals old is still worth acting on.
+    guard_defaults: Values = {
+        "maximum": 1e9,
+        "slew_up": 1e9,
+        "slew_down": 1e9,
+        "oscillation_swing": 200_000.0,
+        "stale_seconds": 5.0,
+    }
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when the limits contradict, the model is half there, or the gains are unstable
+        on it."""
+        if parameters["minimum"] > parameters["maximum"]:
+            raise BadInput(
+                "parameters.minimum",
+                f"takes at most maximum ({parameters['maximum']:g}), not {parameters['minimum']:g}",
+            )
+        for name, other in (("a", "b"), ("b", "a")):
+            if parameters[name] is None and parameters[other] is not None:
+                raise BadInput(f"parameters.{name}", f"is missing; a model has a and b, and {other} is given")
+        if (model := model_of(parameters)) is not None:
+            _check_gains(model, gains_of(parameters))
+        elif parameters["tuning"] == "adaptive":
+            raise BadInput("parameters.a", "is missing; adaptive tuning starts from a model, a and b")
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Nothing to raise: any two numbers go together."""
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing measured, nothing admitted."""
+        return _to_json(_Memory())
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        if document is None:
+            return self.initial_state(parameters)
+        return _read_state(document)
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """What is admitted in the next interval."""
+        before = _memory(state)
+        memory = _noted(before, parameters, observation)
+        gains, estimate = _tuned(parameters, memory)
+        raw = _law(parameters, gains, memory)
+        admit = min(max(raw, parameters["minimum"]), parameters["maximum"])
+        decision = _decision(parameters, gains, memory, raw, admit, estimate, _is_starved(before, memory))
+        after = replace(
+            memory,
+            admitted=(admit, *memory.admitted)[:PAST],
+            setpoint=float(parameters["setpoint"]),
+            estimate=estimate,
+        )
+        return _to_json(after), decision
+
+
+def model_of(parameters: Values) -> Model | None:
+    """The plant's model, where the parameters have one."""
+    if parameters["a"] is None or parameters["b"] is None:
+        return None
+    return Model(float(parameters["a"]), float(parameters["b"]), int(parameters["delay"]))
+
+
+def gains_of(parameters: Values) -> Gains:
+    """The gains as they are set."""
+    return Gains(
+        float(parameters["kp"]), float(parameters["ki"]), float(parameters["kd"]), parameters["form"]
+    )
+
+
+def _check_gains(model: Model, gains: Gains) -> None:
+    radius = placement.spectral_radius(model, gains)
+    # An integral gain of 0 leaves a pole at 1: the free space would rest anywhere.
+    if not radius < placement.STABLE_BELOW:
+        field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
+        raise BadInput(
+            f"parameters.{field}",
+            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, "
+            f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, it takes less than 1; "
+            "design place gives gains",
+        )
+
+
+def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
+    """With the newest measurement, and what was really admitted in place of what was commanded."""
+    measured = (float(observation["measured"]), *memory.measured)[:PAST]
+    admitted = memory.admitted or (float(parameters["minimum"]),)
+    if observation["applied"] is not None:
+        admitted = (float(observation["applied"]), *admitted[1:])
+    return replace(memory, measured=measured, admitted=admitted)
+
+
+def _is_starved(before: _Memory, memory: _Memory) -> bool:
+    """Whether less came than was allowed: then admitting more changes nothing."""
+    return bool(before.admitted) and memory.admitted[0] < STARVED_BELOW * before.admitted[0]
+
+
+def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
+    """The gains of this decision; in adaptive those that keep the poles on the plant as it is estimated."""
+    gains, start = gains_of(parameters), model_of(parameters)
+    if start is None or parameters["tuning"] == "fixed":
+        return gains, None
+    noise = parameters["resolution"] * max(parameters["setpoint"], 1.0)
+    before = memory.estimate or first(start)
+    estimate = follow(
+        before,
+        start,
+        memory.measured,
+        memory.admitted,
+        setpoint=parameters["setpoint"],
+        noise=noise,
+        forgetting=parameters["forgetting"],
+    )
+    return _redesigned(start, estimate.model(start), gains), estimate
+
+
+def _redesigned(start: Model, now: Model, gains: Gains) -> Gains:
+    """Gains that put the poles on the plant as it is now where the given ones put them at the start.
+
+    The given ones stay while they do well: an estimate is never as sharp as to be worth following for little.
+    """
+    wanted = list(placement.poles(start, gains))
+    if placement.spectral_radius(now, gains) <= max(GOOD_RADIUS, (1 + abs(wanted[0])) / 2):
+        return gains
+    if start.delay == 0 and gains.kd == 0:
+        wanted = wanted[:2]  # the third is a factor z that cancels
+    designed = placement.place(now, wanted, gains.form)
+    return designed if placement.spectral_radius(now, designed) < placement.STABLE_BELOW else gains
+
+
+def _law(parameters: Values, gains: Gains, memory: _Memory) -> float:
+    """The formula of the module's head; before anything was known, all was at rest."""
+    y, u = memory.measured[0], memory.admitted[0]
+    y_before = memory.measured[1] if len(memory.measured) > 1 else y
+    u_before = memory.admitted[1] if len(memory.admitted) > 1 else u
+    moved = y_before - y
+    if gains.form == "pi" and memory.setpoint is not None:
+        moved += parameters["setpoint"] - memory.setpoint
+    error = parameters["setpoint"] - y
+    return float(u + gains.ki * error + gains.kp * moved - gains.kd * (u - u_before))
+
+
+def _decision(
+    parameters: Values,
+    gains: Gains,
+    memory: _Memory,
+    raw: float,
+    admit: float,
+    estimate: Estimate | None,
+    starved: bool,
+) -> Decision:
+    limited_by = None if admit == raw else "minimum" if admit > raw else "maximum"
+    error = parameters["setpoint"] - memory.measured[0]
+    terms = {
+        "error": error,
+        "measured": memory.measured[0],
+        "setpoint": parameters["setpoint"],
+        "applied": memory.admitted[0],
+        "raw": raw,
+        "kp": gains.kp,
+        "ki": gains.ki,
+        "kd": gains.kd,
+        **({} if estimate is None else {"a": estimate.a, "b": parameters["b"] * estimate.ratio}),
+    }
+    reason = _reason(parameters, memory, admit, limited_by)
+    expected = _expected(parameters, gains, error)
+    if starved and error < 0:
+        reason, expected = f"{reason} Fewer came than were allowed: nothing is to be expected.", None
+    return Decision({"admit": admit}, reason, terms, limited_by, admit, expected)
+
+
+def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None) -> str:
+    y, u, error = memory.measured[0], memory.admitted[0], parameters["setpoint"] - memory.measured[0]
+    where = (
+        "at the reference"
+        if error == 0
+        else f"{_size(abs(error))} {'below' if error > 0 else 'above'} the reference"
+    )
+    change = "as many as" if admit == u else f"{abs(admit - u):,.0f} {'more' if admit > u else 'fewer'} than"
+    bound = f", the {limited_by}" if limited_by else ""
+    return f"{_size(y)} are free, {where}: admits {admit:,.0f} events{bound}, {change} were admitted."
+
+
+def _size(size_bytes: float) -> str:
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if abs(size_bytes) >= factor:
+            return f"{size_bytes / factor:,.1f} {unit}"
+    return f"{size_bytes:,.0f} bytes"
+
+
+def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None:
+    """Back at the reference when the loop has settled; near it nothing can be told from noise."""
+    if abs(error) <= WORTH_EXPECTING * parameters["setpoint"]:
+        return None
+    model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES
+    if model is not None:
+        samples = placement.report(model, gains_of(parameters)).settling_samples or samples
+    seconds = samples * parameters["interval_seconds"]
+    return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
+
+
+def _read_state(document: Any) -> Json:
+    given = read_object(document, "state")
+    refuse_unknown(given, STATE_KEYS, "state")
+    for key in STATE_KEYS:
+        if key not in given:
+            raise BadInput(f"state.{key}", "is missing; feed back the whole state, or null to begin anew")
+    setpoint, estimate = given["setpoint"], given["estimate"]
+    return {
+        "measured": _numbers(given["measured"], "state.measured", PAST),
+        "admitted": _numbers(given["admitted"], "state.admitted", PAST),
+        "setpoint": None if setpoint is None else replace(NUMBER, name="setpoint").check(setpoint, "state"),
+        "estimate": None if estimate is None else _read_estimate(estimate),
+    }
+
+
+def _read_estimate(document: Any) -> Json:
+    where = "state.estimate"
+    covariance = read_object(document, where).get("covariance")
+    rest = {key: each for key, each in document.items() if key != "covariance"}
+    numbers = _numbers(covariance, f"{where}.covariance", COVARIANCES)
+    if len(numbers) not in (0, COVARIANCES):
+        raise BadInput(f"{where}.covariance", f"takes {COVARIANCES} numbers or none, not {len(numbers)}")
+    return {**read_values(ESTIMATE, rest, where), "covariance": numbers}
+
+
+def _numbers(given: Any, where: str, most: int) -> list[float]:
+    if not isinstance(given, list) or len(given) > most:
+        raise BadInput(where, f"takes a list of at most {most} numbers")
+    return [float(replace(NUMBER, name=str(at)).check(each, where)) for at, each in enumerate(given)]
+
+
+def _to_json(memory: _Memory) -> Json:
+    estimate = memory.estimate
+    return {
+        "measured": list(memory.measured),
+        "admitted": list(memory.admitted),
+        "setpoint": memory.setpoint,
+        "estimate": None
+        if estimate is None
+        else {**asdict(estimate), "covariance": list(estimate.covariance)},
+    }
+
+
+def _memory(state: Json) -> _Memory:
+    estimate = state["estimate"]
+    return _Memory(
+        tuple(state["measured"]),
+        tuple(state["admitted"]),
+        state["setpoint"],
+        None if estimate is None else Estimate(**{**estimate, "covariance": tuple(estimate["covariance"])}),
+    )

@@ -1,0 +1,287 @@
+"""Shares of the load for N replicas, all to answer in the mean of their response times (Xu, 3.2).
+
+What is regulated are the differences d_i = R_i - mean(R); the shares' sum is constant, so N - 1 of them are
+free (for two replicas one: a single controller). With the columns of T' an orthonormal basis of what sums to
+0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
+
+    x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
+    i(k+1) = i(k) + x(k)                                   integrators: a constant difference is removed
+
+(what the mean adds to the differences of unlike replicas is left to the integrators). The regulator minimises
+Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares that are in force,
+
+    share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1)
+
+so that a share at its limit winds nothing up (ERRATA E6 for the flow law). Replicas alike decouple into N - 1
+equal loops of two states, whose optimum has a closed form; unlike ones are solved by structured doubling
+(`controllers.design.lqr`).
+"""
+
+import cmath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from controllers.design.lqr import regulator
+from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, read_values
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+A = Parameter(
+    "a", "1", "Model: the share of a response time that stays until the next decision.", 0.5, 0.0, 1.2
+)
+B = Parameter("b", "s per share of all", "Model: what all the load would add to it.", 1.0, 1e-9, 1e9)
+PARAMETERS = (
+    A,
+    B,
+    Parameter("q", "1/s²", "Weight of a difference.", 1.0, 0.0, 1e9),
+    Parameter("integral", "1/s²", "Weight of a difference that lasts.", 0.25, 1e-9, 1e9),
+    Parameter("r", "1/share²", "Weight of a change of shares: more is calmer.", 4.0, 1e-9, 1e12),
+    Parameter(
+        "minimum_share", "share of all", "No replica gets less: it has to be measured.", 0.02, 0.0, 0.5
+    ),
+    Parameter(
+        "resolution_seconds",
+        "s",
+        "A smaller difference is chance: a batch that begins a little later. Nothing is expected of it.",
+        0.5,
+        0.0,
+        3_600.0,
+    ),
+    Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
+    Parameter("a_of", "1", "Replicas whose a is another.", {}, kind="map", items=(A,)),
+    Parameter("b_of", "s per share of all", "Replicas whose b is another.", {}, kind="map", items=(B,)),
+)
+SECONDS = Parameter("seconds", "s", "A replica's.", None, 0.0, 1e9)
+SHARE = Parameter("share", "share", "A replica's.", None, 0.0, 1e12)
+OBSERVATION = (
+    Parameter("response_times_seconds", "s", "Per replica.", kind="map", items=(SECONDS,), required=True),
+    Parameter(
+        "shares", "share", "Per replica, as they are in force.", kind="map", items=(SHARE,), required=True
+    ),
+)
+DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
+STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),)
+WORTH_EXPECTING = 0.1
+EXPECTED_INTERVALS = 10
+MOST_REPLICAS = 1_000
+
+
+@dataclass(frozen=True)
+class Gains:
+    """K and L of the module's head: numbers where all replicas are alike, else N by N matrices."""
+
+    difference: Floats
+    lasting: Floats
+
+    def change(self, now: Floats, before: Floats) -> Floats:
+        """What the shares change by; it sums to 0."""
+        change = -np.dot(self.difference, now - before) - np.dot(self.lasting, before)
+        return np.asarray(change - change.mean())
+
+
+def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> Gains:
+    """The regulator's gains for replicas with these models, one element each."""
+    if np.ptp(a) == 0 and np.ptp(b) == 0:
+        k, lasting = alike(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
+        return Gains(np.array(k), np.array(lasting))
+    basis, states = differences(len(a)), len(a) - 1
+    gain = regulator(*difference_system(a, b, q=q, integral=integral, r=r)).gain
+    return Gains(basis.T @ gain[:, :states] @ basis, basis.T @ gain[:, states:] @ basis)
+
+
+def differences(replicas: int) -> Floats:
+    """T, an orthonormal basis of what sums to 0: N - 1 rows of N."""
+    return np.asarray(linalg.helmert(replicas))
+
+
+def difference_system(
+    a: Floats, b: Floats, *, q: float, integral: float, r: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """A, B, Q, R of the module's head: states x and i, inputs v."""
+    basis, size = differences(len(a)), len(a) - 1
+    nothing, one = np.zeros((size, size)), np.eye(size)
+    system = np.block([[(basis * a) @ basis.T, nothing], [one, one]])
+    inputs = np.vstack([(basis * b) @ basis.T, nothing])
+    return system, inputs, linalg.block_diag(q * one, integral * one), r * one
+
+
+def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:
+    """K and L of one decoupled loop in closed form, by spectral factorisation.
+
+    The optimal poles are the z within the unit circle with, for w = z + 1/z,
+
+        r·(1 + a² - a·w)(2 - w) + b²·(q·(2 - w) + integral) = 0
+
+    a quadratic in w; and (z - a)(z - 1) + b·K·(z - 1) + b·L has them.
+    """
+    quadratic = [r * a, -(r * (1 + a) ** 2 + b * b * q), 2 * r * (1 + a * a) + b * b * (2 * q + integral)]
+    first, second = (_inside(w) for w in _roots(*quadratic))
+    proportional = (1 + a - (first + second).real) / b
+    return proportional, ((first * second).real - a) / b + proportional
+
+
+def _roots(square: float, linear: float, constant: float) -> tuple[complex, complex | None]:
+    """Both zeros, the larger first found without cancellation; None: infinite."""
+    half = (-linear + cmath.sqrt(linear * linear - 4 * square * constant)) / 2
+    return constant / half, (half / square if square > 1e-100 * abs(half) else None)
+
+
+def _inside(w: complex | None) -> complex:
+    """z within the unit circle, z + 1/z = w."""
+    if w is None:
+        return 0j
+    root = cmath.sqrt(w * w - 4)
+    return 2 / max(w + root, w - root, key=abs)
+
+
+class Balance:
+    """Regulates the differences of response times by shares; see the module."""
+
+    name = "balance"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {"stale_seconds": 10.0}
+
+    def check(self, parameters: Values) -> None:
+        """Nothing to raise: whatever the model, the regulator is stable on it."""
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` when the two maps, or the models, have not the same replicas, when there are fewer
+        than two, or when their shares can't be spread."""
+        names = list(observation["response_times_seconds"])
+        if not 2 <= len(names) <= MOST_REPLICAS:
+            raise BadInput(
+                f"{where}.response_times_seconds", f"takes 2 to {MOST_REPLICAS} replicas, not {len(names)}"
+            )
+        _check_replicas(names, observation["shares"], f"{where}.shares")
+        if not sum(observation["shares"].values()) > 0:
+            raise BadInput(f"{where}.shares", "sum to 0; at least one replica needs a share")
+        for key in ("a_of", "b_of"):
+            for name in parameters[key]:
+                if name not in observation["response_times_seconds"]:
+                    raise BadInput(f"parameters.{key}.{name}", f"is no replica; they are {', '.join(names)}")
+        if parameters["minimum_share"] * len(names) > 1:
+            raise BadInput(
+                "parameters.minimum_share",
+                f"takes at most {1 / len(names):.4g} with {len(names)} replicas, "
+                f"not {parameters['minimum_share']:g}",
+            )
+        _check_models(parameters, names)
+
+    def initial_state(self, parameters: Values) -> Json:
+        """No difference known."""
+        return {"differences": {}}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """The shares of the next interval; their sum is that of the shares in force."""
+        times = observation["response_times_seconds"]
+        names = sorted(times)
+        response = np.array([times[name] for name in names], dtype=float)
+        shares = np.array([observation["shares"][name] for name in names], dtype=float)
+        now = response - response.mean()
+        known = state["differences"]
+        # A replica that is new has no past: what it differs by now is taken to have lasted.
+        before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
+        total = float(shares.sum())
+        wanted = shares + total * _designed(parameters, names).change(now, before)
+        spread = within(wanted, parameters["minimum_share"], total)
+        decision = _decision(parameters, names, response, shares, wanted, spread)
+        return {"differences": dict(zip(names, now.tolist(), strict=True))}, decision
+
+
+def within(wanted: Floats, minimum_share: float, total: float) -> Floats:
+    """The nearest shares that sum to `total` and are at least `minimum_share` of it each."""
+    free = total * (1 - minimum_share * len(wanted))
+    above = wanted - minimum_share * total
+    # What is above the minimum is cut by one level, found among the largest first.
+    ordered = np.sort(above)[::-1]
+    levels = (np.cumsum(ordered) - free) / np.arange(1, len(wanted) + 1)
+    cut = np.flatnonzero(ordered - levels > 0)
+    # Numbers so far apart that the free part is lost in rounding leave everything to the largest.
+    level = levels[cut[-1] if cut.size else 0] if free > 0 else np.inf
+    found = np.maximum(above - level, 0.0) + minimum_share * total
+    found[int(np.argmax(above))] += total - found.sum()
+    return np.asarray(found)
+
+
+def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str) -> None:
+    for name in names:
+        if name not in shares:
+            raise BadInput(f"{where}.{name}", "is missing; every replica with a response time has a share")
+    for name in shares:
+        if name not in names:
+            raise BadInput(f"{where}.{name}", "has no response time; every replica with a share has one")
+
+
+def _check_models(parameters: Values, names: Sequence[str]) -> None:
+    """Models so far apart that no regulator can be computed are the map's fault, not a matrix'."""
+    try:
+        _designed(parameters, names)
+    except BadInput as error:
+        raise BadInput(
+            "parameters.b_of", f"leaves no regulator with the other models: {error.message}"
+        ) from None
+
+
+def _designed(parameters: Values, names: Sequence[str]) -> Gains:
+    weights = (float(parameters[key]) for key in ("q", "integral", "r"))
+    return _gains(*_models(parameters, sorted(names)), *weights)
+
+
+def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return (
+        tuple(float(parameters["a_of"].get(name, parameters["a"])) for name in names),
+        tuple(float(parameters["b_of"].get(name, parameters["b"])) for name in names),
+    )
+
+
+@lru_cache(maxsize=16)
+def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> Gains:
+    """The same parameters give the same gains: they are not designed anew at each decision."""
+    return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
+
+
+def _decision(
+    parameters: Values, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
+) -> Decision:
+    spread, mean = float(np.ptp(response)), float(response.mean())
+    limited = bool(np.abs(shares - wanted).max() > 1e-9 * float(before.sum()))
+    terms = {
+        "mean_seconds": mean,
+        "spread_seconds": spread,
+        "moved_share": float(np.abs(shares - before).sum() / 2),
+        "wanted": dict(zip(names, wanted.tolist(), strict=True)),
+    }
+    slow = names[int(np.argmax(response))]
+    reason = (
+        f"{slow} is the slowest of {len(names)} replicas, {spread:.4g} s behind the quickest; the mean is "
+        f"{mean:.4g} s. {_moved(names, before, shares)}"
+    )
+    action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
+    expected = None
+    if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
+        seconds = EXPECTED_INTERVALS * parameters["interval_seconds"]
+        expected = Expected("response_spread_seconds", "down", spread, seconds)
+    return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)
+
+
+def _moved(names: Sequence[str], before: Floats, after: Floats) -> str:
+    change = (after - before) / float(before.sum())
+    least = int(np.argmin(change))
+    if abs(change[least]) < 0.0005:
+        return "The shares stay."
+    share = float(after[least] / after.sum())
+    return f"{names[least]} gets {-change[least]:.1%} of the load less, {share:.1%} in all."

@@ -1,0 +1,99 @@
+"""What a law's parameters promise on its model, before they are applied: poles, margin, and how it comes to
+rest.
+
+| law | the response is that of | it rests at |
+|---|---|---|
+| `flow` | the free space to a new setpoint, as a share of the step | 1 |
+| `balance` | a difference that something outside makes and goes on making, as a share of it | 0 |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.design import placement
+from controllers.flow import admission, balance
+from controllers.framework.law import Values
+
+SETTLED_WITHIN = placement.SETTLED_WITHIN
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`response` has a value per interval; None stands for what an unstable loop has not."""
+
+    poles: tuple[complex, ...]
+    spectral_radius: float
+    stable: bool
+    settling_samples: int | None
+    overshoot: float | None
+    gain_margin: float | None
+    response: tuple[float, ...]
+    rests_at: float
+
+
+def predict(law: str, parameters: Values) -> Prediction | None:
+    """What these parameters promise; None where the law has no model, or none is set."""
+    return PREDICTED[law](parameters) if law in PREDICTED else None
+
+
+def of_flow(parameters: Values) -> Prediction | None:
+    """The step response of the flow law on the model among its parameters."""
+    model, gains = admission.model_of(parameters), admission.gains_of(parameters)
+    if model is None:
+        return None
+    report = placement.report(model, gains)
+    samples = placement.response_samples(report.spectral_radius) if report.stable else 0
+    return Prediction(
+        tuple(complex(pole) for pole in placement.poles(model, gains)),
+        report.spectral_radius,
+        report.stable,
+        report.settling_samples,
+        report.overshoot,
+        report.gain_margin,
+        placement.step_response(model, gains, samples).measured,
+        1.0,
+    )
+
+
+def of_balance(parameters: Values) -> Prediction | None:
+    """How a difference goes on replicas with the mean of the models."""
+    a, b = (_mean(parameters, name) for name in ("a", "b"))
+    weights = {name: float(parameters[name]) for name in ("q", "integral", "r")}
+    gain, lasting = balance.alike(a, b, **weights)
+    denominator = np.convolve([1.0, -a], [1.0, -1.0])
+    numerator = b * np.array([0.0, gain, lasting - gain])
+    poles = np.roots(denominator + numerator)
+    radius = float(np.abs(poles).max())
+    response = _difference(a, b, gain, lasting, placement.response_samples(radius))
+    apart = np.flatnonzero(np.abs(response) > SETTLED_WITHIN)
+    return Prediction(
+        tuple(complex(pole) for pole in poles),
+        radius,
+        True,
+        int(apart[-1]) + 1,
+        max(0.0, -min(response)),
+        placement.margin_of(denominator, numerator),
+        response,
+        0.0,
+    )
+
+
+def _mean(parameters: Values, name: str) -> float:
+    given = parameters[f"{name}_of"].values()
+    return float(np.mean([*given])) if given else float(parameters[name])
+
+
+def _difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:
+    """x(k+1) = a·x(k) + b·v(k) + what keeps a difference of 1 where nobody regulates."""
+    values, v, before = [1.0], 0.0, 1.0
+    for _ in range(samples - 1):
+        x = values[-1]
+        v -= gain * (x - before) + lasting * before
+        before = x
+        values.append(a * x + b * v + (1 - a))
+    return tuple(values)
+
+
+PREDICTED: Mapping[str, Callable[[Values], Prediction | None]] = {"flow": of_flow, "balance": of_balance}

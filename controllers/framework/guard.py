@@ -1,0 +1,307 @@
+"""What stands between a law and the plant: it may hold, calm, slow, clamp or delay a decision, and says so.
+
+A guard decorates a law, and like a law it is pure: time comes in, its state is JSON. In this order:
+
+1. stale hold: on a measurement that is older than `stale_seconds` or known to be unfit the law is not asked,
+   nor where there is nothing to decide (idle);
+2. oscillation: when among the last `oscillation_window` values the law turned round `oscillation_turns`
+   times, by `oscillation_swing` or more each time, the mean of those values is used instead;
+3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
+4. direction: of "up only" no value below the one before, of "down only" none above it;
+5. range: minimum ≤ value ≤ maximum;
+6. cool-down: no action until `cooldown_seconds` after the last one.
+
+2 to 5 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
+guard never makes an action out of none: where a law does nothing, nothing is done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from controllers.framework.decision import Decision, Json
+from controllers.framework.law import Law, Standing, Values
+from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from queues.errors import BadInput
+
+STALE_SECONDS = 3.0
+PARAMETERS = (
+    Parameter("minimum", "actuator's unit", "No value below this is applied.", 0.0, -1e9, 1e9),
+    Parameter("maximum", "actuator's unit", "No value above this is applied.", 1e6, -1e9, 1e9),
+    Parameter(
+        "slew_up", "actuator's unit per decision", "The most a value may rise at once.", 1e6, 1e-6, 1e9
+    ),
+    Parameter(
+        "slew_down", "actuator's unit per decision", "The most a value may fall at once.", 1e6, 1e-6, 1e9
+    ),
+    Parameter("cooldown_seconds", "s", "The least time between two actions.", 0.0, 0.0, 86_400.0),
+    Parameter(
+        "stale_seconds", "s", "No action on a measurement older than this.", STALE_SECONDS, 0.1, 3_600.0
+    ),
+    Parameter(
+        "oscillation_window",
+        "decisions",
+        "How far back the detector of oscillations looks.",
+        12,
+        3,
+        100,
+        "integer",
+    ),
+    Parameter(
+        "oscillation_turns",
+        "turns",
+        "This many turns in the window are an oscillation; 0 never.",
+        0,
+        0,
+        100,
+        "integer",
+    ),
+    Parameter("oscillation_swing", "actuator's unit", "Smaller swings than this don't count.", 5.0, 0.0, 1e9),
+    Parameter(
+        "direction",
+        "choice",
+        "Which way the value may go from the one before it.",
+        "both",
+        kind="choice",
+        choices=("both", "up only", "down only"),
+    ),
+)
+OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
+# What `limited_by` says when the guard did it.
+LIMITS = (
+    "stale measurement",
+    "nothing to decide",
+    "oscillation",
+    "guard slew",
+    "guard direction",
+    "guard minimum",
+    "guard maximum",
+    "guard cool-down",
+)
+STATE_KEYS = ("value", "acted_at_seconds", "recent")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good the observation is: its age (None: unknown), and why it can't be used, if so. idle: why it is
+    sound and yet says nothing (there is too little load to tell anything); nobody need look after that.
+    """
+
+    age_seconds: float | None
+    unfit: str | None = None
+    idle: str | None = None
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A decision after the guard. `value` is the actuator's (None for laws without one)."""
+
+    state: Json
+    guard_state: Json
+    decision: Decision
+    value: float | None
+    asked: bool = True  # False: a stale hold, in which the law was not asked and its state stands
+
+
+def settings_of(law: Law) -> tuple[Parameter, ...]:
+    """What can be set of the guard of a law: of one whose action is no number, when it is held and cools."""
+    if law.actuator is not None:
+        return PARAMETERS
+    return tuple(each for each in PARAMETERS if each.name in OF_ANY_LAW)
+
+
+def initial_state() -> dict[str, Json]:
+    """No value yet, no action yet."""
+    return {"value": None, "acted_at_seconds": None, "recent": []}
+
+
+def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, Any]:
+    """The guard's settings for a law: given, else the law's own defaults, else the general ones.
+
+    Raises `BadInput` naming the field.
+    """
+    given = read_object({} if document is None else document, where)
+    settings = read_values(PARAMETERS, {**law.guard_defaults, **given}, where)
+    if settings["minimum"] > settings["maximum"]:
+        raise BadInput(
+            f"{where}.minimum",
+            f"takes at most maximum ({settings['maximum']:g}), not {settings['minimum']:g}",
+        )
+    return settings
+
+
+def read_state(document: Any, where: str = "guard.state") -> Json:
+    """A guard's state from outside, checked; None gives the initial one. Raises `BadInput`."""
+    if document is None:
+        return initial_state()
+    given = read_object(document, where)
+    refuse_unknown(given, STATE_KEYS, where)
+    whole = {**initial_state(), **given}
+    anything = Parameter("value", "actuator's unit", "", minimum=-1e12, maximum=1e12)
+    for key in ("value", "acted_at_seconds"):
+        if whole[key] is not None:
+            replace(anything, name=key).check(whole[key], where)
+    if not isinstance(whole["recent"], list):
+        raise BadInput(f"{where}.recent", "takes a list of numbers")
+    for value in whole["recent"]:
+        replace(anything, name="recent").check(value, where)
+    return whole
+
+
+def decide(
+    law: Law,
+    parameters: Values,
+    state: Json,
+    observation: Values,
+    *,
+    settings: Values,
+    guard_state: Json,
+    now_seconds: float,
+    measured: Measured,
+    manual: Values | None = None,
+) -> Guarded:
+    """Ask the law (or, in manual, take the person's action) and guard what it answers.
+
+    A person's action passes the same guard: no hand moves the plant on a stale measurement or out of range.
+    """
+    if (held := _stale(settings, measured)) is not None:
+        return Guarded(state, guard_state, held, None, asked=False)
+    if manual is None:
+        after, decision = law.decide(parameters, state, observation)
+    else:
+        after, decision = state, by_hand(law, manual)
+    decision, recent = _limit(law, settings, guard_state, decision)
+    decision = _cool_down(settings, guard_state, now_seconds, decision)
+    acted = now_seconds if decision.action else guard_state["acted_at_seconds"]
+    value = _value(law, decision, guard_state["value"])
+    return Guarded(after, {"value": value, "acted_at_seconds": acted, "recent": recent}, decision, value)
+
+
+def by_hand(law: Law, manual: Values) -> Decision:
+    """The decision a person took in the law's place; without a value there is nothing to do."""
+    if not manual:
+        return Decision(None, f"Manual: no value is set for {law.actuator}, so nothing is done.", raw=0.0)
+    value = float(next(iter(manual.values())))
+    words = ", ".join(f"{name} = {value:g}" for name, value in manual.items())
+    return Decision(dict(manual), f"Manual: {words}, set by hand.", {"manual": dict(manual)}, raw=value)
+
+
+def _stale(settings: Values, measured: Measured) -> Decision | None:
+    limit, age = settings["stale_seconds"], measured.age_seconds
+    terms = {"age_seconds": age, "stale_seconds": limit}
+    if measured.unfit is not None:
+        why = measured.unfit
+    elif age is None:
+        why = "the age of the measurement is not known"
+    elif age > limit:
+        why = f"the measurement is {age:.1f} s old, over the limit of {limit:g} s"
+    elif measured.idle is not None:
+        return Decision(None, f"Nothing is done: {measured.idle}.", terms, "nothing to decide")
+    else:
+        return None
+    return Decision(None, f"Nothing is done: {why}.", terms, "stale measurement")
+
+
+def _value(law: Law, decision: Decision, before: float | None) -> float | None:
+    """The number that is applied: nothing done is 0, or what stays."""
+    if law.actuator is None:
+        return None
+    if decision.action is None and isinstance(law, Standing):
+        return before
+    return 0.0 if decision.action is None else float(decision.action[law.actuator])
+
+
+def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) -> tuple[Decision, list[float]]:
+    """Calm, slew and range for a law with one number to apply, and the numbers it asked for lately."""
+    recent = list(guard_state["recent"])
+    if law.actuator is None or decision.raw is None:
+        return decision, recent
+    recent = [*recent, decision.raw][-int(settings["oscillation_window"]) :]
+    if decision.action is None:
+        return decision, recent
+    value, limited_by = _calm(settings, recent, decision.raw)
+    value, limited_by = _slew(settings, guard_state["value"], value, limited_by)
+    value, limited_by = _one_way(settings, guard_state["value"], value, limited_by)
+    # The range is last, since it is the one that must hold whatever came before.
+    value, limited_by = _range(settings, value, limited_by)
+    # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
+    if limited_by is None or value == decision.raw:
+        return decision, recent
+    return _rewrite(law.actuator, decision, value, limited_by), recent
+
+
+def _range(settings: Values, value: float, limited_by: str | None) -> tuple[float, str | None]:
+    if value > settings["maximum"]:
+        return float(settings["maximum"]), "guard maximum"
+    if value < settings["minimum"]:
+        return float(settings["minimum"]), "guard minimum"
+    return value, limited_by
+
+
+def _slew(
+    settings: Values, before: float | None, value: float, limited_by: str | None
+) -> tuple[float, str | None]:
+    if before is None:
+        return value, limited_by
+    slowed = min(max(value, before - settings["slew_down"]), before + settings["slew_up"])
+    return (value, limited_by) if slowed == value else (slowed, "guard slew")
+
+
+def _one_way(
+    settings: Values, before: float | None, value: float, limited_by: str | None
+) -> tuple[float, str | None]:
+    wanted = settings["direction"]
+    if before is None or wanted == "both":
+        return value, limited_by
+    kept = max(value, before) if wanted == "up only" else min(value, before)
+    return (value, limited_by) if kept == value else (kept, "guard direction")
+
+
+def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[float, str | None]:
+    needed = settings["oscillation_turns"]
+    if not needed or turns(recent, settings["oscillation_swing"]) < needed:
+        return value, None
+    return sum(recent) / len(recent), "oscillation"
+
+
+def turns(values: Sequence[float], swing: float) -> int:
+    """How often a series turned round, counting only swings of at least `swing`."""
+    count, heading, edge = 0, 0, values[0] if values else 0.0
+    for value in values:
+        if heading * (value - edge) >= 0 and heading:
+            edge = value  # it goes on the same way: the edge moves along
+        elif abs(value - edge) >= swing and value != edge:
+            count += heading != 0
+            heading, edge = (1 if value > edge else -1), value
+    return count
+
+
+def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str) -> Decision:
+    """The decision with the guard's number in the action. A whole number stays whole, towards zero."""
+    asked = decision.action or {}
+    number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
+    action: Mapping[str, Any] | None = {**asked, actuator: number} if number else None
+    reason = f"{decision.reason} The guard makes it {number:g} ({limited_by})."
+    return _scaled(replace(decision, action=action, reason=reason, limited_by=limited_by), number)
+
+
+def _scaled(decision: Decision, number: float) -> Decision:
+    """Expect in proportion to what is really applied, and nothing of nothing."""
+    if decision.expected is None or not decision.raw:
+        return decision
+    if decision.action is None:
+        return replace(decision, expected=None)
+    share = min(1.0, abs(number / decision.raw))
+    return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
+
+
+def _cool_down(settings: Values, guard_state: Json, now_seconds: float, decision: Decision) -> Decision:
+    acted = guard_state["acted_at_seconds"]
+    if decision.action is None or acted is None:
+        return decision
+    # A clock set back must not cool down for as long as it was set back.
+    left = settings["cooldown_seconds"] - abs(now_seconds - acted)
+    if left <= 0:
+        return decision
+    reason = f"{decision.reason} The guard holds it: the last action needs {left:.1f} s more to cool down."
+    return replace(decision, action=None, reason=reason, limited_by="guard cool-down", expected=None)

@@ -1,0 +1,87 @@
+"""The law proposes: a pure function of declared parameters, its own state and one observation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from controllers.framework.decision import Decision, Json
+from controllers.framework.parameter import Parameter
+
+Values = Mapping[str, Any]
+
+
+class Law(Protocol):
+    """What every control law is. It knows no clock, no store and no plant, and changes none of its arguments.
+
+    `state` is a JSON value, so a law survives any restart: feeding it back continues exactly where it
+    stopped.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the contract's table."""
+        ...
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """What can be set, with default, range, unit and help."""
+        ...
+
+    @property
+    def observation(self) -> Sequence[Parameter]:
+        """What one observation holds."""
+        ...
+
+    @property
+    def actuator(self) -> str | None:
+        """The key of an action that is one number the guard may clamp; None when it is not one number."""
+        ...
+
+    @property
+    def guard_defaults(self) -> Values:
+        """The guard's settings that suit this law better than the general defaults."""
+        ...
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when parameters, each in its range, contradict each other."""
+        ...
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` when an observation, each value in its range, contradicts itself or the
+        parameters."""
+        ...
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state from outside, checked; None gives the initial one. Raises `BadInput` naming `state.key`."""
+        ...
+
+    def initial_state(self, parameters: Values) -> Json:
+        """The state before the first observation."""
+        ...
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """The next state and the decision. All arguments have been checked against the declarations."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A law that forgets part of its memory after a pause: what it last saw is not of the tick before."""
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """The state from which it decides again after a hold."""
+        ...
+
+
+@runtime_checkable
+class Standing(Protocol):
+    """A law whose actuator stays as it was set: where nothing is done, that is its value, not nothing."""
+
+    @property
+    def standing(self) -> bool:
+        """True."""
+        ...
+
+
+def resumed(law: Law, parameters: Values, state: Json) -> Json:
+    """The state after a hold; most laws decide on the observation of now, and need forget nothing."""
+    return law.resumed(parameters, state) if isinstance(law, Resuming) else state

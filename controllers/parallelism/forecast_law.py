@@ -1,0 +1,118 @@
+"""How many tasks an operator should have now, given what each number of tasks would miss in windows to come.
+
+Zacheilas' graph of transitions: a state is a window and a number of tasks p'; the edge to it costs
+
+    C = missed * cost_missed + p' * cost_task + [p' differs from before] * cost_change
+
+and the way of least cost from now on says what to do first (Stutz, 8 with ERRATA E36). The graph has layers,
+so dynamic programming finds what Dijkstra would, in O(windows * tasks²) (E37). Of ways that cost the same the
+one with fewer tasks is taken, window by window. What is missed in each window comes from `design.forecast`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from controllers.framework.decision import Decision, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter
+from controllers.parallelism.measured_paths import no_memory
+from queues.errors import BadInput
+
+PARAMETERS = (
+    Parameter("cost_missed", "cost per event", "Of an event that isn't handled in its window.", 1.0, 0, 1e12),
+    Parameter("cost_task", "cost per task and window", "Of a task.", 1.0, 0, 1e12),
+    Parameter("cost_change", "cost per change", "Of changing the number of tasks.", 1.0, 0, 1e12),
+    Parameter("minimum", "tasks", "What the first column of missed stands for.", 1, 1, 100_000, "integer"),
+)
+OBSERVATION = (
+    Parameter(
+        "missed",
+        "events",
+        "Per window: with the minimum of tasks, with one more, and so on.",
+        maximum=1e15,
+        kind="table",
+        required=True,
+    ),
+    Parameter("current", "tasks", "Now.", None, 1, 200_000, "integer", required=True),
+)
+
+
+class ParallelismForecast:
+    """Tasks by the cheapest way through the windows to come; see the module for what it costs."""
+
+    name = "parallelism_forecast"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = "tasks"
+    guard_defaults: Values = {"minimum": 1.0}
+
+    def check(self, parameters: Values) -> None:
+        """Costs can't contradict each other."""
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
+        missed, low = observation["missed"], int(parameters["minimum"])
+        if not missed:
+            raise BadInput(f"{where}.missed", "takes at least one window")
+        high = low + len(missed[0]) - 1
+        if not low <= observation["current"] <= high:
+            raise BadInput(
+                f"{where}.current",
+                f"takes {low} to {high}, what missed has columns for, not {observation['current']}",
+            )
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing is remembered: the forecast decides."""
+        return {}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """The empty state. Raises `BadInput` for a key."""
+        return no_memory(document)
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """The first step of the cheapest way, the way, and what it costs."""
+        low, current = int(parameters["minimum"]), int(observation["current"])
+        columns, cost = cheapest(
+            np.asarray(observation["missed"]),
+            current - low,
+            parameters["cost_missed"],
+            parameters["cost_task"],
+            parameters["cost_change"],
+            low,
+        )
+        path = [low + column for column in columns]
+        action = {"tasks": path[0], "path": path, "cost": cost}
+        changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
+        missed = sum(row[column] for row, column in zip(observation["missed"], columns, strict=True))
+        terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
+        verb = "stays" if path[0] == current else "changes now"
+        step = f"{current} to {path[0]} tasks"
+        reason = f"The cheapest way over {len(path)} windows costs {cost:.6g} and {verb}: {step}."
+        return state, Decision(action, reason, terms, raw=float(path[0]))
+
+
+def cheapest(
+    missed: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    current: int,
+    cost_missed: float,
+    cost_task: float,
+    cost_change: float,
+    minimum: int = 1,
+) -> tuple[list[int], float]:
+    """The columns of the cheapest way (windows,) and its cost; `missed` is windows by numbers of tasks.
+
+    From the last window backwards: to_come[p] is the least cost of what follows when p tasks run.
+    """
+    here = missed * cost_missed + (minimum + np.arange(missed.shape[1])) * cost_task
+    change = cost_change * (1 - np.eye(missed.shape[1]))
+    to_come, choices = np.zeros(missed.shape[1]), []
+    for window in here[::-1]:
+        # Row: tasks before, column: tasks in this window; of equals argmin takes the fewest.
+        total = change + window + to_come
+        choices.append(total.argmin(axis=1))
+        to_come = total.min(axis=1)
+    path = list[int]()
+    for choice in choices[::-1]:
+        path.append(int(choice[path[-1] if path else current]))
+    return path, float(to_come[current])

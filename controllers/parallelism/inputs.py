@@ -1,0 +1,134 @@
+"""What the parallelism laws observe of a topology, whosever it is.
+
+Only operators whose tasks can be set are in it, and the paths between them: what lies before, after or in
+between is none of the law's. Rates are of all tasks of an operator, times and variabilities of one event in
+one task:
+
+    rate = inputs / window,  c² = variance / mean²
+
+What was not measured is null, and a law that needs it holds. An operator to which nothing came is measured:
+its events take no time, one comes in a window at most.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from controllers.parallelism.measured_topology import Operator, Topology
+
+Observation = dict[str, Any]
+
+
+def steered_paths(topology: Topology) -> list[list[str]]:
+    """Each path's operators that can be set, in their order; each such way once."""
+    ways = (
+        tuple(name for name in path if topology.operators[name].fixed is None)
+        for path in topology.paths.values()
+    )
+    return [list(way) for way in dict.fromkeys(filter(None, ways))]
+
+
+def steered(topology: Topology) -> list[Operator]:
+    """The operators that can be set and lie on a path."""
+    names = dict.fromkeys(name for path in steered_paths(topology) for name in path)
+    return [topology.operators[name] for name in names]
+
+
+def queueing(topology: Topology) -> Observation:
+    """Of `parallelism_queueing`."""
+    return {
+        "paths": steered_paths(topology),
+        "operators": {each.name: _queueing(each, topology.window_seconds) for each in steered(topology)},
+    }
+
+
+def joint(
+    topology: Topology, forecast_per_second: Sequence[float] = (), deviation_per_second: Sequence[float] = ()
+) -> Observation:
+    """Of `parallelism_joint`; the forecast is of what the sources offer. Raises nothing: unknown is null."""
+    return {
+        "at_seconds": topology.at,
+        "source_per_second": source_per_second(topology),
+        "forecast_per_second": list(forecast_per_second),
+        "deviation_per_second": list(deviation_per_second),
+        "paths": steered_paths(topology),
+        "operators": {each.name: _joint(each, topology) for each in steered(topology)},
+    }
+
+
+def source_per_second(topology: Topology) -> float:
+    """What comes to the first steered operators of all paths; 0 where it isn't known."""
+    first = dict.fromkeys(path[0] for path in steered_paths(topology))
+    rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
+    return sum(rate for rate in rates if rate is not None)
+
+
+def rate_per_second(operator: Operator, window_seconds: float) -> float | None:
+    """Events that come to all tasks of an operator."""
+    inputs = operator.measure("inputs")
+    return None if inputs is None else inputs / window_seconds
+
+
+def service_seconds(operator: Operator) -> float | None:
+    """Of one event in one task: the mean over events, so that a task with nothing to do doesn't count."""
+    pairs = [
+        (task.get("service_seconds"), task.get("executions"))
+        for task in operator.tasks
+        if task.get("service_seconds") is not None and task.get("executions")
+    ]
+    events = sum(count or 0 for _, count in pairs)
+    if not events:
+        return 0.0 if operator.measure("inputs") == 0 else None
+    return sum((each or 0) * (count or 0) for each, count in pairs) / events
+
+
+def backlog_events(topology: Topology, operator: Operator) -> float:
+    """What waits in front of it, by Little's law: what comes in a second, times how long it waits there."""
+    waits = [
+        link.latency_seconds
+        for link in topology.links
+        if link.target == operator.name and link.latency_seconds is not None
+    ]
+    return max(waits, default=0.0) * (rate_per_second(operator, topology.window_seconds) or 0.0)
+
+
+def squared_variation(operator: Operator, mean: str, variance: str) -> float:
+    """c² of what was measured, the mean over tasks; 1 (as at random) where it isn't known."""
+    known = [
+        spread / value**2
+        for task in operator.tasks
+        if (spread := task.get(variance)) is not None and (value := task.get(mean))
+    ]
+    return sum(known) / len(known) if known else 1.0
+
+
+def _queueing(operator: Operator, window_seconds: float) -> Observation:
+    rate = rate_per_second(operator, window_seconds)
+    return {
+        "tasks": operator.parallelism,
+        "arrival_interval_seconds": _interval_seconds(operator, rate, window_seconds),
+        "service_seconds": service_seconds(operator),
+        "arrival_cv2": squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance"),
+        "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
+        "correction": 1.0,  # the measured wait has the channel's latency in it
+        "latency_seconds": operator.measure("latency_seconds") or 0.0,
+    }
+
+
+def _interval_seconds(operator: Operator, rate: float | None, window_seconds: float) -> float | None:
+    """Between arrivals at one task; at least the window where nothing came."""
+    if rate is None:
+        return None
+    return operator.parallelism / rate if rate else operator.parallelism * window_seconds
+
+
+def _joint(operator: Operator, topology: Topology) -> Observation:
+    arrivals = squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
+    service = squared_variation(operator, "service_seconds", "service_variance")
+    return {
+        "tasks": operator.parallelism,
+        "rate_per_second": rate_per_second(operator, topology.window_seconds),
+        "service_seconds": service_seconds(operator),
+        "backlog_events": backlog_events(topology, operator),
+        "variability": (arrivals + service) / 2,
+        "latency_seconds": operator.measure("latency_seconds") or 0.0,
+    }

@@ -1,0 +1,327 @@
+"""Tasks of all operators together, ahead of what comes: what is foreseen, what a pause costs, what helped.
+
+What is foreseen is a spread of rates (`parallelism_needs.demand`), not one. Each capacity of the chain costs
+its tasks and, expected over that spread, the events that wait too long, in a pause, in a peak, behind what
+piled up (`parallelism_fluid`): so an event that comes too late is weighed against a task that stands idle, as
+a newsvendor weighs a paper not had against one not sold. Besides, the mean of what is foreseen between two
+decisions has to keep `target_utilisation` and the paths' bound (`task_allocation`). How far tasks help is
+learnt (`scaling_curve`). `parallelism_plan` decides when to change: the present tasks stay while they do, up
+to `tolerance` above the target, and while a change doesn't pay.
+
+After a rescale the measured gain of capacity is held against the expected one. Where less than
+`effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
+then it is tried again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
+from controllers.parallelism.fluid_backlog import cost_of_waiting
+from controllers.parallelism.measured_paths import held_unmeasured, operators_of
+from controllers.parallelism.needs import (
+    Known,
+    Needs,
+    capacity_per_second,
+    demand,
+    forecast,
+    lateness,
+    slowest_path_seconds,
+    steps_per_window,
+)
+from controllers.parallelism.plan import Ints, Plan, Stretches, cheapest_plan
+from controllers.parallelism.queueing_topology import check_paths
+from controllers.parallelism.scaling_curve import ScalingCurve, remember
+from queues.errors import BadInput
+
+MOST_TASKS = 100_000
+# A gain of capacity that noise could not be.
+NOTABLE = 0.05
+# What was seen counts so much at the next look.
+SEEN_AGAIN = 0.8
+PARAMETERS = (
+    Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
+    Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("target_utilisation", "utilisation", "Of each task when they change.", 0.8, 0.1, 0.99),
+    Parameter("tolerance", "share of the target", "Above it the present tasks still do.", 0.2, 0, 1),
+    Parameter("missed_cost", "times its work", "Of an event that comes too late.", 8.0, 0, 1e6),
+    Parameter("deadline_seconds", "s", "An event that waits longer has failed.", 60.0, 1e-3, 1e6),
+    Parameter("window_seconds", "s", "Of the forecast.", 60.0, 1e-3, 1e7),
+    Parameter("interval_seconds", "s", "Between decisions; tasks change no sooner.", 60.0, 1e-3, 1e7),
+    Parameter("pause_seconds", "s", "For which a change stops everything.", 20.0, 0, 1e5),
+    Parameter("change_seconds", "s", "Of all tasks, that a change costs besides.", 5.0, 0, 1e5),
+    Parameter(
+        "tasks_of",
+        "tasks",
+        "Of operators whose tasks a person has set.",
+        {},
+        kind="map",
+        items=(Parameter("tasks", "tasks", "Of this operator.", None, 1, MOST_TASKS, "integer"),),
+    ),
+    Parameter("effective_share", "share", "Of the expected gain; with less a rescale failed.", 0.3, 0, 1),
+    Parameter("blocked_seconds", "s", "Until what did not help is tried again.", 1800.0, 0, 1e7),
+)
+OPERATOR = (
+    Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("rate_per_second", "events/s", "Offered to all its tasks; null: not measured.", None, 0, 1e12),
+    Parameter("service_seconds", "s", "Of one event in a task; null: not measured.", None, 0, 1e6),
+    Parameter("backlog_events", "events", "Waiting there.", 0.0, 0, 1e15),
+    Parameter("variability", "mean of c²", "Of arrivals and service.", 1.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "What an event spends there besides waiting.", 0.0, 0, 1e6),
+)
+OBSERVATION = (
+    Parameter("at_seconds", "s", "Now.", None, 0, 1e12, required=True),
+    Parameter("source_per_second", "events/s", "Offered now.", None, 0, 1e12, required=True),
+    Parameter("forecast_per_second", "events/s", "Expected in each window.", maximum=1e12, kind="numbers"),
+    Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
+    Parameter("paths", "lists of operators", "Ways from a source to a sink.", kind="names", required=True),
+    Parameter(
+        "operators",
+        "by name",
+        "What was measured.",
+        kind="map",
+        required=True,
+        items=(Parameter("operator", "operator", "One of them.", kind="object", items=OPERATOR),),
+    ),
+)
+EXPECTED = (
+    Parameter("tasks", "tasks", "That were set.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("from_per_second", "events/s", "Capacity before.", None, 0, 1e15, required=True),
+    Parameter("to_per_second", "events/s", "Capacity expected.", None, 0, 1e15, required=True),
+)
+MEMORY = (
+    Parameter("tasks", "tasks", "Of the points.", maximum=MOST_TASKS, kind="numbers", required=True),
+    Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True),
+    Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers"),
+    Parameter("waited", "flag", "Whether something did when it was last seen.", False, kind="flag"),
+    Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
+    Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
+)
+
+
+class ParallelismJoint:
+    """All operators of the paths, over a horizon; see the module."""
+
+    name = "parallelism_joint"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when minimum is above maximum."""
+        check_range(parameters)
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` for paths without sense, or a forecast whose deviations are not as many."""
+        check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
+        means, deviations = forecast(observation)
+        if len(means) != len(deviations):
+            raise BadInput(
+                f"{where}.deviation_per_second",
+                f"takes one number per window ({len(means)}), not {len(deviations)}",
+            )
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing learnt."""
+        return {"operators": {}}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state from outside. Raises `BadInput` naming the key."""
+        if document is None:
+            return self.initial_state(parameters)
+        given = read_object(document, "state")
+        refuse_unknown(given, ("operators",), "state")
+        rows = read_object(given.get("operators", {}), "state.operators")
+        return {"operators": {name: _memory(row, f"state.operators.{name}") for name, row in rows.items()}}
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Tasks of every operator on a path, or none when the present ones stay."""
+        rows = observation["operators"]
+        names = operators_of(observation["paths"])
+        if held := held_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
+            return state, held
+        verdicts = dict[str, float]()
+        memory = {
+            name: _learn(parameters, state["operators"].get(name), observation, name, verdicts)
+            for name in names
+        }
+        known = [_known(parameters, observation, name, memory[name]) for name in names]
+        plan, needs = _planned(parameters, observation, known)
+        current = np.asarray([each.row["tasks"] for each in known])
+        changes = bool((plan.tasks != current).any())
+        if changes:
+            _expect(memory, known, plan.tasks)
+        next_state = {"operators": {**state["operators"], **memory}}
+        return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
+
+
+def _planned(parameters: Values, observation: Values, known: Sequence[Known]) -> tuple[Plan, Needs]:
+    of, cost = demand(parameters, observation, known), lateness(parameters, known)
+    needs = Needs.of(parameters, observation, known, of)
+    current = np.asarray([each.row["tasks"] for each in known])
+    windows, steps = len(needs.needed), steps_per_window(parameters)
+    begins = np.arange(windows) * steps
+    ends = np.minimum(begins + steps, of.rates.shape[1]) - 1
+    late, left = cost_of_waiting(of, cost, needs.capacities, begins, parameters["pause_seconds"])
+    now = cost_of_waiting(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
+    window_seconds = steps * of.step_seconds
+    stretches = Stretches(
+        needs.needed,
+        needs.levels,
+        (late + left)[:, ends],
+        window_seconds,
+        parameters["change_seconds"] * float(current.sum()),
+    )
+    waiting_now = (now[0] + now[1])[0, ends, 0].tolist()
+    return cheapest_plan(current, needs.keeps, waiting_now, stretches), needs
+
+
+def _memory(document: Json, where: str) -> dict[str, Json]:
+    row = read_values(MEMORY, document, where)
+    if len(row["tasks"]) != len(row["service_seconds"]):
+        raise BadInput(f"{where}.service_seconds", f"takes one number per point ({len(row['tasks'])})")
+    return row
+
+
+def _learn(
+    parameters: Values, memory: Json, observation: Values, name: str, verdicts: dict[str, float]
+) -> dict[str, Json]:
+    """What is remembered of an operator from now on; `verdicts` gets a rescale's share of its gain."""
+    row, source = observation["operators"][name], observation["source_per_second"]
+    before = memory or _memory({"tasks": [], "service_seconds": []}, "state")
+    points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
+    points = remember(points, int(row["tasks"]), row["service_seconds"])
+    waits = any(each["backlog_events"] > source for each in observation["operators"].values())
+    seen = _seen(before, row["rate_per_second"], source, waits)
+    blocked, expected = before["blocked_until_seconds"], before["expected"]
+    if blocked is not None and observation["at_seconds"] >= blocked:
+        blocked = None
+    if expected is not None and expected["tasks"] == row["tasks"]:
+        verdicts[name] = _share_of_gain(expected, row)
+        if verdicts[name] < parameters["effective_share"]:
+            blocked = observation["at_seconds"] + parameters["blocked_seconds"]
+    return {
+        "tasks": [float(count) for count in points],
+        "service_seconds": list(points.values()),
+        "seen_per_second": seen,
+        "waited": waits,
+        "blocked_until_seconds": blocked,
+        "expected": None,
+    }
+
+
+def _seen(before: Mapping[str, Any], rate: float, source: float, waits: bool) -> list[float] | None:
+    """Events at the source and at the operator, the older the less they count. Where something waits, what
+    comes further down is what was let through; then what had piled up comes down; both say nothing."""
+    seen = before["seen_per_second"]
+    if not seen:
+        return [source, rate] if source > 0 else None
+    if waits or before["waited"]:
+        return list(seen)
+    return [SEEN_AGAIN * old + new for old, new in zip(seen, (source, rate), strict=True)]
+
+
+def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> float:
+    if row["service_seconds"] <= 0:
+        return 1.0
+    gained = row["tasks"] / row["service_seconds"] - expected["from_per_second"]
+    return float(gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9))
+
+
+def _known(parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
+    row = observation["operators"][name]
+    points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
+    curve = ScalingCurve.through(points, int(row["tasks"]))
+    source, here = memory["seen_per_second"] or (1.0, 0.0)
+    blocked = memory["blocked_until_seconds"] is not None
+    hand = parameters["tasks_of"].get(name)
+    fewest = parameters["minimum"] if hand is None else hand
+    most = parameters["maximum"] if hand is None else hand
+    return Known(name, row, curve, here / source, blocked and hand is None, fewest, most)
+
+
+def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
+    """Notes what more tasks should bring, to be held against what they do."""
+    for each, count in zip(known, tasks.tolist(), strict=True):
+        before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
+        if count > each.row["tasks"] and math.isfinite(after):
+            memory[each.name]["expected"] = {
+                "tasks": count,
+                "from_per_second": before,
+                "to_per_second": after,
+            }
+
+
+def _decision(
+    parameters: Values,
+    observation: Values,
+    known: Sequence[Known],
+    needs: Needs,
+    plan: Plan,
+    verdicts: Mapping[str, float],
+) -> Decision:
+    tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
+    before = {each.name: int(each.row["tasks"]) for each in known}
+    capacity = capacity_per_second(known, plan.tasks)
+    by_hand = {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks}
+    terms = {
+        "tasks_before": before,
+        "tasks_needed": {each.name: int(n) for each, n in zip(known, needs.needed[0], strict=True)},
+        "tasks_total": sum(tasks.values()),
+        "windows_until_change": plan.changes_at,
+        "cost_task_seconds": round(plan.cost, 3),
+        "capacity_per_second": round(capacity, 3),
+        "path_seconds": slowest_path_seconds(observation, known, plan.tasks),
+        "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
+        "blocked": needs.blocked,
+        "by_hand": by_hand,
+    }
+    failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
+    reason = _words(parameters, needs, before, tasks)
+    if failed:
+        reason += f" The last rescale of {', '.join(failed)} brought less than it should have."
+    if needs.blocked:
+        reason += (
+            f" {', '.join(needs.blocked)} would need more, but more did not help; it is tried again later."
+        )
+    if by_hand:
+        reason += f" Set by hand: {', '.join(by_hand)}."
+    limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
+    if tasks == before:
+        return Decision(None, reason, terms, limited)
+    expected = _expected(parameters, before, tasks, capacity, needs.capacity_now)
+    return Decision({"tasks": tasks}, reason, terms, limited, expected=expected)
+
+
+def _expected(
+    parameters: Values, before: Mapping[str, int], tasks: Mapping[str, int], capacity: float, now: float
+) -> Expected:
+    """More capacity where that is what it is for; else the tasks themselves."""
+    within = parameters["interval_seconds"] / 2
+    if capacity >= now * (1 + NOTABLE):
+        return Expected("capacity_per_second", "up", capacity - now, within)
+    change = sum(tasks.values()) - sum(before.values())
+    return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
+
+
+def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:
+    full = any(need >= parameters["maximum"] for need in needs.needed[0])
+    return "maximum" if full and not needs.keeps[0] else None
+
+
+def _words(parameters: Values, needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+    now, then = sum(before.values()), sum(tasks.values())
+    pause = "the pause" if parameters["pause_seconds"] else "the change"
+    if tasks == before:
+        does = "do" if needs.keeps[0] else "are the most there may be and do not do"
+        return f"{now} tasks {does} for now; others would not pay for {pause}."
+    if not needs.keeps[0]:
+        return f"{now} tasks do not do for what comes: {then} for all operators together."
+    return f"{then} tasks instead of {now} pay for {pause}."

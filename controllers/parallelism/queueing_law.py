@@ -1,0 +1,211 @@
+"""How many tasks each operator needs so that every path keeps its bound, by queueing theory (Lohrmann).
+
+The waiting on a path may be  batching_share * bound - Σ latency  (the rest of the bound is for batches;
+Stutz, 7.2.2). `topology` says what an operator's wait is for any number of tasks, `task_allocation` finds the
+fewest. An operator whose utilisation is `bottleneck_threshold` or more is a bottleneck: what it is offered is
+then not to be trusted, and it gets twice its tasks at least, times its utilisation where that is above 1
+(7.1.3).
+
+Where even the most tasks don't keep a bound, the operators of that path get the most, and the decision says
+which path it is and which bound, or how many tasks, would suffice. On an operator that was not measured
+nothing is decided.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from controllers.framework.decision import Decision, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, check_range
+from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
+from controllers.parallelism.queueing_topology import Operator, check_paths, operator
+from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
+
+MOST_TASKS = 100_000
+PARAMETERS = (
+    Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
+    Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Of each operator, at most.", 10, 1, MOST_TASKS, "integer"),
+    Parameter(
+        "batching_share",
+        "share of the bound",
+        "Left to waiting and service; the rest is for batches.",
+        0.8,
+        0.001,
+        1,
+    ),
+    Parameter(
+        "bottleneck_threshold",
+        "utilisation",
+        "From here on an operator is a bottleneck and is doubled.",
+        1.0,
+        0.8,
+        1.0,
+    ),
+    Parameter(
+        "use_correction",
+        "flag",
+        "Whether the measured over the computed wait (e) is used; not where the channel's latency is in it.",
+        True,
+        kind="flag",
+    ),
+    Parameter(
+        "only_changes",
+        "flag",
+        "Whether tasks that stay as they are are no action; a loop then cools down from changes alone.",
+        False,
+        kind="flag",
+    ),
+)
+OPERATOR = (
+    Parameter("tasks", "tasks", "Now.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter(
+        "arrival_interval_seconds", "s", "Between arrivals at one task; null: not measured.", None, 1e-12, 1e9
+    ),
+    Parameter("service_seconds", "s", "Of one event; null: not measured.", None, 0, 1e6),
+    Parameter("arrival_cv2", "variance over mean²", "Of the arrivals.", 1.0, 0, 1e6),
+    Parameter("service_cv2", "variance over mean²", "Of the service.", 1.0, 0, 1e6),
+    Parameter("correction", "times", "Measured over computed wait, e.", 1.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "What else an event spends there.", 0.0, 0, 1e6),
+)
+OBSERVATION = (
+    Parameter("paths", "lists of operators", "Ways from a source to a sink.", kind="names", required=True),
+    Parameter(
+        "operators",
+        "by name",
+        "What was measured.",
+        kind="map",
+        required=True,
+        items=(Parameter("operator", "operator", "One of them.", kind="object", items=OPERATOR),),
+    ),
+)
+
+
+class ParallelismQueueing:
+    """Fewest tasks within the bound; see the module for bottlenecks and bounds that can't be kept."""
+
+    name = "parallelism_queueing"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when minimum is above maximum."""
+        check_range(parameters)
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` for paths without sense, or tasks outside the range."""
+        check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing is remembered: what is measured now decides."""
+        return {}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """The empty state. Raises `BadInput` for a key."""
+        return no_memory(document)
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """Tasks of every operator on a path."""
+        rows, names = observation["operators"], operators_of(observation["paths"])
+        if held := held_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
+            return state, held
+        operators = {name: _operator(parameters, name, rows[name]) for name in names}
+        paths = [_path(parameters, operators, path) for path in observation["paths"]]
+        return state, _decision(parameters, operators, paths)
+
+
+def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator:
+    low, high = int(parameters["minimum"]), int(parameters["maximum"])
+    found = operator(name, row, low, high, parameters["use_correction"])
+    if found.utilisation < parameters["bottleneck_threshold"]:
+        return found
+    doubled = math.floor(2 * found.tasks * max(1.0, found.utilisation))
+    return replace(found, minimum=max(low, min(doubled, high)))
+
+
+def _path(parameters: Values, operators: Mapping[str, Operator], names: Sequence[str]) -> Path:
+    spent = math.fsum(operators[name].latency_seconds for name in names)
+    return Path(tuple(names), parameters["batching_share"] * parameters["bound_seconds"] - spent)
+
+
+def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> Decision:
+    worst = lacking(operators, paths)
+    feasible = worst is None
+    if worst is None:
+        tasks, reason = fewest_tasks(operators, paths), _words(parameters, operators, paths)
+    else:
+        tasks, reason = _most(operators, paths), _what_would_suffice(parameters, operators, *worst)
+    waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
+    action = {
+        "tasks": tasks,
+        "expected_wait_seconds": {
+            name: wait if math.isfinite(wait) else None for name, wait in waits.items()
+        },
+        "feasible": feasible,
+    }
+    terms = {
+        "tasks_before": {name: each.tasks for name, each in operators.items()},
+        "utilisation": {name: round(each.utilisation, 6) for name, each in operators.items()},
+        "budget_seconds": [round(path.budget_seconds, 9) for path in paths],
+        "tasks_total": sum(tasks.values()),
+    }
+    stay = parameters["only_changes"] and tasks == terms["tasks_before"]
+    return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
+
+
+def _words(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> str:
+    threshold = parameters["bottleneck_threshold"]
+    busy = [name for name, each in operators.items() if each.utilisation >= threshold]
+    if busy:
+        return (
+            f"{', '.join(busy)} is a bottleneck and gets twice its tasks; the rest as few as keep the bound."
+        )
+    which = "the path keeps" if len(paths) == 1 else "all paths keep"
+    return f"The fewest tasks with which {which} {parameters['bound_seconds']:g} s."
+
+
+def _most(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str, int]:
+    """The most for the operators of paths that can't be kept, the fewest for the others."""
+    held = [path for path in paths if lacking(operators, [path]) is None]
+    lost = {name for path in paths if path not in held for name in path.operators}
+    fewest = fewest_tasks(operators, held) if held else {}
+    return {
+        name: each.maximum if name in lost else fewest.get(name, min(each.fewest, each.maximum))
+        for name, each in operators.items()
+    }
+
+
+def _what_would_suffice(
+    parameters: Values, operators: Mapping[str, Operator], path: Path, wait_seconds: float
+) -> str:
+    way, bound = " → ".join(path.operators), parameters["bound_seconds"]
+    spent = parameters["batching_share"] * bound - path.budget_seconds
+    if path.budget_seconds <= 0:
+        suffices = f"an event spends {spent:.4g} s there besides waiting, and the bound has to be more"
+    else:
+        enough_tasks = _maximum_that_suffices(operators, path)
+        suffices = f"a maximum of {enough_tasks} tasks would" if enough_tasks else "no number of tasks would"
+        if math.isfinite(wait_seconds):
+            enough = (spent + wait_seconds) / parameters["batching_share"]
+            suffices += f", or a bound of {enough:.4g} s"
+    most = parameters["maximum"]
+    return f"{way} can't keep {bound:g} s with {most} tasks an operator: {suffices}. It gets the most."
+
+
+def _maximum_that_suffices(operators: Mapping[str, Operator], path: Path) -> int | None:
+    low, high = 1, MOST_TASKS * 10
+    there = {name: operators[name] for name in path.operators}
+
+    def holds(most: int) -> bool:
+        return path.holds(there, dict.fromkeys(there, most))
+
+    if not holds(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

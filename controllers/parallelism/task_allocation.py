@@ -1,0 +1,205 @@
+"""The fewest tasks that keep every path within its bound.
+
+One more task at an operator with b + x tasks takes e a / (x (x + 1)) off the wait, less with every task. On
+one path it is therefore exact to give tasks in the order of what they gain. Those that gain δ or more are
+known at once (P_Δ, ERRATA E32), so δ is found by halving, and only the last few tasks are given one by one:
+no jump overshoots what the bound needs.
+
+Several paths are one problem (E33). Without whole numbers its optimum has b + √(e a μ) tasks, μ the sum of
+the multipliers of the operator's paths; from there, rounded down, a task goes where it does most for all that
+is still missing, and what is superfluous is dropped, alone or as two for one.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.parallelism.queueing_topology import Operator
+
+Floats = npt.NDArray[np.float64]
+# Of scaling the multipliers; what is still missing then is filled.
+ROUNDS = 60
+# Among more operators than this a task is too little to look for swaps.
+SWAPPED = 40
+# What a path may exceed its budget by: rounding, nothing that anybody could measure.
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way through the topology and the waiting time it has for all its operators."""
+
+    operators: tuple[str, ...]
+    budget_seconds: float
+
+    def wait_seconds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> float:
+        """All waiting on the way."""
+        return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
+
+    def excess_seconds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> float:
+        """How far it is above its budget."""
+        return self.wait_seconds(operators, tasks) - self.budget_seconds
+
+    def holds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> bool:
+        """Whether it is within its budget."""
+        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(1e-12, self.budget_seconds)
+
+
+def lacking(operators: Mapping[str, Operator], paths: Sequence[Path]) -> tuple[Path, float] | None:
+    """The path that even the most tasks don't keep within its budget, by the most; and the waiting it then
+    has (s, infinite where an operator can't keep up)."""
+    most = {name: each.maximum for name, each in operators.items()}
+    over = [
+        (path.excess_seconds(operators, most), at)
+        for at, path in enumerate(paths)
+        if not path.holds(operators, most)
+    ]
+    if not over:
+        return None
+    path = paths[max(over)[1]]
+    return path, path.wait_seconds(operators, most)
+
+
+def fewest_tasks(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str, int]:
+    """Operator → tasks. `lacking` must have found none."""
+    tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
+    if len(paths) == 1:
+        return tasks | _on_one_path(operators, paths[0])
+    there = [operators[name] for name in dict.fromkeys(name for path in paths for name in path.operators)]
+    joint = _Joint.of(there, paths)
+    joint.fill()
+    while joint.drop(joint.tasks) or (len(there) <= SWAPPED and joint.swap()):
+        pass
+    return tasks | {each.name: int(count) for each, count in zip(there, joint.tasks, strict=True)}
+
+
+def _on_one_path(operators: Mapping[str, Operator], path: Path) -> dict[str, int]:
+    """The tasks that gain most, until the path holds."""
+    there = [operators[name] for name in path.operators]
+    columns = _Columns.of(there)
+    tasks = columns.fewest if columns.wait(columns.fewest) <= path.budget_seconds else _before(columns, path)
+    found = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
+    gains = [(-_gain(each, found[each.name]), each.name) for each in there]
+    heapq.heapify(gains)
+    while not path.holds(operators, found):
+        _, name = gains[0]
+        found[name] += 1
+        heapq.heapreplace(gains, (-_gain(operators[name], found[name]), name))
+    return found
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Operators as arrays."""
+
+    weight: Floats
+    load: Floats
+    fewest: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, operators: Sequence[Operator]) -> "_Columns":
+        rows = [(each.weight, each.load, min(each.fewest, each.maximum), each.maximum) for each in operators]
+        return cls(*np.asarray(rows, dtype=float).T)
+
+    def wait(self, tasks: Floats) -> float:
+        """All waiting, s."""
+        return float((self.weight / (tasks - self.load)).sum())
+
+    def with_gains_of(self, gain: float) -> Floats:
+        """All tasks that gain this much or more: P_Δ, within fewest and most."""
+        wanted = self.load + (-1 + np.sqrt(1 + 4 * self.weight / gain)) / 2
+        return np.clip(np.ceil(wanted), self.fewest, self.most)
+
+
+def _before(columns: _Columns, path: Path) -> Floats:
+    """The tasks of the least gain with which the path does not hold yet."""
+    # In logarithms: gains span many decades.
+    low, high = -100.0, 60.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if columns.wait(columns.with_gains_of(math.exp(middle))) <= path.budget_seconds:
+            low = middle
+        else:
+            high = middle
+    return columns.with_gains_of(math.exp(high))
+
+
+def _gain(operator: Operator, tasks: int) -> float:
+    """What one more task takes off the wait; nothing at the maximum."""
+    if tasks >= operator.maximum:
+        return -1.0
+    before, after = operator.wait_seconds(tasks), operator.wait_seconds(tasks + 1)
+    return math.inf if math.isinf(before) else before - after
+
+
+@dataclass
+class _Joint:
+    """Several paths over operators as arrays; `on` is paths by operators, `tasks` what is given so far."""
+
+    columns: _Columns
+    on: Floats
+    budgets: Floats
+    tasks: Floats
+
+    @classmethod
+    def of(cls, operators: Sequence[Operator], paths: Sequence[Path]) -> "_Joint":
+        columns = _Columns.of(operators)
+        on = np.asarray([[each.name in path.operators for each in operators] for path in paths], dtype=float)
+        joint = cls(columns, on, np.asarray([path.budget_seconds for path in paths]), columns.fewest)
+        joint.tasks = joint.near()
+        return joint
+
+    def waits(self, tasks: Floats) -> Floats:
+        """Of each operator, s; without end where it can't keep up."""
+        room = tasks - self.columns.load
+        return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
+
+    def near(self) -> Floats:
+        """The optimum without whole numbers, rounded down: multipliers are scaled until each path holds."""
+        root, load = np.sqrt(self.columns.weight), self.columns.load
+        multipliers = ((self.on @ root) / self.budgets) ** 2
+        for _ in range(ROUNDS):
+            tasks = np.clip(
+                load + root * np.sqrt(multipliers @ self.on), self.columns.fewest, self.columns.most
+            )
+            multipliers *= (self.on @ self.waits(tasks)) / self.budgets
+        return np.asarray(np.floor(tasks))
+
+    def excess(self, tasks: Floats) -> Floats:
+        """Of each path, s, what rounding may bring left out."""
+        return np.asarray(self.on @ self.waits(tasks) - self.budgets * (1 + TOLERANCE))
+
+    def fill(self) -> None:
+        """A task goes where it does most for all that is still missing, nowhere more than is missing."""
+        while (excess := self.excess(self.tasks)).max() > 0:
+            gains = self.waits(self.tasks) - self.waits(self.tasks + 1)
+            missing = np.where(excess > 0, excess, np.inf)
+            worth = (self.on * np.minimum(1.0, gains / missing[:, None])).sum(axis=0)
+            self.tasks[int(np.argmax(np.where(self.tasks < self.columns.most, worth, -1.0)))] += 1
+
+    def drop(self, tasks: Floats, kept: int | None = None) -> bool:
+        """Drops the task whose loss is least (of none that is `kept`), if every path holds without it."""
+        losses = self.waits(tasks - 1) - self.waits(tasks)
+        slack = np.where(self.on > 0, -self.excess(tasks)[:, None], np.inf).min(axis=0)
+        free = (tasks > self.columns.fewest) & (losses <= slack)
+        if kept is not None:
+            free[kept] = False
+        if not free.any():
+            return False
+        tasks[int(np.argmin(np.where(free, losses, np.inf)))] -= 1
+        return True
+
+    def swap(self) -> bool:
+        """One task more at one operator that lets others do with two fewer."""
+        for at in np.flatnonzero(self.tasks < self.columns.most).tolist():
+            trial = self.tasks.copy()
+            trial[at] += 1
+            if self.drop(trial, at) and self.drop(trial, at):
+                self.tasks = trial
+                return True
+        return False

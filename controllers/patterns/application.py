@@ -1,0 +1,198 @@
+"""A CEP application as load shedding sees it: which patterns take which types, and what they emit.
+
+A type comes from outside, with a rate at an operator, or is what patterns emit; then every pattern that names
+it gets it. One match of pattern p takes `counts` events and makes correction * outputs events of the type
+`emits` (Röger, equation 14's f; the correction is ERRATA E24's, measured online). Processing one event in p
+costs `seconds`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.patterns.needs import Needs
+from controllers.patterns.selectivity import output_rate
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+Rates = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern at its operator; `limit` bounds its output in events/s, None does not."""
+
+    name: str
+    operator: str
+    needs: Needs
+    emits: str
+    seconds: float
+    outputs: float = 1.0
+    correction: float = 1.0
+    limit: float | None = None
+
+    @property
+    def gain(self) -> float:
+        """Events emitted per match."""
+        return self.outputs * self.correction
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one conjunction, without alternatives."""
+        return not self.needs.groups
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The types it takes."""
+        return self.needs.symbols
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Events per match of each of `symbols`, of a plain pattern."""
+        return np.fromiter(self.needs.counts.values(), float, len(self.needs.counts))
+
+    def emission(self, rates: Floats) -> float:
+        """Events emitted per second when each of `symbols` comes at its rate."""
+        if self.is_plain:
+            matches = float((rates / self.counts).min())
+        else:
+            matches = output_rate(self.needs, dict(zip(self.symbols, rates.tolist(), strict=True)))
+        made = self.gain * matches
+        return made if self.limit is None else min(made, self.limit)
+
+
+@dataclass(frozen=True)
+class Application:
+    """Patterns in an order in which each comes after those whose output it takes; see `arrange`.
+
+    What follows from the patterns alone is worked out once; with 10,000 types that is most of the work.
+    """
+
+    patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def emitters(self) -> Mapping[str, tuple[Pattern, ...]]:
+        """Type → the patterns that emit it."""
+        found: dict[str, tuple[Pattern, ...]] = {}
+        for pattern in self.patterns:
+            found[pattern.emits] = (*found.get(pattern.emits, ()), pattern)
+        return found
+
+    @cached_property
+    def takers(self) -> Mapping[str, tuple[Pattern, ...]]:
+        """Emitted type → the patterns that take it."""
+        found: dict[str, tuple[Pattern, ...]] = dict.fromkeys(self.emitters, ())
+        for pattern in self.patterns:
+            for symbol in found.keys() & set(pattern.symbols):
+                found[symbol] = (*found[symbol], pattern)
+        return found
+
+    @cached_property
+    def operators(self) -> tuple[str, ...]:
+        """The operators, upstream first."""
+        return tuple(dict.fromkeys(pattern.operator for pattern in self.patterns))
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Type → its place in a vector of rates."""
+        taken = (symbol for pattern in self.patterns for symbol in pattern.symbols)
+        return {symbol: at for at, symbol in enumerate(dict.fromkeys((*self.emitters, *taken)))}
+
+    @cached_property
+    def places(self) -> Mapping[str, Places]:
+        """Pattern → the places of its `symbols`."""
+        return {
+            pattern.name: np.fromiter(map(self.index.__getitem__, pattern.symbols), np.intp)
+            for pattern in self.patterns
+        }
+
+    def at(self, operator: str) -> tuple[Pattern, ...]:
+        """The patterns of an operator."""
+        return tuple(pattern for pattern in self.patterns if pattern.operator == operator)
+
+    def affected(self, operator: str) -> tuple[Pattern, ...]:
+        """The operator's patterns and all that take their output, directly or through others."""
+        names = {pattern.name for pattern in self.at(operator)}
+        for pattern in self.patterns:
+            if pattern.name in names:
+                names |= {taker.name for taker in self.takers[pattern.emits]}
+        return tuple(pattern for pattern in self.patterns if pattern.name in names)
+
+    def vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
+        """Operator → a vector of the rates at which types arrive from outside."""
+        found = {}
+        for operator in self.operators:
+            rates = {
+                symbol: rate for symbol, rate in arrivals.get(operator, {}).items() if symbol in self.index
+            }
+            vector = np.zeros(len(self.index))
+            vector[np.fromiter(map(self.index.__getitem__, rates), np.intp)] = list(rates.values())
+            found[operator] = vector
+        return found
+
+    def mask(self, symbols: Iterable[str]) -> Flags:
+        """A vector that is true at the places of some types."""
+        found = np.zeros(len(self.index), dtype=bool)
+        found[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
+        return found
+
+    def emissions(
+        self,
+        outside: Mapping[str, Floats],
+        admitted: Mapping[str, Floats],
+        of: Sequence[Pattern] | None = None,
+    ) -> Floats:
+        """A vector of events/s of every emitted type, by the selectivities from the sources to the sinks.
+
+        `outside`: operator → vector, as `vectors` makes them. `admitted`: pattern → events/s of each of its
+        symbols that its shedder lets through; a pattern without an entry gets all. `of`: these patterns
+        only.
+        """
+        made = np.zeros(len(self.index))
+        for pattern in self.patterns if of is None else of:
+            rates = admitted.get(pattern.name)
+            if rates is None:
+                rates = self.offered(pattern, outside, made)
+            made[self.index[pattern.emits]] += pattern.emission(rates)
+        return made
+
+    def offered(self, pattern: Pattern, outside: Mapping[str, Floats], made: Floats) -> Floats:
+        """Events/s of each of a pattern's symbols, from outside and inside."""
+        places = self.places[pattern.name]
+        found: Floats = outside[pattern.operator][places] + made[places]
+        return found
+
+
+def arrange(patterns: Sequence[Pattern], field: str = "patterns") -> Application:
+    """An application of patterns in any order. Raises `BadInput` naming the field.
+
+    A name used twice is refused, and a cycle: the output of a pattern would depend on itself.
+    """
+    _refuse_twice([pattern.name for pattern in patterns], field)
+    emitted = {pattern.emits for pattern in patterns}
+    takes = {pattern.name: emitted & set(pattern.symbols) for pattern in patterns}
+    waiting, placed = list(patterns), list[Pattern]()
+    while waiting:
+        later = {pattern.emits for pattern in waiting}
+        ready = [each for each in waiting if later.isdisjoint(takes[each.name])]
+        if not ready:
+            names = ", ".join(pattern.name for pattern in waiting)
+            raise BadInput(field, f"the output of {names} leads back to them; the graph takes no cycle")
+        placed += ready
+        waiting = [each for each in waiting if not later.isdisjoint(takes[each.name])]
+    return Application(tuple(placed))
+
+
+def _refuse_twice(names: Sequence[str], field: str) -> None:
+    if not names:
+        raise BadInput(field, "takes at least one pattern")
+    seen: set[str] = set()
+    for at, name in enumerate(names):
+        if name in seen:
+            raise BadInput(f"{field}[{at}].name", f"{name} is there twice; names must differ")
+        seen.add(name)

@@ -1,0 +1,110 @@
+"""Selectivity of conditional operators: matches per second, given events per second of each type.
+
+For a conjunction with counts n_T and groups of alternatives G (Röger, Table I, with ERRATA E22):
+
+    y = min( min_T λ_T / n_T ,  min_G Σ_{c ∈ G} y_c )
+
+as long as no type serves at two places. Where one does, its events are shared out as yields most, which is a
+linear program: maximise v_root over flows v ≥ 0 with Σ_c n_{T,c} v_c ≤ λ_T for each type, and
+Σ_{c ∈ G} v_c = v_parent for each group. Rates are events/s; a type without a rate does not arrive.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter, read_document
+from controllers.patterns.needs import Needs, needs_of
+from queues.errors import BadInput
+
+# How little a type's rate is lowered to see whether the output follows, and what counts as following.
+NUDGE, FOLLOWS = 1e-6, 1e-10
+RATE = Parameter("rate", "events/s", "Events of the type.", maximum=1e15)
+INPUT = (
+    Parameter("expression", "pattern", "What makes a match.", kind="text", required=True),
+    Parameter("rates", "events/s", "Rate of each type.", kind="map", required=True, items=(RATE,)),
+)
+
+
+def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
+    """Matches per second, in the units of the rates; see the module for the formula."""
+    used = Counter(symbol for part in expression.parts() for symbol in part.counts)
+    if max(used.values()) > 1:
+        return _by_program(expression, rates)
+    return _closed(expression, rates)
+
+
+def _closed(expression: Needs, rates: Mapping[str, float]) -> float:
+    own = (rates.get(symbol, 0.0) / count for symbol, count in expression.counts.items())
+    groups = (sum(_closed(each, rates) for each in group) for group in expression.groups)
+    return float(min((*own, *groups)))
+
+
+def _by_program(expression: Needs, rates: Mapping[str, float]) -> float:
+    parts, symbols = expression.parts(), expression.symbols
+    takes = [[part.counts.get(symbol, 0) for part in parts] for symbol in symbols]
+    limits = [rates.get(symbol, 0.0) for symbol in symbols]
+    scale = max(limits) or 1.0
+    equal = group_rows(expression)
+    found = linprog(
+        [-1.0] + [0.0] * (len(parts) - 1),
+        A_ub=takes,
+        b_ub=np.asarray(limits) / scale,
+        A_eq=equal if len(equal) else None,
+        b_eq=np.zeros(len(equal)) if len(equal) else None,
+        method="highs-ds",
+    )
+    return float(-found.fun * scale)
+
+
+def group_rows(expression: Needs) -> Any:
+    """A row a group over `parts()`: +1 for each alternative's flow, -1 for that of what holds the group."""
+    parts = expression.parts()
+    # By identity: equal alternatives are places of their own.
+    place = {id(part): at for at, part in enumerate(parts)}
+    rows = []
+    for part in parts:
+        for group in part.groups:
+            row = np.zeros(len(parts))
+            row[place[id(part)]] = -1.0
+            for each in group:
+                row[place[id(each)]] += 1.0
+            rows.append(row)
+    return np.asarray(rows)
+
+
+def bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]:
+    """The types whose rate limits the output: with a little less of one, there are fewer matches."""
+    whole = output_rate(expression, rates)
+    if whole == 0:
+        return [symbol for symbol in expression.symbols if rates.get(symbol, 0.0) == 0]
+    limiting = []
+    for symbol in expression.symbols:
+        less = {**rates, symbol: rates.get(symbol, 0.0) * (1 - NUDGE)}
+        if output_rate(expression, less) < whole * (1 - FOLLOWS):
+            limiting.append(symbol)
+    return limiting
+
+
+def answer(document: Any) -> dict[str, Json]:
+    """`manage.py design selectivity`: {expression, rates} → {output_rate, bottleneck_types}.
+
+    Raises `BadInput` naming the field; a type of the expression without a rate is one, since a forgotten
+    type would read as one that never comes.
+    """
+    given = read_document(INPUT, document)
+    expression = needs_of(given["expression"], "expression")
+    if not expression.symbols:
+        raise BadInput("expression", "needs no event at all; name one it must have")
+    for symbol in expression.symbols:
+        if symbol not in given["rates"]:
+            raise BadInput(f"rates.{symbol}", f"is missing; it {RATE.takes()}")
+    rates = {symbol: float(rate) for symbol, rate in given["rates"].items()}
+    return {
+        "output_rate": output_rate(expression, rates),
+        "bottleneck_types": bottleneck_types(expression, rates),
+    }

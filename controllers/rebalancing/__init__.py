@@ -1,0 +1,1 @@
+"""Which node holds how many points of which queue, and which nodes are used at all."""

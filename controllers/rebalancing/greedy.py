@@ -1,0 +1,351 @@
+"""The fast way to relieve overloaded nodes: donors one after the other, each by its cheapest move.
+
+A donor is a node over its limit, or drained. In each step its cheapest move is made: among those that clear
+it at once the one with the fewest points ("points"), or the one that fits tightest ("moves"); if none clears
+it, the one that takes most load per point, or most load. Receivers that hold the queue come first; then the
+roomiest, or the tightest that fits (`packing`): which of the two is better depends on the instance, so the
+caller tries both.
+
+What a move may be (section 4.1.1.4, with the splinters of its exception): at least `minimum_points` arrive
+and at least as many stay, or none; a queue keeps its minimum of containers; nothing returns to where it came
+from a short while ago. A container that is a splinter already moves only whole.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move
+from queues.points import TOTAL
+
+Cost = Literal["points", "moves"]
+ROUNDING = 1e-9
+HAIR = 1e-7
+# A queue is coarse when its two smallest pieces would fill this share of a node.
+COARSE_SHARE = 0.5
+# Donors' containers, and receivers, for which room is sought where there is none.
+TRIES = 4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every move keeps. `returns`: (queue, source, target) that would undo a recent move."""
+
+    minimum_points: int
+    returns: frozenset[tuple[int, int, int]] = frozenset()
+
+
+@dataclass
+class Board:
+    """An allocation while it is being changed."""
+
+    start: Allocation
+    rules: Rules
+    limits: Floats
+    receivers: Flags
+    even: Flags | None = None  # queues that part into even pieces only: see `coarse`
+    loads: Floats = field(init=False)
+    points: list[dict[int, int]] = field(init=False)
+    held: list[dict[int, int]] = field(init=False)
+    totals: Floats = field(init=False)
+    moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    gave: dict[int, set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loads = self.start.loads.copy()
+        self.points = [dict(held) for held in self.start.points]
+        self.held = [dict(held) for held in self.start.held]
+        self.totals = np.array([float(sum(held.values())) for held in self.held])
+
+    @property
+    def room(self) -> Floats:
+        """What each node may still take [load]; -1 where it may take nothing.
+
+        Among nodes of equal load those with fewer points are the roomier, by a hair: in a quiet hour loads
+        say nothing, and what is piled on one node then has to be spread again when load returns.
+        """
+        hair = HAIR * self.limits * self.totals / TOTAL
+        return np.where(self.receivers, self.limits - self.loads - hair, -1.0)
+
+    def excess(self, node: int) -> float:
+        return float(self.loads[node] - self.limits[node])
+
+    def make(self, move: Move) -> None:
+        self._shift(move.queue, move.source, move.target, move.points)
+        way = (move.queue, move.source, move.target)
+        self.moved[way] = self.moved.get(way, 0) + move.points
+        self.gave.setdefault(move.queue, set()).add(move.source)
+
+    def undo(self, move: Move) -> None:
+        """Take back the move that was made last."""
+        self._shift(move.queue, move.target, move.source, move.points)
+        way = (move.queue, move.source, move.target)
+        self.moved[way] -= move.points
+        if not self.moved[way]:
+            del self.moved[way]
+
+    def _shift(self, queue: int, source: int, target: int, points: int) -> None:
+        load = float(self.start.rate_per_point[queue]) * points
+        if not self.start.offline[source]:
+            self.loads[source] -= load
+        self.loads[target] += load
+        for node, change in ((source, -points), (target, points)):
+            self.totals[node] += change
+            left = self.points[queue].get(node, 0) + change
+            for holder, key in ((self.points[queue], node), (self.held[node], queue)):
+                if left:
+                    holder[key] = left
+                else:
+                    holder.pop(key, None)
+
+    def moves(self) -> list[Move]:
+        return [Move(*way, points) for way, points in self.moved.items()]
+
+    def is_last(self, move: Move) -> bool:
+        """Whether a queue that parts evenly would leave the node with this move."""
+        whole = self.points[move.queue][move.source] == move.points
+        return whole and self.even is not None and bool(self.even[move.queue])
+
+    def may_empty(self, queue: int, target: int) -> bool:
+        """Whether a whole container may go to the target: what merges must leave the minimum."""
+        return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
+
+    def amount(self, queue: int, source: int, target: int, wanted: int, most: int) -> int:
+        """The fewest points from `wanted` up that the rules allow, else the most below; 0 when none."""
+        held, least = self.points[queue][source], self.rules.minimum_points
+        whole = held if held <= most and self.may_empty(queue, target) else 0
+        if held < least and not (target in self.points[queue] or self.start.drained[source]):
+            whole = 0
+        # A drained node keeps nothing: its containers part only into pieces that are no splinters.
+        most = min(most, held - least)
+        if self.even is not None and self.even[queue] and held >= 2 * least:
+            piece = held / (held // least)
+            wanted = math.ceil(math.ceil(wanted / piece - ROUNDING) * piece)
+            most = math.floor(math.floor(most / piece + ROUNDING) * piece)
+        if most < least:
+            return whole
+        if wanted <= most:
+            return max(wanted, least)
+        return whole or most
+
+
+def coarse(allocation: Allocation, rules: Rules, limits: Floats) -> Flags:
+    """Queues whose pieces are so heavy that they have to part evenly.
+
+    A piece below twice `minimum_points` can't be split again. Of a queue at 5000 events/s one of 99 points
+    carries 495, too much for a node by itself, and no later decision could part it; so such queues part
+    into pieces of about `minimum_points`, or multiples of them, as long as they can.
+    """
+    limit = float(limits[allocation.available].mean()) if allocation.available.any() else math.inf
+    return np.asarray(allocation.rate_per_point * 2 * rules.minimum_points > COARSE_SHARE * limit)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Which of several answers is looked for.
+
+    `packing`: receivers that fit tightest, not the roomiest. `exchange`: a node may also make room for a
+    piece that fits nowhere, at the cost of more points. `keep`: the last piece of a heavy queue stays where
+    it is, since it is as heavy anywhere, as long as something lighter can go.
+    """
+
+    cost: Cost
+    packing: bool
+    exchange: bool = False
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A possible move of a donor and how it ranks: lower is better."""
+
+    rank: tuple[float, ...]
+    move: Move
+
+
+def relieve(board: Board, way: Way) -> list[Move] | None:
+    """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
+    for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
+        if not _empty(board, int(donor), way.packing):
+            return None
+    over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
+    allowed = board.receivers
+    board.receivers = allowed & (board.loads <= board.limits * (1 + ROUNDING))
+    for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
+        if not _clear(board, int(donor), way):
+            return None
+        # Who is relieved has room again, though not for what it gave.
+        board.receivers[donor] = way.exchange and allowed[donor]
+    return board.moves()
+
+
+def _clear(board: Board, donor: int, way: Way) -> bool:
+    while board.excess(donor) > ROUNDING * board.limits[donor]:
+        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, way))]
+        if way.keep:
+            steps = [step for step in steps if not board.is_last(step.move)] or steps
+        if steps:
+            board.make(min(steps, key=lambda step: step.rank).move)
+        elif not (way.exchange and _make_room(board, donor)):
+            return False
+    return True
+
+
+def _make_room(board: Board, donor: int) -> bool:
+    """A piece of the donor to a node that first gives others some of what it holds.
+
+    Where all nodes are about as full as they may be, a heavy piece finds no room although there is enough in
+    all: a little on each.
+    """
+    per_point = board.start.rate_per_point
+    heaviest = sorted(
+        board.held[donor], key=lambda queue: (-per_point[queue] * board.held[donor][queue], queue)
+    )
+    roomiest = np.argsort(-board.room, kind="stable")[:TRIES]
+    for queue in heaviest[:TRIES]:
+        for target in (int(node) for node in roomiest if board.receivers[node]):
+            if per_point[queue] > 0 and _exchange(board, queue, donor, target):
+                return True
+    return False
+
+
+def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
+    """The smallest piece of a queue to a target that makes room for it; nothing when it can't."""
+    points = board.amount(queue, donor, target, 1, TOTAL)
+    if not points or (queue, donor, target) in board.rules.returns or target in board.gave.get(queue, ()):
+        return False
+    load = float(board.start.rate_per_point[queue]) * points
+    given = _give_way(board, target, load, queue)
+    if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING):
+        board.make(Move(queue, donor, target, points))
+        return True
+    for move in reversed(given):
+        board.undo(move)
+    return False
+
+
+def _give_way(board: Board, node: int, load: float, stays: int) -> list[Move]:
+    """Moves off a node until it has room for the load, or nothing more fits elsewhere: few points first."""
+    per_point, given = board.start.rate_per_point, list[Move]()
+    arrived = {queue for queue, _, target in board.moved if target == node}
+    queues = [queue for queue in board.held[node] if queue not in arrived and queue != stays]
+    for queue in sorted(queues, key=lambda queue: (-per_point[queue], queue)):
+        short = load - float(board.limits[node] - board.loads[node])
+        if short <= 0 or per_point[queue] <= 0:
+            break
+        wanted = min(math.ceil(short / per_point[queue]), board.held[node][queue])
+        for other in _targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
+            points = board.amount(queue, node, other, wanted, _most(board, other, float(per_point[queue])))
+            if points:
+                given.append(Move(queue, node, other, points))
+                board.make(given[-1])
+                break
+    return given
+
+
+def _step(board: Board, donor: int, queue: int, way: Way) -> _Step | None:
+    """The best move of one container off a donor."""
+    per_point = float(board.start.rate_per_point[queue])
+    if per_point <= 0:
+        return None
+    excess = board.excess(donor)
+    wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
+    best: _Step | None = None
+    for target in _targets(
+        board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, way.packing
+    ):
+        points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
+        if points:
+            load = points * per_point
+            clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
+            left = float(board.limits[target] - board.loads[target]) - load
+            rank = (*_rank(way.cost, points, load, clears, holder), left if way.packing else -left)
+            if best is None or rank < best.rank:
+                best = _Step(rank, Move(queue, donor, target, points))
+    return best
+
+
+def _rank(cost: Cost, points: int, load: float, clears: bool, holder: bool) -> tuple[float, ...]:
+    if cost == "points":
+        return (0, points, not holder, -load) if clears else (1, -load / points, not holder, -load)
+    return (0, not holder, load, points) if clears else (1, -load, not holder, points)
+
+
+def _most(board: Board, target: int, per_point: float) -> int:
+    room = float(board.limits[target] - board.loads[target])
+    # A queue with next to no load fits whole; the division could overflow.
+    return TOTAL if room >= TOTAL * per_point else max(0, math.floor(room / per_point + ROUNDING))
+
+
+def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
+    """Receivers worth a look: the holders, and of the others the tightest that fits and the roomiest."""
+    room = board.room
+    if board.rules.returns:
+        for target in range(len(room)):
+            if (queue, donor, target) in board.rules.returns:
+                room[target] = -1.0
+    room[[donor, *board.gave.get(queue, ())]] = -1.0
+    targets = [node for node in board.points[queue] if room[node] > 0]
+    room[list(board.points[queue])] = -1.0
+    roomiest = int(np.argmax(room))
+    if room[roomiest] <= 0:
+        return targets
+    if packing:
+        fitting = np.where(room >= load, room, np.inf)
+        tightest = int(np.argmin(fitting))
+        if np.isfinite(fitting[tightest]):
+            targets.append(tightest)
+    return [*targets, roomiest]
+
+
+def _empty(board: Board, donor: int, packing: bool) -> bool:
+    """All containers off a drained node, the heaviest first, in as few pieces as there is room for."""
+    per_point = board.start.rate_per_point
+    for queue in sorted(board.held[donor], key=lambda q: (-per_point[q] * board.held[donor][q], q)):
+        while points := board.held[donor].get(queue, 0):
+            load = float(per_point[queue]) * points
+            move = _whole(board, donor, queue, points, load, packing) or _part(board, donor, queue)
+            if move is None:
+                return False
+            board.make(move)
+    return True
+
+
+def _whole(board: Board, donor: int, queue: int, points: int, load: float, packing: bool) -> Move | None:
+    fits = [
+        target
+        for target in _targets(board, queue, donor, load, packing)
+        if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING)
+        and board.may_empty(queue, target)
+    ]
+    holders = [target for target in fits if target in board.points[queue]]
+    room = board.room
+    choice = max(holders or fits, key=lambda target: (room[target], -target), default=None)
+    return None if choice is None else Move(queue, donor, choice, points)
+
+
+def _part(board: Board, donor: int, queue: int) -> Move | None:
+    """A piece off a drained node, as large as its roomiest receiver takes; the rest follows."""
+    per_point = float(board.start.rate_per_point[queue])
+    targets = _targets(board, queue, donor, 0.0, packing=False)
+    if not targets or per_point <= 0:
+        return None
+    target = max(targets, key=lambda node: (board.limits[node] - board.loads[node], -node))
+    most = _most(board, target, per_point)
+    points = board.amount(queue, donor, target, board.points[queue][donor], most)
+    return Move(queue, donor, target, points) if points else None
+
+
+def fewest(candidates: Sequence[list[Move] | None], cost: Cost) -> list[Move] | None:
+    """The cheapest of several answers, the first among equals."""
+    found = [moves for moves in candidates if moves is not None]
+    return min(found, key=lambda moves: price(moves, cost)) if found else None
+
+
+def price(moves: Sequence[Move], cost: Cost) -> tuple[int, int]:
+    """Points, then moves; or the other way round."""
+    points = sum(move.points for move in moves)
+    return (points, len(moves)) if cost == "points" else (len(moves), points)

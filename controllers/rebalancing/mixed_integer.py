@@ -1,0 +1,266 @@
+"""The optimum of a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
+
+For a container c = (queue, source) and a receiver t, with p_c points of rate per point r_q:
+
+    f[c,t] integer   points moved                  y[c,t] binary   whether any move
+    g[c]   binary    the container is emptied      w[q,t] binary   t becomes a holder of q
+
+    least·y ≤ f ≤ p_c·y                       no splinter arrives
+    least·(1-g) ≤ p_c - Σ_t f[c,t] ≤ p_c·(1-g)   none stays (an emptied drained container: g = 1)
+    holders_q - Σ_c g[c] + Σ_t w[q,t] ≥ minimum_q,   w[q,t] ≤ Σ_c y[c,t]
+    y[c,t] ≤ d[c],   y[c',c] ≤ 1-d[c]                  a container gives or takes: none is passed round
+    load_n - Σ r·f[n→] + Σ r·f[→n] ≤ limit_n          for every node (times z, when z is minimised)
+
+Cost "points": Σ f, then moves, then new holders. Cost "moves": Σ y, then new holders, then points. Cost
+"worst": z.
+
+The search ends after a number of branches, never after a time: the same observation must give the same
+decision when it is replayed on a slower machine.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint
+from scipy.sparse import coo_array
+
+from controllers.framework.solver import minimise
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move, containers
+from controllers.rebalancing.greedy import Rules
+
+Goal = Literal["points", "moves", "worst"]
+NEW_HOLDER = 0.01
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What may move where, and the limits to keep. `givers` and `receivers` are flags over nodes."""
+
+    allocation: Allocation
+    rules: Rules
+    limits: Floats
+    givers: Flags
+    receivers: Flags
+    at_most: int | None = None  # the most points ("points") or moves ("moves") of an answer worth having
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Moves, and z: the worst node's load as a share of its limit (only for the goal "worst")."""
+
+    moves: list[Move]
+    worst: float
+
+
+class _Rows:
+    """Sparse constraint rows low ≤ A·x ≤ high, gathered one by one."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, int, float]] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+
+    def add(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
+        row = len(self.low)
+        self.entries += [(row, column, value) for column, value in terms]
+        self.low.append(low)
+        self.high.append(high)
+
+    def constraint(self, columns: int) -> LinearConstraint:
+        rows, cols, values = zip(*self.entries, strict=True)
+        matrix = coo_array((values, (rows, cols)), shape=(len(self.low), columns)).tocsr()
+        return LinearConstraint(matrix, self.low, self.high)
+
+
+class _Model:
+    """Columns: f, then y (both over `ways`), g over sources, w over arrivals, d over `gives`, and z."""
+
+    def __init__(self, problem: Problem, ways: Sequence[tuple[int, int, int]]) -> None:
+        self.problem = problem
+        self.ways = ways
+        sources = sorted({(queue, source) for queue, source, _ in self.ways})
+        held = problem.allocation.points
+        arrivals = sorted({(q, target) for q, _, target in self.ways if target not in held[q]})
+        count = len(self.ways)
+        self.emptied = {source: 2 * count + i for i, source in enumerate(sources)}
+        self.arrives = {way: 2 * count + len(sources) + i for i, way in enumerate(arrivals)}
+        first = 2 * count + len(sources) + len(arrivals)
+        through = sorted({(q, target) for q, _, target in ways} & set(sources))
+        self.gives = {source: first + i for i, source in enumerate(through)}
+        self.columns = first + len(through) + 1
+        self.worst = self.columns - 1
+
+    def moved(self, way: int) -> int:
+        return way
+
+    def used(self, way: int) -> int:
+        return len(self.ways) + way
+
+    def held(self, queue: int, source: int) -> int:
+        return self.problem.allocation.points[queue][source]
+
+    def rows(self, goal: Goal) -> _Rows:
+        rows = _Rows()
+        self._splinters(rows)
+        self._minimum_containers(rows)
+        self._limits(rows, goal)
+        self._one_direction(rows)
+        if self.problem.at_most is not None and goal != "worst":
+            column = self.moved if goal == "points" else self.used
+            rows.add([(column(way), 1.0) for way in range(len(self.ways))], 0, self.problem.at_most)
+        return rows
+
+    def _splinters(self, rows: _Rows) -> None:
+        least = self.problem.rules.minimum_points
+        for way, (queue, source, _) in enumerate(self.ways):
+            held = self.held(queue, source)
+            rows.add([(self.moved(way), 1), (self.used(way), -min(least, held))], 0, np.inf)
+            rows.add([(self.moved(way), 1), (self.used(way), -held)], -np.inf, 0)
+        for (queue, source), column in self.emptied.items():
+            held, leaving = self.held(queue, source), self._from(queue, source)
+            rows.add([*leaving, (column, -held)], 0, np.inf)
+            rows.add([*leaving, (column, -min(least, held))], -np.inf, held - min(least, held))
+
+    def _from(self, queue: int, source: int) -> list[tuple[int, float]]:
+        ways = enumerate(self.ways)
+        return [(self.moved(way), 1.0) for way, (q, s, _) in ways if (q, s) == (queue, source)]
+
+    def _minimum_containers(self, rows: _Rows) -> None:
+        allocation = self.problem.allocation
+        for (queue, target), column in self.arrives.items():
+            arriving = [
+                (self.used(w), -1.0) for w, (q, _, t) in enumerate(self.ways) if (q, t) == (queue, target)
+            ]
+            rows.add([(column, 1.0), *arriving], -np.inf, 0)
+        for queue in {queue for queue, _ in self.emptied}:
+            terms = [(column, -1.0) for (q, _), column in self.emptied.items() if q == queue]
+            terms += [(column, 1.0) for (q, _), column in self.arrives.items() if q == queue]
+            holders = len(allocation.points[queue])
+            rows.add(terms, min(allocation.minimum[queue], holders) - holders, np.inf)
+
+    def _one_direction(self, rows: _Rows) -> None:
+        for way, (queue, source, target) in enumerate(self.ways):
+            if (gives := self.gives.get((queue, source))) is not None:
+                rows.add([(self.used(way), 1.0), (gives, -1.0)], -np.inf, 0)
+            if (gives := self.gives.get((queue, target))) is not None:
+                rows.add([(self.used(way), 1.0), (gives, 1.0)], -np.inf, 1)
+
+    def _limits(self, rows: _Rows, goal: Goal) -> None:
+        problem = self.problem
+        terms: list[list[tuple[int, float]]] = [[] for _ in problem.allocation.nodes]
+        for way, (queue, source, target) in enumerate(self.ways):
+            load = float(problem.allocation.rate_per_point[queue])
+            terms[source].append((self.moved(way), -load))
+            terms[target].append((self.moved(way), load))
+        for node, limit in enumerate(problem.limits):
+            if not problem.allocation.available[node]:
+                continue  # a drained node is emptied by its containers' bounds; OFFLINE ones carry nothing
+            load, limit = float(problem.allocation.loads[node]), float(limit)
+            if goal == "worst":
+                rows.add([*terms[node], (self.worst, -limit)], -np.inf, -load)
+            elif terms[node]:
+                rows.add(terms[node], -np.inf, limit - load)
+
+    def bounds(self) -> Bounds:
+        low, high = np.zeros(self.columns), np.ones(self.columns)
+        for way, (queue, source, _) in enumerate(self.ways):
+            high[self.moved(way)] = self.held(queue, source)
+        for (_, source), column in self.emptied.items():
+            low[column] = float(self.problem.allocation.drained[source])
+        high[self.worst] = np.inf
+        return Bounds(low, high)
+
+    def cost(self, goal: Goal) -> Floats:
+        cost = np.zeros(self.columns)
+        count = len(self.ways)
+        if goal == "worst":
+            cost[self.worst] = 1.0
+            return cost
+        cost[:count] = 1.0 if goal == "points" else 1e-6
+        cost[count : 2 * count] = 0.1 if goal == "points" else 1.0
+        for column in self.arrives.values():
+            cost[column] = NEW_HOLDER
+        return cost
+
+
+def ways_count(problem: Problem) -> int:
+    """How many (container, receiver) pairs the program has at most: its size, without building it."""
+    held = sum(len(problem.allocation.held[node]) for node in np.flatnonzero(problem.givers))
+    return held * int((problem.receivers & problem.allocation.available).sum())
+
+
+def solve(problem: Problem, goal: Goal, branches: int, gap: float = 0.0) -> Answer | None:
+    """The best moves found within `branches`, or None when there are none (or none were found).
+
+    First with divisible points, ten times faster; then in whole points on the ways that answer takes. Only
+    if that fails whole points are sought over all ways.
+    """
+    ways = _ways(problem)
+    divisible = _solve(_Model(problem, ways), goal, branches, gap, whole=False)
+    if divisible is None:
+        return None
+    taken = [way for way, points in zip(ways, divisible[0], strict=True) if points > 0.5]
+    for some in (taken, ways):
+        whole = _solve(_Model(replace(problem, at_most=None), some), goal, branches, gap, whole=True)
+        if whole is not None:
+            moved = np.rint(whole[0]).astype(int)
+            moves = [Move(*way, int(points)) for way, points in zip(some, moved, strict=True) if points]
+            return Answer(moves, whole[1])
+    return None
+
+
+def lower_bound(problem: Problem, goal: Goal, branches: int) -> float | None:
+    """A cost that no answer is below (points or moves, counted without the small costs), or None."""
+    model = _Model(problem, _ways(problem))
+    cost = np.zeros(model.columns)
+    first = 0 if goal == "points" else len(model.ways)
+    cost[first : first + len(model.ways)] = 1.0
+    integrality = np.ones(model.columns)
+    integrality[: len(model.ways)] = 0
+    integrality[model.worst] = 0
+    if goal == "points":
+        integrality[:] = 0  # whole points and smallest pieces only cost more
+    result = minimise(
+        cost,
+        integrality=integrality,
+        bounds=model.bounds(),
+        constraints=model.rows(goal).constraint(model.columns),
+        options={"node_limit": branches},
+    )
+    # Without whole numbers it is a linear program, whose value is its own bound.
+    least = result.fun if goal == "points" else result.mip_dual_bound
+    return None if least is None or result.status == 2 else math.ceil(float(least) - 1e-6)
+
+
+def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:
+    """Points per way, and z."""
+    if not model.ways:
+        return None
+    integrality = np.ones(model.columns)
+    integrality[: len(model.ways)] = whole
+    integrality[model.worst] = 0
+    result = minimise(
+        model.cost(goal),
+        integrality=integrality,
+        bounds=model.bounds(),
+        constraints=model.rows(goal).constraint(model.columns),
+        options={"node_limit": branches, "mip_rel_gap": gap, "presolve": True},
+    )
+    return None if result.x is None else (result.x[: len(model.ways)], float(result.x[model.worst]))
+
+
+def _ways(problem: Problem) -> list[tuple[int, int, int]]:
+    allocation, rules = problem.allocation, problem.rules
+    targets = [int(target) for target in np.flatnonzero(problem.receivers & allocation.available)]
+    return [
+        (queue, source, target)
+        for queue, source, held in containers(allocation)
+        if problem.givers[source] and not allocation.offline[source]
+        for target in targets
+        if target != source and (queue, source, target) not in rules.returns
+        # A splinter joins a container that is there; only a drained node's has to go anywhere.
+        if held >= rules.minimum_points or target in allocation.points[queue] or allocation.drained[source]
+    ]

@@ -1,0 +1,275 @@
+"""How many nodes are used: takes idle ones into use, releases those that aren't needed, restores lost points.
+
+With the load L_n, the capacity C_n and U the nodes in use (not IDLE, drained or OFFLINE):
+
+    use       when more than `majority` of U are BUSY or TOOBUSY (section 3.5.1.5), or forecast * ΣL is over
+              fill * busy * Σ_U C; then the most capable idle nodes, until it is not
+    release   when forecast * ΣL ≤ margin * busy * Σ C of the rest, for `quiet_decisions` in a row: the least
+              capable, among equals the least loaded. 4.1.1.3 asks for it: by chance, a different set stayed
+              every night. `keep_share` of the nodes always stays, and as many as a queue needs for its
+              minimum of containers
+    restore   when a node was OFFLINE for `lost_decisions` in a row: its points go to the queue's other
+              holders in proportion to theirs, which is where the splitter diverts its load already; a queue
+              that is left with fewer containers than its minimum gets new ones on the least loaded nodes
+              (3.5.1.6, which the thesis left undone: 4.1.1.7)
+
+`forecast` is the load expected until the next decision, or a few on, over the load now. A released node is
+emptied by `rebalancing`, as if drained, and is IDLE then.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from controllers.framework.decision import Decision, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, read_values
+from controllers.rebalancing.allocation import Allocation, Flags, Move, from_observation
+from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
+from queues.errors import BadInput
+from queues.points import TOTAL, apportion
+
+PARAMETERS = (
+    Parameter("busy", "share of capacity", "Load over capacity at which a node is BUSY.", 0.7, 1e-6, 1e9),
+    Parameter(
+        "toobusy", "share of capacity", "Load over capacity at which a node is TOOBUSY.", 0.9, 1e-6, 1e9
+    ),
+    Parameter(
+        "majority", "share of nodes in use", "More busy ones than this take idle nodes into use.", 0.5, 0, 1
+    ),
+    Parameter(
+        "fill", "share of BUSY", "Nodes in use filled beyond this share call for idle ones.", 0.95, 0.01, 1
+    ),
+    Parameter(
+        "margin", "share of BUSY", "The rest may be filled to this share after a release.", 0.93, 0.01, 1
+    ),
+    Parameter(
+        "keep_share",
+        "share of available nodes",
+        "So many stay in use in the quietest hour: from fewer, the morning would move everything again.",
+        0.35,
+        0,
+        1,
+    ),
+    Parameter(
+        "quiet_decisions",
+        "decisions",
+        "A release has to be possible for so many in a row.",
+        2,
+        1,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "lost_decisions",
+        "decisions",
+        "A node is given up after so many OFFLINE in a row.",
+        2,
+        1,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "minimum_containers",
+        "containers",
+        "A queue keeps at least this many, so as many nodes stay.",
+        2,
+        1,
+        1_000,
+        "integer",
+    ),
+)
+OBSERVATION = (
+    Parameter("nodes", "rows", "All nodes of the plant.", kind="rows", required=True, items=NODE),
+    Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
+    Parameter("forecast", "share of the load now", "The load to come.", 1.0, 0, 1e3),
+)
+STATE = (
+    Parameter("quiet", "decisions", "How long a release has been possible.", 0, 0, 1e9, "integer"),
+    Parameter(
+        "lost",
+        "decisions",
+        "How long each OFFLINE node has been so.",
+        {},
+        kind="map",
+        items=(Parameter("decisions", "decisions", "In a row.", 0, 0, 1e9, "integer"),),
+    ),
+)
+
+
+class NodeScaling:
+    """As many nodes as the load needs, the weaker ones released first; see the module for the rules."""
+
+    name = "node_scaling"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when the thresholds are out of order, or a release would call for a node again."""
+        check_thresholds(parameters)
+        if parameters["margin"] > parameters["fill"]:
+            raise BadInput(
+                "parameters.margin",
+                f"takes at most fill ({parameters['fill']:g}), not {parameters['margin']:g}",
+            )
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` as `rebalancing` does: the two see the same plant."""
+        check_observation(parameters, observation, where)
+
+    def initial_state(self, parameters: Values) -> Json:
+        """Nothing was quiet, nothing was lost."""
+        return {"quiet": 0, "lost": {}}
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """What to use, release and restore; in one decision never both use and release."""
+        plant = from_observation(observation, int(parameters["minimum_containers"]))
+        lost = {
+            name: state["lost"].get(name, 0) + 1
+            for name, offline in zip(plant.nodes, plant.offline, strict=True)
+            if offline
+        }
+        gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
+        forecast = float(observation["forecast"])
+        use = _to_use(parameters, plant, forecast)
+        release = [] if use or gone else _to_release(parameters, plant, forecast)
+        quiet = int(state["quiet"]) + 1 if release else 0
+        due = [plant.nodes[node] for node in release] if quiet >= parameters["quiet_decisions"] else []
+        restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
+        decision = _decision(parameters, plant, forecast, [plant.nodes[n] for n in use], due, restore)
+        return {"quiet": 0 if due else quiet, "lost": lost}, decision
+
+
+def _in_use(plant: Allocation) -> Flags:
+    return plant.available & ~plant.idle
+
+
+def _needed(parameters: Values, plant: Allocation, forecast: float) -> float:
+    """Capacity that carries the load to come without any node being BUSY."""
+    return float(plant.loads.sum()) * forecast / float(parameters["busy"])
+
+
+def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
+    """Idle nodes to take, the most capable first."""
+    used = _in_use(plant)
+    idle = [int(node) for node in np.flatnonzero(plant.available & plant.idle)]
+    busy = int((used & (plant.loads >= parameters["busy"] * plant.capacity)).sum())
+    have, needed = float(plant.capacity[used].sum()), _needed(parameters, plant, forecast)
+    majority = busy > parameters["majority"] * int(used.sum())
+    taken: list[int] = []
+    for node in sorted(idle, key=lambda node: (-plant.capacity[node], node)):
+        if parameters["fill"] * have > needed and not (majority and not taken):
+            break
+        taken.append(node)
+        have += float(plant.capacity[node])
+    return taken
+
+
+def _to_release(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
+    """The nodes the others can do without, the least capable first, among equals the least loaded."""
+    used = [int(node) for node in np.flatnonzero(_in_use(plant))]
+    kept = int(parameters["keep_share"] * int(plant.available.sum()))
+    keep = max([int(parameters["minimum_containers"]), kept, *plant.minimum])
+    needed = _needed(parameters, plant, forecast)
+    rest, released = float(plant.capacity[used].sum()), list[int]()
+    for node in sorted(used, key=lambda node: (plant.capacity[node], _heaviest(plant, node), node)):
+        rest -= float(plant.capacity[node])
+        if len(used) - len(released) <= keep or needed > parameters["margin"] * rest:
+            break
+        released.append(node)
+    return released
+
+
+def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
+    """The node's heaviest container, and its load: what goes in small pieces finds room most easily."""
+    loads = (plant.rate_per_point[queue] * points for queue, points in plant.held[node].items())
+    return max(loads, default=0.0), float(plant.loads[node])
+
+
+def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
+    """The points of lost nodes to nodes that are there, each queue with its minimum of containers again.
+
+    A queue below its minimum with nothing to restore (its nodes came back, or new ones came) shares out what
+    it holds: each new container gets an equal part of all its points.
+    """
+    moves: list[Move] = []
+    loads = plant.loads.copy()
+    for queue, held in enumerate(plant.points):
+        lost = {node: points for node, points in held.items() if node in gone}
+        heard = {node: float(points) for node, points in held.items() if plant.available[node]}
+        fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if held else []
+        # Only where all points are on nodes that may keep them: what a drained node gives up has a plan.
+        if fresh and sum(heard.values()) == TOTAL:
+            moves += _shared_out(queue, held, heard, fresh)
+        for node, points in lost.items():
+            targets = dict.fromkeys(fresh, 1.0) or heard
+            if targets:
+                shares = apportion(points, {str(target): weight for target, weight in targets.items()})
+                moves += [Move(queue, node, int(to), share) for to, share in shares.items() if share]
+        for node in fresh:
+            loads[node] += plant.rate[queue] / max(1, len(heard) + len(fresh))
+    return moves
+
+
+def _shared_out(
+    queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
+) -> list[Move]:
+    """From each holder its part of what the new containers get."""
+    wanted = TOTAL // (len(heard) + len(fresh)) * len(fresh)
+    given = apportion(wanted, {str(node): points for node, points in heard.items()})
+    targets = {str(node): 1.0 for node in fresh}
+    return [
+        Move(queue, int(node), int(to), share)
+        for node, points in given.items()
+        for to, share in apportion(min(points, held[int(node)]), targets).items()
+        if share
+    ]
+
+
+def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
+    """Nodes that get a new container, so that the queue has its minimum again: the least loaded."""
+    free = [int(node) for node in np.flatnonzero(plant.available) if int(node) not in heard]
+    free.sort(key=lambda node: (loads[node] / plant.capacity[node], node))
+    return free[: max(0, minimum - len(heard))]
+
+
+def _decision(
+    parameters: Values,
+    plant: Allocation,
+    forecast: float,
+    use: list[str],
+    release: list[str],
+    restore: list[Move],
+) -> Decision:
+    used = _in_use(plant)
+    needed, have = _needed(parameters, plant, forecast), float(plant.capacity[used].sum())
+    idle = int((plant.available & plant.idle).sum())
+    # Only what could still be added counts: where nothing is idle the plant itself is too small.
+    short = needed > have + float(plant.capacity[plant.available & plant.idle].sum())
+    terms = {
+        "load": round(float(plant.loads.sum()), 6),
+        "forecast": forecast,
+        "needed_capacity": round(needed, 6),
+        "used_capacity": round(have, 6),
+        "nodes_used": int(used.sum()),
+        "nodes_idle": idle,
+        "points_restored": sum(move.points for move in restore),
+    }
+    notes = [
+        f"{int(used.sum())} nodes are in use with capacity {have:g}; the load to come needs {needed:.4g}",
+        *([f"{', '.join(use)} is taken into use"] if use else []),
+        *([f"{', '.join(release)} released, the least capable that the rest can replace"] if release else []),
+        *([f"{terms['points_restored']} points of lost nodes are restored"] if restore else []),
+        *(["no node is left to take"] if short else []),
+    ]
+    reason = "; ".join(notes) + ("." if use or release or restore else "; nothing changes.")
+    action = {"use": use, "release": release, "restore": plant.named(restore)}
+    acts = bool(use or release or restore)
+    return Decision(action if acts else None, reason, terms, "nodes" if short else None)

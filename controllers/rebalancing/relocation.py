@@ -1,0 +1,247 @@
+"""Which points go where, so that every node keeps its limit: the fast way, and the optimum where it may help.
+
+The fast way (`relief`) is tried in a few variants. Its answer is compared with a bound that no answer can
+beat; if it meets the bound it is optimal and nothing more is computed. If not, and the problem is small
+enough, the mixed-integer program (`optimum`) decides. IDLE nodes are taken into use only when it can't be
+done without them (section 3.5.1.4).
+
+When no answer keeps all limits, the worst node is minimised: the least z is sought for which z times the
+limits can be kept, and then the fewest points for that z.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from controllers.rebalancing import mixed_integer
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move
+from controllers.rebalancing.greedy import Board, Cost, Rules, Way, coarse, fewest, price, relieve
+
+STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
+# Up to this step the fast way is as good as the best possible, for all that is known of it.
+LEVEL = 4
+WORST_GAP = 0.002
+# Moves are few: an answer within this of the bound has the fewest, only perhaps not the fewest new holders.
+GAPS: dict[Cost, float] = {"points": 0.01, "moves": 0.05}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is sought, under which rules, and how hard.
+
+    `exact_ways`: the largest program (pairs of container and receiver) that is solved exactly, with at most
+    `branches` branches. `tolerance`: how much above the least possible the worst node may stay.
+    """
+
+    rules: Rules
+    limits: Floats
+    cost: Cost
+    exact_ways: int
+    branches: int
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The moves; whether all limits are kept; the worst node's share of its limit afterwards."""
+
+    moves: list[Move]
+    feasible: bool
+    worst: float
+
+
+def find(allocation: Allocation, search: Search) -> Found:
+    """The cheapest moves that keep all limits and empty the drained nodes, else those with the least worst
+    node."""
+    for receivers in _receivers(allocation):
+        if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
+            return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+    moves = _exchanged(allocation, search)
+    if moves is not None:
+        return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+    moves = _least_worst(allocation, search)
+    return Found(moves, False, worst_share(allocation.after(moves), search.limits))
+
+
+def _receivers(allocation: Allocation) -> Iterator[Flags]:
+    """The nodes in use; then with one, two, four, … and all idle ones, the most capable first."""
+    receivers = allocation.available & ~allocation.idle
+    yield receivers
+    idle = np.flatnonzero(allocation.available & allocation.idle)
+    idle = idle[np.argsort(-allocation.capacity[idle], kind="stable")]
+    count = 1
+    while count < 2 * len(idle):
+        receivers = receivers.copy()
+        receivers[idle[:count]] = True
+        yield receivers
+        count *= 2
+
+
+def worst_share(allocation: Allocation, limits: Floats) -> float:
+    """The greatest load as a share of its node's limit, over the nodes that may hold points."""
+    shares = (allocation.loads / limits)[allocation.available]
+    return float(shares.max()) if shares.size else math.inf
+
+
+def fluid_share(allocation: Allocation, limits: Floats) -> float:
+    """The share of their limits all nodes would carry if load could be spread at will: no answer is below."""
+    available = float(limits[allocation.available].sum())
+    return float(allocation.loads.sum()) / available if available else math.inf
+
+
+def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move] | None:
+    """Moves that keep all limits, or None."""
+    resting = allocation.available & ~receivers
+    if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
+        return None
+    even = coarse(allocation, search.rules, search.limits)
+    parted = _quick(allocation, search, receivers, even) if even.any() else None
+    if parted is not None and any(even[move.queue] for move in parted):
+        return parted  # a few more points than the cheapest, whose pieces could never be parted again
+    quick = _quick(allocation, search, receivers)
+    if quick is not None and price(quick, search.cost)[0] <= _bound(allocation, search):
+        return quick
+    donors = (allocation.loads > search.limits) | allocation.drained
+    # Only an answer that beats the fast way's is worth the search: this cuts most of the program away.
+    at_most = None if quick is None else price(quick, search.cost)[0] - 1
+    takers = receivers & (allocation.loads < search.limits)
+    problem = mixed_integer.Problem(allocation, search.rules, search.limits, donors, takers, at_most)
+    best = fewest([quick, _exact(problem, search)], search.cost)
+    if best is None:
+        # Perhaps room has to be made first: everybody may give, and take.
+        every = np.ones(len(allocation.nodes), dtype=bool)
+        best = _exact(replace(problem, givers=every, receivers=receivers), search)
+    return best
+
+
+def _quick(
+    allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
+) -> list[Move] | None:
+    answers, bound = [], _bound(allocation, search)
+    costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
+    for cost in costs:
+        for packing in (True, False):
+            board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
+            answer = relieve(board, Way(cost, packing))
+            if answer is not None and price(answer, search.cost)[0] <= bound:
+                return answer
+            answers.append(answer)
+    return fewest(answers, search.cost)
+
+
+def _exact(problem: mixed_integer.Problem, search: Search) -> list[Move] | None:
+    if mixed_integer.ways_count(problem) > search.exact_ways:
+        return None
+    answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
+    if answer is None or worst_share(problem.allocation.after(answer.moves), search.limits) > 1 + 1e-6:
+        return None
+    return answer.moves
+
+
+def _bound(allocation: Allocation, search: Search) -> int:
+    """Fewer points (or moves) than this can't do: each donor has to shed its own excess."""
+    total = 0
+    for node in np.flatnonzero(allocation.drained & ~allocation.offline):
+        held = allocation.held[node]
+        total += sum(held.values()) if search.cost == "points" else len(held)
+    over = (allocation.loads > search.limits) & ~allocation.drained
+    return total + sum(_least(allocation, search, int(node)) for node in np.flatnonzero(over))
+
+
+def _least(allocation: Allocation, search: Search, node: int) -> int:
+    """The fewest points (or containers) whose load is the node's excess."""
+    excess = float(allocation.loads[node] - search.limits[node])
+    per_point, held = allocation.rate_per_point, allocation.held[node]
+    if search.cost == "moves":
+        loads = np.sort([per_point[queue] * points for queue, points in held.items()])[::-1].cumsum()
+        return int(np.searchsorted(loads, excess * (1 - 1e-9))) + 1
+    points_needed, smallest = 0.0, min(min(held.values(), default=0), search.rules.minimum_points)
+    for queue in sorted(held, key=lambda queue: -per_point[queue]):
+        load = float(per_point[queue]) * held[queue]
+        if load >= excess:
+            points_needed += excess / float(per_point[queue])
+            break
+        points_needed, excess = points_needed + held[queue], excess - load
+    return max(math.ceil(points_needed - 1e-6), smallest)
+
+
+def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
+    """The worst node as low as it gets within the tolerance, by the fewest points; none when it is so now."""
+    now = worst_share(allocation, search.limits)
+    must = any(allocation.held[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
+    every = np.ones(len(allocation.nodes), dtype=bool)
+    problem = mixed_integer.Problem(allocation, search.rules, search.limits, every, allocation.available)
+    fluid = fluid_share(allocation, search.limits)
+    if not math.isfinite(fluid):
+        return []  # no node may take anything
+    if not must and now <= fluid * (1 + search.tolerance):
+        return []
+    level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
+    if level is not None:
+        return level  # as level as can be told from the best possible: nothing exact can add to it
+    if mixed_integer.ways_count(problem) <= search.exact_ways:
+        answer = mixed_integer.solve(problem, "worst", search.branches, WORST_GAP)
+        if answer is not None:
+            return _settle(allocation, search, answer, now, must)
+    return _climb(allocation, search, fluid, now, must, STEPS[LEVEL:]) or []
+
+
+def _settle(
+    allocation: Allocation, search: Search, answer: mixed_integer.Answer, now: float, must: bool
+) -> list[Move]:
+    """The fewest points for about the least worst share that is possible."""
+    allowed = answer.worst * (1 + search.tolerance)
+    if not must and now <= allowed:
+        return []
+    eased = replace(search, limits=search.limits * allowed, cost="points")
+    moves = _quick(allocation, eased, allocation.available)
+    if moves is None:
+        every = np.ones(len(allocation.nodes), dtype=bool)
+        problem = mixed_integer.Problem(allocation, search.rules, eased.limits, every, allocation.available)
+        moves = _exact(problem, eased)
+    return answer.moves if moves is None else moves
+
+
+def _climb(
+    allocation: Allocation,
+    search: Search,
+    fluid: float,
+    now: float,
+    must: bool,
+    steps: Sequence[float],
+) -> list[Move] | None:
+    """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them; no moves
+    once the limits are no better than what is, None when no step helped."""
+    even = coarse(allocation, search.rules, search.limits)
+    for step in steps:
+        share = fluid * (1 + step + search.tolerance)
+        if not must and share >= now:
+            return []
+        eased = replace(search, limits=search.limits * share, cost="points")
+        for packing in (False, True):
+            board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
+            if (moves := relieve(board, Way("points", packing))) is not None:
+                return moves
+        if (moves := _exchanged(allocation, eased)) is not None:
+            return moves
+    return None
+
+
+def _exchanged(allocation: Allocation, search: Search) -> list[Move] | None:
+    """The fast way with nodes that make room for one another: where nothing cheaper keeps the limits."""
+    if fluid_share(allocation, search.limits) > 1:
+        return None
+    even = coarse(allocation, search.rules, search.limits)
+    for keep, packing in product((False, True), (False, True)):
+        board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
+        if (moves := relieve(board, Way(search.cost, packing, exchange=True, keep=keep))) is not None:
+            return moves
+    return None
+
+
+def points_of(moves: Sequence[Move]) -> int:
+    """Points moved in all."""
+    return sum(move.points for move in moves)

@@ -1,0 +1,102 @@
+"""The best flows of matches piece by piece, where a bottleneck's patterns meet in nothing but its budget.
+
+The value of a pattern's matches is then a concave function of their flow, made of straight pieces: a sink's
+weight, and what the takers of its output make of it, until something else they need runs out. Taking the
+pieces in the order of value per second of work is exact, as in every knapsack that may be filled in part;
+pieces worth nothing are left, so among equal optima it is the least load.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.patterns.application import Pattern
+from controllers.shedding.problem import Problem
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A stretch of a concave gain: `width` matches/s, each worth `slope`."""
+
+    width: float
+    slope: float
+
+
+def piecewise(problem: Problem) -> dict[str, list[float]] | None:
+    """The flows by taking the best pieces first, or None where the structure does not allow it."""
+    if not _is_separable(problem):
+        return None
+    pieces = []
+    for pattern in problem.bottleneck:
+        most, cost = cap(problem, pattern), problem.cost(pattern, pattern.needs)
+        for piece in _cut(_gain(problem, pattern), most):
+            if piece.slope > 0 and piece.width > 0:
+                pieces.append((piece.slope / cost if cost else np.inf, cost, piece.width, pattern.name))
+    flows, left = dict.fromkeys((pattern.name for pattern in problem.patterns), 0.0), problem.budget
+    for _, cost, width, name in sorted(pieces, key=lambda piece: (-piece[0], piece[3])):
+        taken = width if cost * width <= left else left / cost
+        flows[name] += taken
+        left = max(0.0, left - cost * taken)
+    return {name: [flow] for name, flow in flows.items()}
+
+
+def _is_separable(problem: Problem) -> bool:
+    """No alternatives, no type that two patterns emit, and of all a pattern takes one type at most varies."""
+    application = problem.overload.application
+    if len(problem.varying) < len(problem.patterns) or not all(each.is_plain for each in problem.patterns):
+        return False
+    taken = [taker.name for symbol in problem.varying for taker in application.takers[symbol]]
+    return len(set(taken)) == len(taken) and not {each.name for each in problem.bottleneck} & set(taken)
+
+
+def _takers(problem: Problem, symbol: str) -> list[Pattern]:
+    """The patterns of the problem that take a type."""
+    ours = {pattern.name for pattern in problem.patterns}
+    return [each for each in problem.overload.application.takers[symbol] if each.name in ours]
+
+
+def cap(problem: Problem, pattern: Pattern, but: frozenset[str] = frozenset()) -> float:
+    """The most matches/s that the types of a plain pattern (all `but` some) and its limit allow."""
+    ratios = problem.offered(pattern) / pattern.counts
+    if but:
+        application = problem.overload.application
+        ratios = ratios[~application.mask(but)[application.places[pattern.name]]]
+    limit = np.inf if pattern.limit is None or pattern.gain == 0 else pattern.limit / pattern.gain
+    return float(min(ratios.min(initial=np.inf), limit))
+
+
+def _gain(problem: Problem, pattern: Pattern) -> list[_Piece]:
+    """The value of the pattern's matches: concave, as pieces of falling slope."""
+    if pattern.gain == 0:
+        return []
+    curves = [[_Piece(np.inf, problem.weight[pattern.emits] * pattern.gain)]]
+    for taker in _takers(problem, pattern.emits):
+        # One match here is gain / count matches there.
+        ratio = pattern.gain / taker.needs.counts[pattern.emits]
+        most = cap(problem, taker, but=frozenset((pattern.emits,)))
+        beyond = _cut(_gain(problem, taker), most)
+        curves.append([_Piece(piece.width / ratio, piece.slope * ratio) for piece in beyond])
+    return list(_sum(curves))
+
+
+def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
+    """The pieces up to a width."""
+    for piece in pieces:
+        yield _Piece(min(piece.width, width), piece.slope)
+        width -= piece.width
+        if width <= 0:
+            return
+
+
+def _sum(curves: Sequence[Sequence[_Piece]]) -> Iterator[_Piece]:
+    """The sum of concave curves; beyond its end a curve is flat."""
+    ends = [np.cumsum([piece.width for piece in curve]) for curve in curves]
+    start = 0.0
+    for end in np.unique(np.concatenate(ends)):
+        slope = 0.0
+        for curve, stops in zip(curves, ends, strict=True):
+            at = int(np.searchsorted(stops, start, side="right"))
+            slope += curve[at].slope if at < len(curve) else 0.0
+        yield _Piece(float(end) - start, slope)
+        start = float(end)

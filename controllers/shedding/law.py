@@ -1,0 +1,289 @@
+"""What to drop when nothing else helps: the loss that the sinks feel least, within a latency bound.
+
+Each bottleneck, upstream first, gets the table that `shedding_program` finds best, for the budget that
+`latency_bound` allows (or the one that is given). Which operators are bottlenecks follows from the rates that
+their upstream offers, not from what an overloaded operator manages to count (Röger, VIII).
+
+A table is computed anew when (VIII, and X-B for the thresholds)
+
+    the bound would be exceeded      predicted time > (1 + deviation_processing) * bound
+    shedding is no longer needed     predicted time < (1 - deviation_processing) * bound while types are shed,
+                                     and the table was not already made for that little
+    the input changed                a rate by deviation_rates, a pattern's seconds by deviation_processing
+
+or when what it was computed for (parameters, patterns, sinks) is something else; never just because time
+passed. While others have to act first (`permitted`, the ladder's word), nothing is shed. Where the bound is
+below the least processing time no table can keep it, and where the solver fails there is none: the last table
+stays, and the decision says why.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter
+from controllers.patterns.application import Floats
+from controllers.shedding.inputs import (
+    ALL_SINKS,
+    OBSERVATION,
+    PARAMETERS,
+    Sight,
+    application,
+    check_names,
+    check_rates,
+)
+from controllers.shedding.problem import Overload, Table
+from controllers.shedding.program import SolverError, solve
+from controllers.shedding.trigger import ENDLESS, initial_state, read_state, state_after, trigger, work_shed
+
+# How much more budget the price of the bound is asked for.
+PRICE_STEP = 0.01
+WORTH_EXPECTING = 0.05  # of the work
+EFFECT_SECONDS = 20.0  # what is shed is counted over ten of them
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """One operator's tables, with the budget they keep to and what the operator is offered."""
+
+    overload: Overload
+    offered_per_second: float
+    tables: Sequence[Table]
+
+    @property
+    def operator(self) -> str:
+        """Where it is."""
+        return self.overload.operator
+
+    @property
+    def budget(self) -> float:
+        """Seconds of work per second that it may use."""
+        return self.overload.budget
+
+    @property
+    def utilisation(self) -> float:
+        """Seconds of work per second under the tables."""
+        return sum(table.load for table in self.tables)
+
+
+class InfeasibleError(ValueError):
+    """No table keeps the bound: one event alone takes longer."""
+
+
+class Shedding:
+    """The least loss that keeps the bound; see the module for when it is computed anew."""
+
+    name = "shedding"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = None
+    guard_defaults: Values = {}
+
+    def check(self, parameters: Values) -> None:
+        """Parameters can't contradict each other: a utilisation budget goes before the latency bound."""
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Raise `BadInput` when patterns, rates and sinks contradict each other."""
+        patterns = application(parameters, observation, where)
+        check_names(patterns, observation, where)
+        check_rates(patterns, observation, where)
+
+    def initial_state(self, parameters: Values) -> Json:
+        """No table yet."""
+        return initial_state()
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        return initial_state() if document is None else read_state(document)
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """A new table where one is called for, else nothing."""
+        sight = Sight(application(parameters, observation, "observation"), parameters, observation)
+        if not observation["permitted"]:
+            lifted = _lifted(sight, state)
+            return initial_state(), replace(lifted, expected=_expected(sight, state, lifted))
+        why = trigger(sight, state)
+        if why is None:
+            reason = "The table stands: nothing it was computed for has changed enough."
+            return state, Decision(None, reason, work_shed(sight, state["shed"]))
+        try:
+            found, made = relieve(sight)
+        except InfeasibleError as error:
+            terms = work_shed(sight, state["shed"])
+            return state, Decision(None, f"{error} The last table stays.", terms, limited_by="infeasible")
+        except SolverError as error:
+            reason = f"The solver found no table ({error}). The last one stays."
+            return state, Decision(None, reason, work_shed(sight, state["shed"]), limited_by="solver")
+        decision = _decision(sight, found, made, why)
+        decision = replace(decision, expected=_expected(sight, state, decision))
+        shed = decision.action["shed"] if decision.action else {}
+        return state_after(sight, shed), decision
+
+
+def relieve(sight: Sight) -> tuple[list[Bottleneck], dict[str, float]]:
+    """Tables for each bottleneck, upstream first, and type → events/s that are then emitted.
+
+    Without a named bottleneck these are the operators whose offered work is over their budget. Raises
+    `InfeasibleError` and `SolverError`.
+    """
+    application, named = sight.application, sight.observation["bottleneck"]
+    admitted: dict[str, Floats] = {}
+    made = application.emissions(sight.outside, admitted)
+    found = []
+    for operator in application.operators if named is None else [named]:
+        offered = sight.offered_per_second(operator, made)
+        overload = Overload(
+            application,
+            sight.arrivals,
+            operator,
+            sight.budget(offered),
+            sight.sinks,
+            sight.parameters["perspective"],
+            sight.protected,
+            admitted,
+        )
+        tables = solve(overload)
+        if sight.parameters["spare"] == "admit":
+            tables = filled(tables, overload.budget)
+        sheds = any((table.admitted < table.offered).any() for table in tables)
+        if sheds:
+            _refuse_infeasible(sight, operator)
+            admitted |= {table.pattern.name: table.admitted for table in tables}
+            made = application.emissions(sight.outside, admitted)
+        if sheds or named is not None:
+            found.append(Bottleneck(overload, offered, tables))
+    return found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
+
+
+def filled(tables: Sequence[Table], budget: float) -> list[Table]:
+    """The tables with what was dropped as surplus let through again, the same share of all, as the budget
+    allows: windows lose less where more is to choose from (ERRATA E24)."""
+    left = budget - sum(table.load for table in tables)
+    surplus = sum(float(table.pattern.seconds * (table.offered - table.admitted).sum()) for table in tables)
+    share = min(1.0, left / surplus) if surplus > 0 and left > 0 else 0.0
+    return [
+        replace(table, admitted=table.admitted + share * (table.offered - table.admitted)) for table in tables
+    ]
+
+
+def _refuse_infeasible(sight: Sight, operator: str) -> None:
+    if sight.parameters["utilisation_budget"] is not None:
+        return
+    bound = sight.parameters["latency_bound_seconds"]
+    takes = [pattern.seconds for pattern in sight.application.at(operator) if pattern.seconds > 0]
+    least = sight.waiting.least_seconds(min(takes, default=0.0))
+    if takes and bound < least:
+        raise InfeasibleError(
+            f"The bound of {bound:g} s at {operator} is {least - bound:.3g} s below the "
+            f"{least:g} s that one event takes; no shedding keeps it. "
+            f"Set latency_bound_seconds above {least:g}."
+        )
+
+
+def _lifted(sight: Sight, state: Json) -> Decision:
+    """Nothing is to be shed; what is, ends."""
+    if not any(share for types in state["shed"].values() for share in types.values()):
+        reason = "Shedding has to wait for what costs less; nothing is shed."
+        return Decision(None, reason, work_shed(sight, {}))
+    made = sight.application.emissions(sight.outside, {})
+    emitted = {symbol: float(made[sight.application.index[symbol]]) for symbol in sight.application.emitters}
+    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(sight, emitted)}, "utilisation": 0.0}
+    reason = "Shedding is no longer permitted: all events are let through again."
+    return Decision(action, reason, work_shed(sight, {}))
+
+
+def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, float], why: str) -> Decision:
+    shed = {table.pattern.name: table.shares() for each in found for table in each.tables}
+    action = {
+        "shed": shed,
+        "expected": {**made, ALL_SINKS: worth(sight, made)},
+        "utilisation": max((each.utilisation for each in found), default=0.0),
+    }
+    over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
+    reason = " ".join([f"New table, since {why}:" if why != "first table" else "", _words(found)]).strip()
+    terms = {**_terms(sight, found), **work_shed(sight, shed)}
+    return Decision(action, reason, terms, "never_shed" if over else None)
+
+
+def _expected(sight: Sight, state: Json, decision: Decision) -> Expected | None:
+    """That so much more, or less, is shed soon; a small change can't be told from noise."""
+    if decision.action is None:
+        return None
+    before = work_shed(sight, state["shed"])["work_shed"]
+    change = work_shed(sight, decision.action["shed"])["work_shed"] - before
+    if abs(change) < WORTH_EXPECTING:
+        return None
+    return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
+
+
+def worth(sight: Sight, made: Mapping[str, float]) -> float:
+    """Weighted events/s that the sinks take."""
+    return float(sum(weight * made[sink] for sink, weight in sight.sinks.items()))
+
+
+def _words(found: Sequence[Bottleneck]) -> str:
+    shedding = [each for each in found if any(any(table.shares().values()) for table in each.tables)]
+    if not shedding:
+        return "Every operator can do all it is offered; nothing is shed."
+    return " ".join(
+        f"{each.operator} is offered {_work(each):.0%} of its time and may use {each.budget:.1%}; "
+        f"it sheds {1 - each.utilisation / _work(each):.0%} of its work."
+        for each in shedding
+    )
+
+
+def _work(bottleneck: Bottleneck) -> float:
+    """Seconds of work per second if nothing were shed."""
+    return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
+
+
+def _terms(sight: Sight, found: Sequence[Bottleneck]) -> dict[str, Json]:
+    """Per bottleneck: what it is offered, what it may use, what it uses, and the time to be expected."""
+    prices = {each.operator: _price(each) for each in found}
+    return {
+        each.operator: {
+            "offered_per_second": round(each.offered_per_second, 6),
+            "work_offered": round(_work(each), 6),
+            "budget": round(each.budget, 6),
+            "utilisation": round(each.utilisation, 6),
+            "worth_per_utilisation": round(prices[each.operator], 6),
+            "time_seconds": _finite(sight.waiting.time_seconds(each.utilisation, each.offered_per_second)),
+            "worth_per_second": round(prices[each.operator] * _budget_per_second(sight, each), 6),
+        }
+        for each in found
+    }
+
+
+def _price(bottleneck: Bottleneck) -> float:
+    """The shadow price of the budget: what one more second of work per second would bring the sinks.
+
+    From one solution with a little more budget; nothing where nothing is shed for want of it.
+    """
+    overload, step = bottleneck.overload, PRICE_STEP * max(bottleneck.budget, PRICE_STEP)
+    if bottleneck.utilisation < bottleneck.budget * (1 - 1e-9):
+        return 0.0
+    more = solve(replace(overload, budget=overload.budget + step))
+    return (_sunk(overload, more) - _sunk(overload, bottleneck.tables)) / step
+
+
+def _budget_per_second(sight: Sight, bottleneck: Bottleneck) -> float:
+    """How much budget a bound longer by one second would give, as far as its first part tells."""
+    if sight.parameters["utilisation_budget"] is not None:
+        return 0.0
+    bound = float(sight.parameters["latency_bound_seconds"])
+    longer = sight.waiting.utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
+    return (longer - bottleneck.budget) / (bound * PRICE_STEP)
+
+
+def _sunk(overload: Overload, tables: Sequence[Table]) -> float:
+    """Weighted events/s that the sinks take under tables."""
+    application = overload.application
+    admitted = {**(overload.admitted or {}), **{table.pattern.name: table.admitted for table in tables}}
+    made = application.emissions(application.vectors(overload.arrivals), admitted)
+    return float(sum(weight * made[application.index[sink]] for sink, weight in overload.weights.items()))
+
+
+def _finite(seconds: float) -> float | None:
+    """JSON has no infinity: a queue without end has no time."""
+    return round(seconds, 6) if seconds < ENDLESS else None

@@ -1,0 +1,120 @@
+"""One bottleneck's shedding problem: what is offered, what a match costs there, what comes of a choice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from controllers.patterns.application import Application, Floats, Pattern, Rates
+from controllers.patterns.needs import Needs
+
+Perspective = Literal["global", "local"]
+# Pattern → matches/s of each of its conjunctions, in the order of `parts()`.
+Flows = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One bottleneck and what may be spent there; rates in events/s, `budget` in s of work per s."""
+
+    application: Application
+    arrivals: Mapping[str, Rates]
+    operator: str
+    budget: float
+    weights: Rates
+    perspective: Perspective = "global"
+    protected: frozenset[str] = frozenset()
+    admitted: Mapping[str, Floats] | None = None  # pattern → events/s, of bottlenecks further up
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the bottleneck's shedder lets through: for each pattern its types, and arrays beside them."""
+
+    pattern: Pattern
+    offered: Floats  # events/s
+    admitted: Floats
+
+    @property
+    def load(self) -> float:
+        """Seconds of work per second."""
+        return float(self.pattern.seconds * self.admitted.sum())
+
+    def shares(self) -> dict[str, float]:
+        """Type → share dropped, 0 where nothing arrives."""
+        offered = np.where(self.offered > 0, self.offered, 1.0)
+        dropped = np.where(self.offered > 0, 1 - self.admitted / offered, 0.0)
+        return dict(zip(self.pattern.symbols, np.clip(dropped, 0, 1).tolist(), strict=True))
+
+
+class Problem:
+    """The overload with what stays constant worked out: which types come at which rate, and at what cost."""
+
+    def __init__(self, overload: Overload) -> None:
+        self.overload, application = overload, overload.application
+        self.bottleneck = application.at(overload.operator)
+        affected = application.affected(overload.operator)
+        local = overload.perspective == "local"
+        self.patterns = self.bottleneck if local else affected
+        self.varying = frozenset(pattern.emits for pattern in self.patterns)
+        self.outside, self.admitted = application.vectors(overload.arrivals), overload.admitted or {}
+        # What is emitted without the bottleneck's doing does not change with its shedder.
+        names = {pattern.name for pattern in affected}
+        apart = [pattern for pattern in application.patterns if pattern.name not in names]
+        self.untouched = application.emissions(self.outside, self.admitted, of=apart)
+        self.weight = {
+            pattern.emits: 1.0 if local else overload.weights.get(pattern.emits, 0.0)
+            for pattern in self.patterns
+        }
+        protected = application.mask(overload.protected)
+        self.protected = {each.name: protected[application.places[each.name]] for each in self.bottleneck}
+        spent = sum(
+            each.seconds * float(self.offered(each)[self.protected[each.name]].sum())
+            for each in self.bottleneck
+        )
+        # What is left once the protected types are processed; never below nothing.
+        self.budget = max(0.0, overload.budget - spent)
+
+    def cost(self, pattern: Pattern, part: Needs) -> float:
+        """Seconds of work a match of this part takes at the bottleneck."""
+        if pattern.operator != self.overload.operator:
+            return 0.0
+        if pattern.is_plain:
+            return float(pattern.seconds * pattern.counts[~self.protected[pattern.name]].sum())
+        protected = self.overload.protected
+        return pattern.seconds * sum(n for symbol, n in part.counts.items() if symbol not in protected)
+
+    def offered(self, pattern: Pattern) -> Floats:
+        """Events/s of each type the pattern takes, as far as no variable changes them."""
+        return self.overload.application.offered(pattern, self.outside, self.untouched)
+
+    def whole(self) -> list[Table]:
+        """Everything let through."""
+        application = self.overload.application
+        made = application.emissions(self.outside, self.admitted)
+        offered = [application.offered(each, self.outside, made) for each in self.bottleneck]
+        return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
+
+    def tables(self, flows: Flows) -> list[Table]:
+        """What the flows of matches take, as tables in the order of the application."""
+        application, made = self.overload.application, self.untouched.copy()
+        tables = []
+        for pattern in self.bottleneck:
+            offered = application.offered(pattern, self.outside, made)
+            admitted = np.minimum(_taken(pattern, flows[pattern.name]), offered)
+            table = Table(pattern, offered, np.where(self.protected[pattern.name], offered, admitted))
+            made[application.index[pattern.emits]] += pattern.emission(table.admitted)
+            tables.append(table)
+        return tables
+
+
+def _taken(pattern: Pattern, flows: Sequence[float]) -> Floats:
+    """Events/s of each type that the matches take."""
+    if pattern.is_plain:
+        return pattern.counts * flows[0]
+    taken = dict.fromkeys(pattern.symbols, 0.0)
+    for part, flow in zip(pattern.needs.parts(), flows, strict=True):
+        for symbol, count in part.counts.items():
+            taken[symbol] += count * flow
+    return np.asarray(list(taken.values()))

@@ -1,0 +1,151 @@
+"""The globally optimal load shedding: which share of which type each pattern of the bottleneck should see.
+
+Röger's program has one variable per type and pattern. At its optimum nothing surplus is admitted: a pattern
+that makes y matches takes n_T y of each type (ERRATA E23). That leaves the flows v of matches, one per
+conjunction, of the bottleneck's patterns and of those that take their output:
+
+    maximise   Σ_T weight_T Σ_{p emits T} g_p v_p                    global: over what the sinks take
+               Σ_{p at the bottleneck} g_p v_p                       local: what the bottleneck emits
+    such that  Σ_c n_{T,c} v_c ≤ λ_T + Σ_{p emits T} g_p v_p         for each pattern and type T it takes
+               Σ_{c in group} v_c = v_parent                         for each OR
+               g_p v_p ≤ limit_p
+               Σ_{p at the bottleneck} seconds_p Σ_T n_T v_p ≤ budget
+
+with g = correction * outputs. Among equal optima the least load wins. Where no two variables meet but in the
+budget, it is a knapsack with concave gains and the best is taken piece by piece: exact, and quicker than any
+solver. A protected type is never shed: its cost is spent beforehand, and using it is free.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, vstack
+
+from controllers.patterns.application import Floats, Pattern
+from controllers.patterns.selectivity import group_rows
+from controllers.shedding.knapsack import cap, piecewise
+from controllers.shedding.problem import Flows, Overload, Problem, Table
+
+# What the second program may give up of the first one's value, so that rounding leaves it an answer.
+VALUE_KEPT = 1 - 1e-12
+TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+class SolverError(RuntimeError):
+    """The program has an answer (admit nothing), but the solver found none."""
+
+
+def solve(overload: Overload) -> list[Table]:
+    """The optimal table of each pattern at the bottleneck; all is let through where all fits the budget.
+
+    Raises `SolverError` when the solver gives no answer.
+    """
+    problem = Problem(overload)
+    whole = problem.whole()
+    if sum(table.load for table in whole) <= overload.budget:
+        return whole
+    flows = piecewise(problem)
+    return problem.tables(by_programs(problem) if flows is None else flows)
+
+
+def by_programs(problem: Problem) -> Flows:
+    """The flows by linear programs: first the greatest value, then the least load that keeps it."""
+    program = _Program(problem)
+    best = program.minimise(-program.value)
+    value = float(program.value @ best)
+    least = program.minimise(program.load, keeping=value * VALUE_KEPT) if value > 0 else best * 0
+    return program.flows(least)
+
+
+class _Program:
+    """The matrices over one variable per conjunction, patterns in order."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.parts = [(pattern, part) for pattern in problem.patterns for part in pattern.needs.parts()]
+        starts = np.cumsum([0, *(len(pattern.needs.parts()) for pattern in problem.patterns)])
+        self.root = {pattern.name: int(at) for pattern, at in zip(problem.patterns, starts, strict=False)}
+        self.value, self.upper = np.zeros(len(self.parts)), np.full(len(self.parts), np.inf)
+        self.load = np.asarray([problem.cost(pattern, part) for pattern, part in self.parts])
+        self.rows = _Rows(len(self.parts))
+        for pattern in problem.patterns:
+            self.value[self.root[pattern.name]] += problem.weight[pattern.emits] * pattern.gain
+            self._supply(pattern)
+        spending = np.flatnonzero(self.load)
+        self.rows.add(dict(zip(spending.tolist(), self.load[spending].tolist(), strict=True)), problem.budget)
+        self.equal = self._groups()
+
+    def _supply(self, pattern: Pattern) -> None:
+        """Σ n v - Σ g v ≤ λ: of a plain pattern's types that don't vary, the scarcest is a bound alone."""
+        at, varying = self.root[pattern.name], self.problem.varying
+        if pattern.is_plain:
+            self.upper[at] = cap(self.problem, pattern, but=varying)
+        elif pattern.limit is not None and pattern.gain > 0:
+            self.upper[at] = pattern.limit / pattern.gain
+        offered = dict(zip(pattern.symbols, self.problem.offered(pattern).tolist(), strict=True))
+        for symbol in pattern.symbols if not pattern.is_plain else varying.intersection(pattern.symbols):
+            row = {
+                place: float(part.counts[symbol])
+                for place, part in enumerate(pattern.needs.parts(), at)
+                if symbol in part.counts
+            }
+            for emitter in self.problem.patterns:
+                if emitter.emits == symbol:
+                    row[self.root[emitter.name]] = -emitter.gain
+            self.rows.add(row, offered[symbol])
+
+    def _groups(self) -> Floats | None:
+        blocks = []
+        for pattern in self.problem.patterns:
+            block = group_rows(pattern.needs)
+            if len(block):
+                rows = np.zeros((len(block), len(self.parts)))
+                rows[:, self.root[pattern.name] : self.root[pattern.name] + block.shape[1]] = block
+                blocks.append(rows)
+        return np.vstack(blocks) if blocks else None
+
+    def minimise(self, cost: Floats, keeping: float | None = None) -> Floats:
+        """The flows of least cost (with at least that value). Raises `SolverError`."""
+        takes, limits = self.rows.matrix(), np.asarray(self.rows.limits)
+        if keeping is not None:
+            takes, limits = vstack([takes, csr_array([-self.value])]), np.append(limits, -keeping)
+        found = linprog(
+            cost,
+            A_ub=takes,
+            b_ub=limits,
+            A_eq=self.equal,
+            b_eq=None if self.equal is None else np.zeros(len(self.equal)),
+            bounds=np.column_stack([np.zeros(len(cost)), self.upper]),
+            method="highs-ds",
+            options=TOLERANCES,
+        )
+        if not found.success:
+            raise SolverError(found.message)
+        return np.asarray(found.x)
+
+    def flows(self, solution: Floats) -> Flows:
+        """Pattern → the flow of each of its conjunctions."""
+        return {
+            pattern.name: solution[at : at + len(pattern.needs.parts())].tolist()
+            for pattern, at in ((each, self.root[each.name]) for each in self.problem.patterns)
+        }
+
+
+class _Rows:
+    """The rows of a sparse matrix as they come, with their limits."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.limits = width, list[float]()
+        self.at: list[tuple[int, int]] = []
+        self.values: list[float] = []
+
+    def add(self, row: dict[int, float], limit: float) -> None:
+        self.at += [(len(self.limits), column) for column in row]
+        self.values += row.values()
+        self.limits.append(limit)
+
+    def matrix(self) -> Any:
+        places = np.asarray(self.at, dtype=int).reshape(-1, 2).T
+        shape = (len(self.limits), self.width)
+        return coo_array((np.asarray(self.values), (places[0], places[1])), shape=shape).tocsr()

@@ -1,0 +1,180 @@
+"""When a shedding table is computed anew, and what it is remembered for (Röger, VIII and X-B)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from controllers.framework.decision import Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.patterns.application import Floats
+from controllers.shedding.inputs import OBSERVATION, PARAMETERS, Sight
+
+STATE = (
+    Parameter(
+        "shed",
+        "share",
+        "pattern → type → share dropped, in force.",
+        {},
+        kind="map",
+        items=(
+            Parameter(
+                "types",
+                "share",
+                "Of one pattern.",
+                kind="map",
+                items=(Parameter("share", "share", "Dropped.", 0.0, 0, 1),),
+            ),
+        ),
+    ),
+    Parameter(
+        "times",
+        "s",
+        "operator → predicted time when the table was made.",
+        {},
+        kind="map",
+        items=(Parameter("time", "s", "In the operator.", 0.0, 0, 1e12),),
+    ),
+)
+# Stands for the time in a queue without end, which JSON can't say.
+ENDLESS = 1e12
+STATE_KEYS = ("solved", "shed", "times")
+# What a table is computed for, beside rates and times, which may leave it a little.
+SAME_PATTERN = ("operator", "name", "expression", "emits", "outputs", "limit")
+
+
+def initial_state() -> dict[str, Json]:
+    """No table yet."""
+    return {"solved": None, "shed": {}, "times": {}}
+
+
+def state_after(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+    """What a table was computed for, the table, and the times to be expected under it."""
+    solved = {"parameters": dict(sight.parameters), "observation": dict(sight.observation)}
+    times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(sight, shed)}
+    return {"solved": solved, "shed": shed, "times": times}
+
+
+def read_state(document: Json) -> Json:
+    """A state that was printed before. Raises `BadInput` naming `state.key`."""
+    given = read_object(document, "state")
+    refuse_unknown(given, STATE_KEYS, "state")
+    kept = read_values(STATE, {key: given[key] for key in ("shed", "times") if key in given}, "state")
+    return {"solved": _read_solved(given.get("solved")), **kept}
+
+
+def trigger(sight: Sight, state: Json) -> str | None:
+    """Why a new table is called for, or None."""
+    solved = state["solved"]
+    if solved is None:
+        return "first table"
+    then, now = solved["observation"], sight.observation
+    if solved["parameters"] != sight.parameters or _asked(then) != _asked(now):
+        return "patterns, sinks or parameters are others"
+    if _moved(_rates(then), _rates(now), sight.parameters["deviation_rates"]):
+        return "the rates have changed"
+    if _moved(_times(then), _times(now), sight.parameters["deviation_processing"]):
+        return "the processing times have changed"
+    return _off_bound(sight, state)
+
+
+def _asked(observation: Values) -> Any:
+    patterns = [[row[key] for key in SAME_PATTERN] for row in observation["patterns"]]
+    return patterns, observation["sinks"], observation["bottleneck"], observation["permitted"]
+
+
+def _rates(observation: Values) -> dict[str, float]:
+    """Whatever update messages are about: rates from outside, and the measured corrections."""
+    rates = {
+        f"{operator}/{symbol}": float(rate)
+        for operator, types in observation["arrivals"].items()
+        for symbol, rate in types.items()
+    }
+    rates |= {row["name"]: float(row["correction"]) for row in observation["patterns"]}
+    taken = {
+        f"{row['name']} takes {symbol}": float(events)
+        for row in observation["patterns"]
+        for symbol, events in row["takes"].items()
+    }
+    return rates | taken
+
+
+def _times(observation: Values) -> dict[str, float]:
+    return {row["name"]: float(row["seconds"]) for row in observation["patterns"]}
+
+
+def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float) -> bool:
+    return any(
+        abs(now.get(key, 0.0) - then.get(key, 0.0)) > deviation * then.get(key, 0.0)
+        for key in then.keys() | now.keys()
+    )
+
+
+def _off_bound(sight: Sight, state: Json) -> str | None:
+    """Whether the table in force now keeps an operator too busy, or sheds more than is needed."""
+    deviation, shed = sight.parameters["deviation_processing"], state["shed"]
+    for operator, time, bound in _predicted(sight, shed):
+        then = state["times"].get(operator, bound)
+        sheds = any(any(shed.get(each.name, {}).values()) for each in sight.application.at(operator))
+        if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
+            return f"{operator} would exceed its bound"
+        if sheds and time < (1 - deviation) * min(bound, then):
+            return f"{operator} could do more within its bound"
+    return None
+
+
+def _predicted(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float, float]]:
+    """Operator, mean time in it (s) under a table, and its bound; utilisations where a budget is given."""
+    application, given = sight.application, sight.parameters["utilisation_budget"]
+    named = sight.observation["bottleneck"]
+    made, processed = _under(sight, shed)
+    for operator in application.operators if named is None else [named]:
+        offered = sight.offered_per_second(operator, made)
+        work = sum(pattern.seconds * processed[pattern.name] for pattern in application.at(operator))
+        if given is not None:
+            yield operator, work, float(given)
+        else:
+            time = sight.waiting.time_seconds(work, offered)
+            yield operator, time, sight.parameters["latency_bound_seconds"]
+
+
+def work_shed(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+    """{work_offered: seconds of work per second, of all operators; work_shed: the share a table saves}."""
+    seconds = {pattern.name: pattern.seconds for pattern in sight.application.patterns}
+    offered, processed = (
+        sum(seconds[name] * rate for name, rate in _under(sight, table)[1].items()) for table in ({}, shed)
+    )
+    share = 1 - processed / offered if offered > 0 else 0.0
+    return {"work_offered": round(offered, 6), "work_shed": round(max(0.0, share), 6)}
+
+
+def _under(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> tuple[Floats, dict[str, float]]:
+    """Events/s of each emitted type, and events/s each pattern processes, under a table of shares."""
+    application, admitted = sight.application, dict[str, Floats]()
+    made = np.zeros(len(application.index))
+    for pattern in application.patterns:
+        dropped, offered = shed.get(pattern.name, {}), application.offered(pattern, sight.outside, made)
+        kept = [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
+        admitted[pattern.name] = offered * np.asarray(kept)
+        made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])
+    return made, {name: float(rates.sum()) for name, rates in admitted.items()}
+
+
+def _read_solved(document: Json) -> Json:
+    """What the table in force was computed for. Raises `BadInput`."""
+    if document is None:
+        return None
+    given = read_object(document, "state.solved")
+    refuse_unknown(given, ("parameters", "observation"), "state.solved")
+    return {
+        "parameters": read_values(PARAMETERS, _given(given.get("parameters")), "state.solved.parameters"),
+        "observation": read_values(OBSERVATION, _given(given.get("observation")), "state.solved.observation"),
+    }
+
+
+def _given(document: Json) -> Json:
+    """Without the values that were not given, which a state keeps as null."""
+    if isinstance(document, Mapping):
+        return {key: _given(value) for key, value in document.items() if value is not None}
+    return [_given(each) for each in document] if isinstance(document, list) else document

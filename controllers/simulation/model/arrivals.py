@@ -1,0 +1,51 @@
+"""How events arrive in the lab: profiles between 0 and 1, one value per step, to be multiplied by a rate."""
+
+import numpy as np
+
+from controllers.simulation.model.scenario import Floats
+from queues.errors import BadInput
+
+
+def day_sine(steps: int) -> Floats:
+    """One day from its quietest instant, 0, over its peak, 1, and back: (1 - cos 2πt) / 2."""
+    return np.asarray((1 - np.cos(2 * np.pi * np.arange(steps) / steps)) / 2)
+
+
+def jump(steps: int, at: int, size: float) -> Floats:
+    """1 - size until the step `at`, 1 from there on."""
+    return np.where(np.arange(steps) < at, 1.0 - size, 1.0)
+
+
+def resampled(trace: Floats, steps: int) -> Floats:
+    """A real trace, scaled to a maximum of 1 and stretched to the number of steps by linear interpolation.
+
+    Raises `BadInput` when it has no value above 0, or any that is negative or not finite.
+    """
+    _check(trace)
+    at = np.linspace(0, trace.size - 1, steps)
+    return np.asarray(np.interp(at, np.arange(trace.size), trace / trace.max()))
+
+
+def averaged(trace: Floats, steps: int) -> Floats:
+    """A real trace as `resampled`, but where it has more values than steps, the mean of each step's.
+
+    Raises `BadInput` as that does.
+    """
+    _check(trace)
+    if trace.size <= steps:
+        return resampled(trace, steps)
+    edges = np.linspace(0, trace.size, steps + 1).astype(int)
+    means = np.add.reduceat(trace, edges[:-1]) / np.diff(edges)
+    return np.asarray(means / means.max())
+
+
+def _check(trace: Floats) -> None:
+    if trace.size == 0 or not np.all(np.isfinite(trace)) or trace.min() < 0 or trace.max() <= 0:
+        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
+
+
+def noisy(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:
+    """Rates times 1 + noise * N(0, 1), each value for itself, and never below 0."""
+    if noise == 0:
+        return rates
+    return np.asarray(np.maximum(0.0, rates * (1 + noise * chance.standard_normal(rates.shape))))

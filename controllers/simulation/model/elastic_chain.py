@@ -1,0 +1,161 @@
+"""A chain of four operators, second by second: parse → filter → analyse → sink.
+
+What flows is a fluid: an operator passes at most  tasks / service  events/s, the rest waits. Besides, an
+event waits at each operator as Kingman's formula has it (`controllers.parallelism.queueing_topology`) and is
+served. Events leave in the order in which they came, so what leaves the sink at t came when as many had come
+as have left by t.
+
+Delivery is at least once: what has not left `TIMEOUT_SECONDS` after it came has failed, and comes again while
+its old self still takes its turn. What finds `BUFFER_EVENTS` in the chain is dropped, fails and comes again
+likewise (Stutz, 9.3 and 9.4: back-pressure off, dropping on). A change of tasks stops the chain for a pause;
+what comes meanwhile waits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.rivals.parallelism_rules import Measured
+from controllers.simulation.model.scenario import Floats, generator
+
+TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0
+# Of a measured service time; all else is counted.
+MEASURED_NOISE = 0.01
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an operator does: time an event takes, and events it emits for one it gets."""
+
+    name: str
+    service_seconds: float
+    selectivity: float
+
+
+KINDS = (
+    Kind("parse", 0.0010, 0.8),
+    Kind("filter", 0.0008, 1.0),
+    Kind("analyse", 0.0013, 0.6),
+    Kind("sink", 0.0005, 0.0),
+)
+# What an operator is offered for one event at the source.
+SHARES = tuple(float(np.prod([each.selectivity for each in KINDS[:at]])) for at in range(len(KINDS)))
+SERVICES = tuple(kind.service_seconds * share for kind, share in zip(KINDS, SHARES, strict=True))
+
+
+@dataclass
+class _Window:
+    """What is counted since the measuring began; events in those of the source."""
+
+    seconds: int
+    offered: list[float]
+    executed: list[float]
+    held_up: list[int]
+
+    @classmethod
+    def empty(cls) -> "_Window":
+        return cls(0, [0.0] * len(KINDS), [0.0] * len(KINDS), [0] * len(KINDS))
+
+
+class Chain:
+    """The plant. Arrays hold a value per second, events in those of the source."""
+
+    def __init__(self, seconds: int, tasks: Mapping[str, int], seed: int) -> None:
+        self.tasks = [tasks[kind.name] for kind in KINDS]
+        self.paused_seconds = self.second = self.rescales = 0
+        self.arrived, self.left = np.zeros(seconds), np.zeros(seconds)
+        self.failed, self.dropped = np.zeros(seconds), np.zeros(seconds)
+        self.waits, self.counts = np.zeros(seconds), np.zeros(seconds)
+        self._came, self._gone = np.zeros(seconds), np.zeros(seconds)
+        self._queues = [0.0] * len(KINDS)
+        self._window = _Window.empty()
+        self._chance = generator(seed, "measured")
+
+    def run(self, fresh_events: float) -> None:
+        """One second."""
+        at = self.second
+        came = fresh_events + self._fail(at)
+        room = max(0.0, BUFFER_EVENTS - sum(self._queues))
+        self.arrived[at], self.dropped[at] = came, max(0.0, came - room)
+        entering = came - self.dropped[at]
+        self._came[at] = (self._came[at - 1] if at else 0.0) + entering
+        self.left[at] = self._pass(entering)
+        self._gone[at] = (self._gone[at - 1] if at else 0.0) + self.left[at]
+        self.counts[at] = sum(self.tasks)
+        self.second += 1
+
+    def _fail(self, at: int) -> float:
+        """What is overdue now: what then entered and has not left, and what was dropped then."""
+        then = at - TIMEOUT_SECONDS
+        if then < 0:
+            return 0.0
+        entered = self.arrived[then] - self.dropped[then]
+        late = min(max(0.0, self._came[then] - self._gone[at - 1]), entered)
+        self.failed[at] = late + self.dropped[then]
+        return float(self.failed[at])
+
+    def _pass(self, entering: float) -> float:
+        """One second of all operators; answers what leaves the last."""
+        if self.paused_seconds > 0:
+            self.paused_seconds -= 1
+            self._queues[0] += entering
+            return 0.0
+        flow, wait, window = entering, 0.0, self._window
+        window.seconds += 1
+        for index, service in enumerate(SERVICES):
+            capacity = self.tasks[index] / service
+            waiting = self._queues[index] + flow
+            window.offered[index] += flow
+            flow = min(waiting, capacity)
+            window.executed[index] += flow
+            self._queues[index] = waiting - flow
+            window.held_up[index] += waiting - flow > capacity
+            wait += _kingman(self.tasks[index], flow, service, KINDS[index].service_seconds)
+        self.waits[self.second] = wait
+        return flow
+
+    def measure(self) -> None:
+        """Measuring starts anew."""
+        self._window = _Window.empty()
+
+    def rescale(self, tasks: Mapping[str, int], pause_seconds: int) -> None:
+        """Other tasks, if they are others; then all stops for a while."""
+        wanted = [tasks[kind.name] for kind in KINDS]
+        if wanted != self.tasks:
+            self.tasks, self.paused_seconds = wanted, pause_seconds
+            self.rescales += 1
+
+    def measured(self) -> list[Measured]:
+        """Of each operator, since the measuring began."""
+        window, seconds = self._window, max(1, self._window.seconds)
+        noise = 1 + MEASURED_NOISE * self._chance.standard_normal(len(KINDS))
+        return [
+            Measured(
+                kind.name,
+                self.tasks[at],
+                window.offered[at] * SHARES[at] / seconds,
+                kind.service_seconds * float(noise[at]),
+                self._queues[at] * SHARES[at],
+                window.executed[at] * SHARES[at],
+                window.executed[at] * SHARES[at] * kind.selectivity,
+                window.held_up[at] / seconds,
+            )
+            for at, kind in enumerate(KINDS)
+        ]
+
+    def latencies(self) -> tuple[Floats, Floats]:
+        """Of what left in each second: latency (s), and events that were not overdue."""
+        at = np.arange(self.second, dtype=float)
+        middle = self._gone - self.left / 2
+        came = np.interp(middle, np.concatenate([[0.0], self._came]), np.concatenate([[0.0], at + 1]))
+        latency = np.maximum(0.0, at + 0.5 - came) + self.waits
+        return latency, np.where(latency <= TIMEOUT_SECONDS, self.left, 0.0)
+
+
+def _kingman(tasks: int, flow: float, service_per_event: float, service_seconds: float) -> float:
+    """Waiting and service where tasks keep up, s; c² of arrivals and service are 1. A task that is always
+    busy waits no longer than a fluid does: that queue is counted event by event."""
+    load = flow * service_per_event
+    room = max(tasks - load, 0.05)
+    return load * service_seconds / room + service_seconds

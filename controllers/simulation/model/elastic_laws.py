@@ -1,0 +1,247 @@
+"""The laws of the lab's scenario `elasticity`: what each is told, and what it answers with."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from controllers import catalog
+from controllers.design.forecast import Forecaster, averages, is_rejected, missed_events
+from controllers.framework.decision import Decision, Json
+from controllers.parallelism.forecast_law import ParallelismForecast
+from controllers.parallelism.joint_law import ParallelismJoint
+from controllers.parallelism.queueing_law import ParallelismQueueing
+from controllers.rivals.parallelism_rules import Hpa, Measured, Seen, Tasks, dhalion, ds2, static_peak
+from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.thesis_regression import Record, ThesisRegression
+from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.model.scenario import Floats
+
+# Of a day; of a window; windows.
+BUCKETS, INSTANTS, MOST_WINDOWS, FEWEST_POINTS = 32, 6, 24, 8
+# Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause holds up.
+TARGET_UTILISATION, TASK_COST, CHANGE_COST, MOST_DEVIATION = 0.85, 0.1, 1.0, 0.3
+# The joint law is held to the timeout and to few changes of busy tasks; the bound of the queueing laws would
+# cost it some three tasks more.
+JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
+SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
+# What was measured, and what came so far, per second.
+Law = Callable[[Seen, Floats], Tasks]
+
+
+@dataclass(frozen=True)
+class Course:
+    """One run: its settings, what comes for the first time in each second, and how long a day lasts."""
+
+    settings: Mapping[str, Any]
+    fresh: Floats
+    day_seconds: float
+    seed: int
+
+
+Steered = Callable[[Law, Course], Chain]
+
+
+def _wt(course: Course, steered: Steered) -> Law:
+    return lambda seen, past: wt(seen, course.settings["bound_seconds"])
+
+
+def _rg(course: Course, steered: Steered) -> Law:
+    """Trained on what WT does on the very same events, as in the thesis (9.6)."""
+    records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
+    window = float(course.settings["interval_seconds"])
+
+    def recorded(seen: Seen, past: Floats) -> Tasks:
+        for each in seen.operators:
+            records[each.name].append(
+                Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
+            )
+        return wt(seen, course.settings["bound_seconds"])
+
+    steered(recorded, replace(course, seed=course.seed + 1))
+    trained = ThesisRegression(records, window)
+    return lambda seen, past: trained.decide(seen)
+
+
+def _ds2(course: Course, steered: Steered) -> Law:
+    return lambda seen, past: ds2(seen)
+
+
+def _hpa(course: Course, steered: Steered) -> Law:
+    hpa = Hpa()
+    return lambda seen, past: hpa.decide(seen)
+
+
+def _dhalion(course: Course, steered: Steered) -> Law:
+    return lambda seen, past: dhalion(seen)
+
+
+def _static_peak(course: Course, steered: Steered) -> Law:
+    greatest = float(course.fresh.max())
+    peaks = {kind.name: greatest * share for kind, share in zip(KINDS, SHARES, strict=True)}
+    set_once: dict[str, int] = {}
+
+    def decide(seen: Seen, past: Floats) -> Tasks:
+        # Its peak is no matter of what is measured later.
+        if not set_once:
+            set_once.update(static_peak(seen, peaks))
+        return set_once
+
+    return decide
+
+
+def _queueing(course: Course, steered: Steered) -> Law:
+    law = ParallelismQueueing()
+
+    def decide(seen: Seen, past: Floats) -> Tasks:
+        parameters = catalog.read_parameters(
+            law,
+            {
+                "bound_seconds": course.settings["bound_seconds"],
+                "batching_share": 1.0,
+                "minimum": seen.minimum,
+                "maximum": seen.maximum,
+            },
+        )
+        rows = {
+            each.name: {
+                "tasks": each.tasks,
+                "arrival_interval_seconds": each.tasks / max(each.rate_per_second, 1e-9),
+                "service_seconds": each.service_seconds,
+                "latency_seconds": each.service_seconds,
+            }
+            for each in seen.operators
+        }
+        observation = {"paths": [list(rows)], "operators": rows}
+        _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
+        return _tasks_of(seen, decision)
+
+    return decide
+
+
+def _forecast(course: Course, steered: Steered) -> Law:
+    """What is missed follows from what is foreseen at the source; where that is a guess, DS2's rule holds."""
+    law, foresee = ParallelismForecast(), _Foresight(course)
+
+    def decide(seen: Seen, past: Floats) -> Tasks:
+        mean, deviation = foresee.windows(past)
+        if is_rejected(mean, deviation, MOST_DEVIATION):
+            return ds2(seen)
+        return {each.name: one(seen, each, mean, deviation) for each in seen.operators}
+
+    def one(seen: Seen, of: Measured, mean: Floats, deviation: Floats) -> int:
+        share = SHARE_OF[of.name]
+        counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
+        rate = TARGET_UTILISATION / of.service_seconds
+        missed = missed_events(mean * share, deviation * share, counts, rate, foresee.window_seconds)
+        parameters = catalog.read_parameters(
+            law,
+            {
+                "minimum": seen.minimum,
+                "cost_task": TASK_COST * rate * foresee.window_seconds,
+                "cost_change": CHANGE_COST * course.settings["pause_seconds"] * of.rate_per_second,
+            },
+        )
+        observation = {"missed": missed.tolist(), "current": of.tasks}
+        _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
+        return int((decision.action or {"tasks": of.tasks})["tasks"])
+
+    return decide
+
+
+def _joint(course: Course, steered: Steered) -> Law:
+    law, foresee = ParallelismJoint(), _Foresight(course)
+    state = law.initial_state({})
+    given = {
+        **JOINT,
+        "window_seconds": foresee.window_seconds / INSTANTS,
+        "interval_seconds": foresee.window_seconds,
+        "pause_seconds": course.settings["pause_seconds"],
+        "deadline_seconds": TIMEOUT_SECONDS,
+    }
+
+    def decide(seen: Seen, past: Floats) -> Tasks:
+        nonlocal state
+        mean, deviation = foresee.steps(past)
+        limits = {"minimum": seen.minimum, "maximum": seen.maximum}
+        state, tasks = asked_jointly(law, {**given, **limits}, state, seen, mean, deviation)
+        return tasks
+
+    return decide
+
+
+def asked_jointly(
+    law: ParallelismJoint,
+    given: Mapping[str, float],
+    state: Json,
+    seen: Seen,
+    mean: Floats | None,
+    deviation: Floats | None,
+) -> tuple[Json, Tasks]:
+    """The law's next state and the tasks it sets, for what is foreseen or for what is offered now."""
+    rows = {
+        each.name: {
+            "tasks": each.tasks,
+            "rate_per_second": each.rate_per_second,
+            "service_seconds": each.service_seconds,
+            "backlog_events": each.backlog_events,
+            "latency_seconds": each.service_seconds,
+        }
+        for each in seen.operators
+    }
+    observation = {
+        "at_seconds": seen.at_seconds,
+        "source_per_second": seen.operators[0].rate_per_second,
+        "forecast_per_second": None if mean is None else mean.tolist(),
+        "deviation_per_second": None if deviation is None else deviation.tolist(),
+        "paths": [list(rows)],
+        "operators": rows,
+    }
+    parameters = catalog.read_parameters(law, given)
+    state, decision = law.decide(parameters, state, catalog.read_observation(law, observation))
+    return state, _tasks_of(seen, decision)
+
+
+class _Foresight:
+    """The windows to come, foreseen from what came: the greatest rate in each, and its deviation."""
+
+    def __init__(self, course: Course) -> None:
+        self.window_seconds = float(course.settings["interval_seconds"] + course.settings["pause_seconds"])
+        self._bucket = max(1, round(course.day_seconds / BUCKETS))
+        self._count = min(MOST_WINDOWS, max(2, math.ceil(course.day_seconds / self.window_seconds)))
+        self._forecaster = Forecaster(course.day_seconds)
+
+    def steps(self, past: Floats) -> tuple[Floats, Floats]:
+        """Mean and deviation of each step, `INSTANTS` to a window."""
+        # Of a short past finer buckets: from a handful nobody can tell how much it varies.
+        at, rates = averages(past, min(self._bucket, max(1, past.size // FEWEST_POINTS)))
+        steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
+        return self._forecaster.ahead(at, rates, past.size + steps)
+
+    def windows(self, past: Floats) -> tuple[Floats, Floats]:
+        """The greatest of each window."""
+        mean, deviation = self.steps(past)
+        rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
+        greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]
+        picked = [np.take_along_axis(each, greatest, axis=1)[:, 0] for each in rows]
+        return picked[0], picked[1]
+
+
+def _tasks_of(seen: Seen, decision: Decision) -> Tasks:
+    now = {each.name: each.tasks for each in seen.operators}
+    return now if decision.action is None else {**now, **decision.action["tasks"]}
+
+
+LAWS: Mapping[str, Callable[[Course, Steered], Law]] = {
+    "joint": _joint,
+    "queueing": _queueing,
+    "forecast": _forecast,
+    "wt": _wt,
+    "rg": _rg,
+    "ds2": _ds2,
+    "hpa": _hpa,
+    "dhalion": _dhalion,
+    "static-peak": _static_peak,
+}

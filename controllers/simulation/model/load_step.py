@@ -1,0 +1,129 @@
+"""A load that trebles, on operators whose tasks slow each other down: how well does a law take the step?
+
+Three operators pass  r p / (1 + .04 (p - 1))  events/s each with p tasks. A step of `STEP_SECONDS` is one
+decision, in force from the next on; what is measured has 2 % of noise. After `BEFORE` steps the load is three
+times what it was. The optimum is the fewest tasks busy for at most .7 of their time.
+
+changes         steps after which any tasks changed, from the trebling on
+violated_steps  steps in which some operator was offered more than it passes; the first one nobody can help
+instances       tasks at the end over the optimum
+reversals       changes of one operator against the direction of its last
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.parallelism.joint_law import ParallelismJoint
+from controllers.parallelism.scaling_curve import ScalingCurve
+from controllers.rivals.parallelism_rules import TARGET, Hpa, Measured, Seen, Tasks, dhalion, ds2
+from controllers.simulation.model.elastic_laws import asked_jointly
+from controllers.simulation.model.scenario import generator
+
+STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
+CONTENTION, NOISE, LOAD_PER_SECOND, MAXIMUM = 0.04, 0.02, 1_000.0, 60
+# r of the operators: events/s of a task alone.
+ALONE = {"first": 500.0, "second": 400.0, "third": 650.0}
+SETTINGS = {
+    "target_utilisation": TARGET,
+    "bound_seconds": 1.0,
+    "maximum": MAXIMUM,
+    "window_seconds": STEP_SECONDS,
+    "interval_seconds": STEP_SECONDS,
+    # What piled up is worked off beside the load, not by tasks that are idle afterwards.
+    "missed_cost": 3.0,
+    "change_seconds": 100.0,
+}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """How the step was taken."""
+
+    changes: int
+    violated_steps: int
+    instances: float
+    reversals: int
+
+
+def curve(alone_per_second: float) -> ScalingCurve:
+    """What an event costs for r events/s of a task alone."""
+    slope = CONTENTION / alone_per_second
+    return ScalingCurve(1 / alone_per_second - slope, slope)
+
+
+def optimum(load_per_second: float) -> dict[str, int]:
+    """The fewest tasks busy for at most .7 of their time."""
+    return {name: int(curve(alone).tasks_for(load_per_second, TARGET)) for name, alone in ALONE.items()}
+
+
+def taken(law: str, seed: int) -> Taken:
+    """The step under one law."""
+    chance, decide = generator(seed, "load step"), LAWS[law]()
+    tasks, backlog = optimum(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
+    history, violated = [tasks], 0
+    for step in range(BEFORE + AFTER):
+        load = LOAD_PER_SECOND * (TIMES if step >= BEFORE else 1.0)
+        capacity = {name: curve(alone).capacity_per_second(tasks[name]) for name, alone in ALONE.items()}
+        violated += any(each < load for each in capacity.values())
+        piled = {name: backlog[name] + (load - capacity[name]) * STEP_SECONDS for name in ALONE}
+        backlog = {name: max(0.0, each) for name, each in piled.items()}
+        seen = _seen(step, load, tasks, backlog, chance)
+        tasks = dict(decide(seen))
+        history.append(tasks)
+    return _taken(history, violated)
+
+
+def _seen(
+    step: int, load: float, tasks: Tasks, backlog: Mapping[str, float], chance: np.random.Generator
+) -> Seen:
+    rows = []
+    for name, alone in ALONE.items():
+        offered, service = 1 + NOISE * chance.standard_normal(2)
+        true = curve(alone).service_seconds(tasks[name])
+        busy = load * true > tasks[name]
+        row = Measured(
+            name,
+            tasks[name],
+            load * float(offered),
+            true * float(service),
+            backlog[name],
+            min(load, tasks[name] / true) * STEP_SECONDS,
+            0.0,
+            float(busy or backlog[name] > load),
+        )
+        rows.append(row)
+    return Seen(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
+
+
+def _taken(history: list[dict[str, int]], violated: int) -> Taken:
+    since, reversals = history[BEFORE:], 0
+    for name in ALONE:
+        moves = np.sign(np.diff([each[name] for each in since]))
+        moves = moves[moves != 0]
+        reversals += int((moves[1:] != moves[:-1]).sum())
+    best = sum(optimum(LOAD_PER_SECOND * TIMES).values())
+    changes = sum(before != after for before, after in itertools.pairwise(since))
+    return Taken(changes, violated, sum(history[-1].values()) / best, reversals)
+
+
+def _joint() -> Callable[[Seen], Tasks]:
+    law = ParallelismJoint()
+    state = law.initial_state({})
+
+    def decide(seen: Seen) -> Tasks:
+        nonlocal state
+        state, tasks = asked_jointly(law, SETTINGS, state, seen, None, None)
+        return tasks
+
+    return decide
+
+
+LAWS: Mapping[str, Callable[[], Callable[[Seen], Tasks]]] = {
+    "joint": _joint,
+    "ds2": lambda: ds2,
+    "hpa": lambda: Hpa().decide,
+    "dhalion": lambda: dhalion,
+}

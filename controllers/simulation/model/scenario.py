@@ -1,0 +1,63 @@
+"""What a scenario of the lab is: its laws, its settings, and how it runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.framework.parameter import Parameter, read_values
+from queues.errors import BadInput
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One law's run: its metrics, and series by name, one value per `series_seconds`."""
+
+    metrics: Mapping[str, float | int | None]
+    series: Mapping[str, Floats] = field(default_factory=dict)
+    series_seconds: float = 60.0
+
+
+Run = Callable[[str, Mapping[str, Any], int, Floats | None], Outcome]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`run(law, settings, seed, trace)`: a trace holds arrivals, None stands for the scenario's own.
+
+    `steers`: law of the lab → law of the plant and parameters that make it this one. Where it names none, a
+    law stands for the plant's of the same name.
+    """
+
+    name: str
+    about: str
+    laws: Sequence[str]
+    settings: Sequence[Parameter]
+    metrics: Sequence[str]
+    run: Run
+    steers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def read_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings, given or by default. Raises `BadInput` naming the setting."""
+        try:
+            return read_values(self.settings, given, "--set")
+        except BadInput as error:
+            raise BadInput(error.field.replace("--set.", "--set "), error.message) from error
+
+    def read_laws(self, names: Sequence[str]) -> list[str]:
+        """The laws asked for, all when none is. Raises `BadInput` for one that isn't the scenario's."""
+        for name in names:
+            if name not in self.laws:
+                raise BadInput(
+                    "--law", f"{name} is not known; the laws of {self.name} are {', '.join(self.laws)}"
+                )
+        return list(dict.fromkeys(names)) or list(self.laws)
+
+
+def generator(seed: int, *names: str) -> np.random.Generator:
+    """A stream of chance of its own for a seed and some names: rivals don't share one."""
+    return np.random.default_rng([seed, *(byte for name in names for byte in name.encode())])

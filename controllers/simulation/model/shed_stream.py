@@ -1,0 +1,149 @@
+"""The stream of the scenario `shedding`: what arrives at the running example's operators, and what matches.
+
+O2 holds P21 = SEQ(0;0;1) and P22 = AND(1,2,3), each event in one match at most (once); O3 and O4 join what
+P21 and P22 emit with Q11 and Q12 (Röger, section IV). All windows are of event time and count from a match's
+first event, so what is found depends on what is let through, not on when it is processed. Times in s.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.simulation.model.scenario import Floats, generator
+
+Flags = npt.NDArray[np.bool_]
+Whole = npt.NDArray[np.int64]
+# Events/s of types 0 to 3 at O2, and what the patterns take per event, at which O2's work is 1.6 s/s.
+RATES = np.asarray([40.0, 30.0, 20.0, 25.0])
+SECONDS = {"P21": 0.010, "P22": 0.012}
+TAKES = {"P21": (0, 1), "P22": (1, 2, 3)}
+WORK_PERCENT = 160.0
+PLENTY, SCARCE = 20.0, 4.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Events of O2 by time, with the work each pattern would take, and those of Q11 and Q12."""
+
+    times: Floats
+    types: Whole
+    work: dict[str, Floats]
+    chance: dict[str, Floats]  # in [0, 1), decides an event's fate
+    outside: dict[str, Floats]
+    seconds: float
+
+
+def rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
+    """Events/s of O2's types, and of Q11 and Q12."""
+    scale = float(settings["load_percent"]) / WORK_PERCENT
+    scarce = {"q11-scarce": "Q11", "q12-scarce": "Q12"}.get(str(settings["balance"]))
+    outside = {name: scale * (SCARCE if name == scarce else PLENTY) for name in ("Q11", "Q12")}
+    return RATES * scale, outside
+
+
+def generate(settings: dict[str, float | str], seed: int, profile: Floats | None) -> Stream:
+    """Poisson arrivals with exponential processing times; `profile` scales the rates, one value a second."""
+    seconds, (inside, outside) = float(settings["seconds"]), rates(settings)
+    per_type = [_poisson(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
+    order = np.argsort(np.concatenate(per_type), kind="stable")
+    times = np.concatenate(per_type)[order]
+    types = np.repeat(np.arange(len(inside)), [len(each) for each in per_type])[order]
+    work = {
+        name: generator(seed, "work", name).exponential(mean, len(times)) for name, mean in SECONDS.items()
+    }
+    chance = {name: generator(seed, "fate", name).random(len(times)) for name in SECONDS}
+    joined = {name: _poisson(seed, name, rate, seconds, None) for name, rate in outside.items()}
+    return Stream(times, types, work, chance, joined, seconds)
+
+
+def _poisson(seed: int, name: str, rate: float, seconds: float, profile: Floats | None) -> Floats:
+    chance = generator(seed, "arrivals", name)
+    times = np.sort(chance.uniform(0, seconds, chance.poisson(rate * seconds)))
+    if profile is None:
+        return np.asarray(times)
+    kept = chance.random(len(times)) < profile[np.minimum(times.astype(int), len(profile) - 1)]
+    return np.asarray(times[kept])
+
+
+class SequenceMatcher:
+    """SEQ(0;0;1) within a window, once: the most advanced machine takes an event, the oldest among equals."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self.window = window_seconds
+        self.opened: deque[float] = deque()  # when machines with one 0 began
+        self.paired: deque[float] = deque()  # when machines with two began
+
+    def helps(self, kind: int, now: float) -> bool:
+        """Whether an open machine would take the event."""
+        waiting = self.opened if kind == 0 else self.paired
+        _expire(waiting, now - self.window)
+        return bool(waiting)
+
+    def take(self, kind: int, now: float) -> bool:
+        """Whether the event completes a match."""
+        if not self.helps(kind, now):
+            if kind == 0:
+                self.opened.append(now)
+            return False
+        if kind == 0:
+            self._pair()
+            return False
+        self.paired.popleft()
+        return True
+
+    def _pair(self) -> None:
+        # Machines pair in the order they began, so both queues stay in order of age.
+        self.paired.append(self.opened.popleft())
+
+
+class SetMatcher:
+    """AND over kinds within a window, once: the oldest unexpired event of each."""
+
+    def __init__(self, kinds: tuple[int, ...], window_seconds: float) -> None:
+        self.window = window_seconds
+        self.waiting: dict[int, deque[float]] = {kind: deque() for kind in kinds}
+
+    def helps(self, kind: int, now: float) -> bool:
+        """Whether fewer of its kind wait than of another: it would be the partner somebody lacks."""
+        for queue in self.waiting.values():
+            _expire(queue, now - self.window)
+        own = len(self.waiting[kind])
+        return any(len(queue) > own for other, queue in self.waiting.items() if other != kind)
+
+    def take(self, kind: int, now: float) -> bool:
+        """Whether the event completes a match."""
+        self.waiting[kind].append(now)
+        for queue in self.waiting.values():
+            _expire(queue, now - self.window)
+            if not queue:
+                return False
+        for queue in self.waiting.values():
+            queue.popleft()
+        return True
+
+
+def _expire(waiting: deque[float], before: float) -> None:
+    while waiting and waiting[0] < before:
+        waiting.popleft()
+
+
+def joined(left: Floats, right: Floats, window_seconds: float) -> Floats:
+    """When AND(left, right) matches: the oldest unexpired of each, by time."""
+    matcher = SetMatcher((0, 1), window_seconds)
+    times = np.concatenate([left, right])
+    order = np.argsort(times, kind="stable")
+    kinds = (order >= len(left)).astype(int)
+    found = [
+        now
+        for now, kind in zip(times[order].tolist(), kinds.tolist(), strict=True)
+        if matcher.take(kind, now)
+    ]
+    return np.asarray(found)
+
+
+def departures(times: Floats, work: Floats) -> Floats:
+    """When each event leaves a queue served one after the other: D_i = max(A_i, D_{i-1}) + S_i."""
+    done = np.cumsum(work)
+    return np.asarray(done + np.maximum.accumulate(times - done + work))

@@ -1,0 +1,1 @@
+"""How many workers start at one container."""

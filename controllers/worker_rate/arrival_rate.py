@@ -1,0 +1,71 @@
+"""How many events arrive per interval, and how many will: level and trend, with a gain that knows noise.
+
+Holt's linear smoothing; x is what arrived in an interval [events]:
+
+    e = x - (L + T)                     the error of the forecast
+    B = B + (e - B)/5                   its mean: a bias that stays
+    D = D + (|e| - D)/5                 its mean size: noise
+    a = |B| / D, within 0.1 .. 0.9      Trigg and Leach's tracking signal: errors that cancel lower the gain,
+                                        errors of one sign (a step, a slope) raise it
+    L = L + T + a e,   T = T + a g e    g: trend_gain
+
+The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a part of an interval counts in part),
+less c times D: who plans by it (a worker that should be full) would rather be late by an interval than empty.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter, read_values
+
+GAIN = 0.2
+LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
+LARGE = 1e16
+STATE = (
+    Parameter("level", "events", "Events per interval.", None, 0.0, LARGE, required=True),
+    Parameter("trend", "events", "Its growth per interval.", None, -LARGE, LARGE, required=True),
+    Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
+    Parameter("deviation", "events", "Mean size of the error.", None, 0.0, LARGE, required=True),
+)
+
+
+@dataclass(frozen=True)
+class ArrivalRate:
+    """The estimate after some observations; all in events per interval."""
+
+    level: float
+    trend: float = 0.0
+    bias: float = 0.0
+    deviation: float = 0.0
+
+    def after(self, arrived: float, trend_gain: float) -> "ArrivalRate":
+        """The estimate after one more interval in which so many events arrived."""
+        error = arrived - (self.level + self.trend)
+        bias = self.bias + GAIN * (error - self.bias)
+        deviation = self.deviation + GAIN * (abs(error) - self.deviation)
+        signal = abs(bias) / deviation if deviation else 0.0
+        gain = min(max(signal, LEAST_GAIN), GREATEST_GAIN)
+        level = max(0.0, self.level + self.trend + gain * error)
+        return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation)
+
+    def ahead(self, intervals: float, caution: float = 0.0) -> float:
+        """Events that arrive within the next intervals, never fewer than none."""
+        whole = math.floor(intervals)
+        events = sum(self._at(k) for k in range(1, whole + 1)) + (intervals - whole) * self._at(whole + 1)
+        return max(0.0, events - caution * self.deviation * min(1.0, intervals))
+
+    def _at(self, interval: int) -> float:
+        return max(0.0, self.level + interval * self.trend)
+
+    def to_json(self) -> dict[str, Json]:
+        """As the law's state holds it."""
+        return {"level": self.level, "trend": self.trend, "bias": self.bias, "deviation": self.deviation}
+
+    @classmethod
+    def read(cls, document: Any, where: str) -> "ArrivalRate":
+        """An estimate from outside. Raises `BadInput` naming the field."""
+        values: Mapping[str, Any] = read_values(STATE, document, where)
+        return cls(**{name: float(value) for name, value in values.items()})

@@ -1,0 +1,355 @@
+"""The manager that looks ahead: full workers, started by how many events there will be when they run.
+
+C is what a worker takes (events_per_worker), q the queue length, all in events, once per interval:
+
+    arrived  = Δq + removed                     into level and trend (`controllers.worker_rate.arrival_rate`)
+    pledged  = what workers under way will take: C each, less what has been removed since
+    found    = q - pledged + forecast(lead)     what a worker that starts now finds
+    certain  = ⌊(q - pledged) / C⌋              workers that are full whatever comes
+    foreseen = ⌊found / C + 1 - θ⌋              workers that will be at least θ full (fill_share)
+    above    = ⌈(found - L U) / C⌉              workers that leave the lower limit L U (lower_share) waiting
+    full     = max(certain, min(foreseen, above))
+
+So the forecast is fed forward where more than the upper limit U allows would wait; within it only a worker
+that is surely full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial.
+What is left would be less than a full worker, and waits for more, but not without end. A rest of r events,
+the oldest of them waiting since `age`, gets its worker anyway when by the next evaluation
+
+    age  >  min(max_wait_seconds, limit_wait_seconds · U / r)
+
+U is thus the length that may wait as long as limit_wait_seconds; more may wait shorter, fewer longer, in
+proportion, and nothing longer than max_wait_seconds.
+
+Nothing is started that would only wait (4.2.1.2, and the death spiral of B.2.3.1):
+
+    waiting to run > its limit                        →  none
+    waiting to run > pool_patience · executed         →  none: the pool runs far fewer than are submitted
+    some wait to run                                  →  no more than fill up the greater of these two
+    the node is TOOBUSY                               →  a cap, of what ran, times toobusy_share each interval
+                                                         and never below minimum_rate; once the node is well
+                                                         again it rises by raise_factor until it binds no more
+
+The first worker that starts goes ahead of other queues' (`ahead`) when its container's events would else wait
+too long for a slot: nobody works at it, and a rest is late or something is older than max_wait_seconds. So a
+queue of low priority is served while one of high priority has a long backlog, by one worker a container at a
+time.
+
+All may be pledged, and the oldest still wait too long. Where the pool has room, slow handlers are the cause:
+then raise_factor times as many work at it. Where none of a few that were submitted began to run, they may be
+lost with their host: then one more is.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from controllers.framework.law import Values
+from controllers.worker_rate.arrival_rate import ArrivalRate
+from controllers.worker_rate.shared import (
+    ROUNDING,
+    Manager,
+    Start,
+    arrived,
+    number,
+    overloaded,
+    sentence,
+    starting,
+    waits,
+    whole_part,
+)
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What one evaluation finds; events, workers and seconds as in the module's formulas.
+
+    `late` says why a worker that isn't full starts; None when none does.
+    """
+
+    found: float
+    free: float
+    full: int
+    rest: float
+    age_seconds: float
+    patience_seconds: float
+    late: str | None
+    count: int
+
+
+def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
+    """One evaluation: learn from what was observed, then start what is needed and can run."""
+    manager = _learn(parameters, before, observation)
+    need = _need(parameters, manager, observation)
+    manager, start = _limited(parameters, manager, observation, need)
+    manager = _remember(parameters, manager, observation, start.count)
+    terms = _terms(parameters, before, manager, observation, need)
+    ahead = _ahead(parameters, observation, need, start.count)
+    return manager, replace(start, terms={**terms, "ahead": ahead})
+
+
+def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
+    history = (*before.history, observation["queue_length"])[-int(parameters["history"]) :]
+    started = float(observation["started"])
+    manager = replace(
+        before,
+        history=history,
+        arrivals=_arrivals(parameters, before, observation),
+        # Quick to believe in a faster pool, slow to believe in a slower one: an interval may hold no start.
+        executed=max(started, (before.executed + started) / 2),
+        pledged=_pledged(parameters, before, observation),
+        cap=_cap(parameters, before, observation),
+    )
+    per_interval = manager.arrivals.level if manager.arrivals else 0.0
+    rate = per_interval / parameters["events_per_worker"]
+    return replace(manager, rate=min(rate, parameters["maximum_rate"]))
+
+
+def _arrivals(parameters: Values, before: Manager, observation: Values) -> ArrivalRate | None:
+    count = arrived(before, observation)
+    if count is None:
+        return before.arrivals
+    if before.arrivals is None:
+        return ArrivalRate(count)
+    return before.arrivals.after(count, parameters["trend_gain"])
+
+
+def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
+    """What workers under way will take. Where those at work aren't counted, they are taken to be done."""
+    size = parameters["events_per_worker"]
+    least = observation["waiting_to_run"] * size
+    running = observation.get("running")
+    if running is None:
+        return float(least)
+    # Who began since the last look may have ended by now, and what it removed isn't counted yet.
+    most = least + (running + observation["started"]) * size
+    return float(min(max(before.pledged - observation["removed"], least), most))
+
+
+def _cap(parameters: Values, before: Manager, observation: Values) -> float | None:
+    """Workers per interval while a TOOBUSY node is spared, and until it has recovered; else None."""
+    if observation.get("node_state") == "TOOBUSY":
+        ran = max(before.executed, before.rate, float(observation["started"]))
+        from_rate = before.cap if before.cap is not None else ran
+        spared = max(from_rate * parameters["toobusy_share"], parameters["minimum_rate"])
+        return float(min(spared, parameters["maximum_rate"]))
+    if before.cap is None:
+        return None
+    # Step by step: all that had to wait at once would make the node TOOBUSY again.
+    raised = before.cap * parameters["raise_factor"]
+    return float(raised) if raised < parameters["maximum_rate"] else None
+
+
+def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
+    size, length = parameters["events_per_worker"], observation["queue_length"]
+    free = max(0.0, length - manager.pledged)
+    found = free + _coming(parameters, manager)
+    full = _full(parameters, free, found)
+    there = max(0.0, free - full * size)
+    age = _age_seconds(parameters, manager, observation, there)
+    patience = _patience_seconds(parameters, there)
+    late = _late(parameters, manager, observation, there, age, patience)
+    count = full + (late is not None)
+    if parameters["start_when"] == "waiting":
+        count = min(count, math.ceil(free / size))
+    if late is None and (slow := _slow(parameters, observation, free)) is not None:
+        late, count = slow, max(count, _reinforcement(parameters, observation))
+    return _Need(found, free, full, there, age, patience, late, count)
+
+
+def _full(parameters: Values, free: float, found: float) -> int:
+    """Workers that will be full: for certain, or by the forecast where more than may would wait."""
+    size = parameters["events_per_worker"]
+    certain = math.floor(free / size + ROUNDING)
+    foreseen = math.floor(found / size + 1 - parameters["fill_share"] + ROUNDING)
+    above = math.ceil((found - parameters["lower_share"] * parameters["upper_limit"]) / size - ROUNDING)
+    return int(max(certain, min(foreseen, above)))
+
+
+def _coming(parameters: Values, manager: Manager) -> float:
+    if manager.arrivals is None:
+        return 0.0
+    intervals = parameters["lead_seconds"] / parameters["interval_seconds"]
+    return manager.arrivals.ahead(intervals, parameters["caution"])
+
+
+def _age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
+    """How long the oldest of `rest` events may have waited.
+
+    Workers take the oldest first. So where others go to workers, the rest is the newest: no older than the
+    time in which as many arrive.
+    """
+    oldest = observation.get("oldest_seconds")
+    age = float(oldest) if oldest is not None else manager.waited_seconds + parameters["interval_seconds"]
+    if manager.arrivals is None or manager.arrivals.level <= 0 or rest >= observation["queue_length"]:
+        return age
+    return float(min(age, rest / manager.arrivals.level * parameters["interval_seconds"]))
+
+
+def _patience_seconds(parameters: Values, rest: float) -> float:
+    if rest <= 0:
+        return float(parameters["max_wait_seconds"])
+    at_limit = parameters["limit_wait_seconds"] * parameters["upper_limit"] / rest
+    return float(min(parameters["max_wait_seconds"], at_limit))
+
+
+def _late(
+    parameters: Values, manager: Manager, observation: Values, rest: float, age: float, patience: float
+) -> str | None:
+    """Why a rest can't wait for a full worker until the next evaluation; None when it can."""
+    until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
+    if rest <= 0 or age + until_next <= patience:
+        return None
+    return (
+        f"{number(rest)} don't fill a worker, and would by the next look have waited longer than the "
+        f"{number(patience)} s that so many may"
+    )
+
+
+def _slow(parameters: Values, observation: Values, free: float) -> str | None:
+    """Why more are started though all that waits is pledged: workers under way are slow, or lost."""
+    oldest, waiting = observation.get("oldest_seconds"), observation["waiting_to_run"]
+    if oldest is None or oldest <= parameters["max_wait_seconds"] or free > 0:
+        return None
+    intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
+    if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
+        # What is gone that soon at the present pace needs nobody else.
+        return f"the oldest waits {number(oldest)} s, since the workers at it are slow"
+    if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
+        return f"the oldest waits {number(oldest)} s, and of the workers submitted none began to run"
+    return None
+
+
+def _ahead(parameters: Values, observation: Values, need: _Need, count: int) -> int:
+    """How many of the workers that start go ahead of other queues': 1 where events would wait too long."""
+    if observation.get("running"):
+        return 0
+    old = (observation.get("oldest_seconds") or 0.0) > parameters["max_wait_seconds"]
+    return min(count, int(need.late is not None or old))
+
+
+def _reinforcement(parameters: Values, observation: Values) -> int:
+    return int(max(1, (observation.get("running") or 0) * (parameters["raise_factor"] - 1)))
+
+
+def _limited(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
+    """As many of the workers needed as may start now."""
+    if (full := overloaded(parameters, observation)) is not None:
+        return manager, Start(0, full, "maximum_waiting_to_run", {})
+    if (behind := _behind(parameters, manager, observation)) is not None:
+        return manager, Start(0, behind, "executed workers", {})
+    if observation["queue_length"] == 0 and parameters["start_when"] == "waiting":
+        idle = Start(0, "Nothing waits, so no worker starts.", None, {})
+        return replace(manager, carry=0.0, cap=_lifted(manager, observation, 0)), idle
+    notes = [_finding(parameters, manager, observation, need)]
+    if need.late is not None and need.count:
+        notes.append(need.late)
+    count, limited_by = need.count, None
+    if count < need.full:
+        limited_by = "waiting events"
+        notes.append(f"what waits now fills only {count:,}")
+    if count > parameters["maximum_rate"]:
+        count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
+        notes.append(f"no more than {count:,} may start in an interval")
+    if (room := _room(parameters, manager, observation)) is not None and count > room:
+        count, limited_by = room, "maximum_waiting_to_run"
+        notes.append(
+            f"{number(observation['waiting_to_run'])} wait to run, so only {room:,} more are submitted"
+        )
+    manager, count, spared = _spared(manager, observation, count)
+    if spared is not None:
+        notes.append(spared)
+        limited_by = "node_state"
+    return manager, Start(count, f"{sentence(notes)}. {starting(count)}", limited_by, {})
+
+
+def _room(parameters: Values, manager: Manager, observation: Values) -> int | None:
+    """How many more may be submitted while some wait to run; None while the pool takes all at once."""
+    waiting = observation["waiting_to_run"]
+    if waiting == 0:
+        return None
+    most = max(parameters["maximum_waiting_to_run"], parameters["pool_patience"] * manager.executed)
+    return int(max(0, most - waiting))
+
+
+def _behind(parameters: Values, manager: Manager, observation: Values) -> str | None:
+    """Why no worker may start: the pool runs far fewer than are submitted; None when it keeps up."""
+    waiting, runs = observation["waiting_to_run"], manager.executed
+    if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
+        return None
+    return (
+        f"{number(waiting)} workers are submitted and do not run yet, and only {number(runs)} begin to run "
+        f"per interval: the pool is full, so no more start. {waits(observation['queue_length'])}."
+    )
+
+
+def _spared(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
+    """The workers a TOOBUSY or recovering node gets; fractions of its cap add up."""
+    if manager.cap is None:
+        return manager, count, None
+    whole, carry = whole_part(manager.carry + manager.cap)
+    if count <= whole:
+        # The carry is no store: what isn't used now is not owed later.
+        return replace(manager, carry=0.0, cap=_lifted(manager, observation, count)), count, None
+    state = "TOOBUSY" if observation.get("node_state") == "TOOBUSY" else "recovering from TOOBUSY"
+    why = f"the node is {state}, so it gets {number(round(manager.cap, 1))} per interval instead of {count:,}"
+    return replace(manager, carry=carry), whole, why
+
+
+def _lifted(manager: Manager, observation: Values, count: int) -> float | None:
+    """The cap; None once the node is well and no more would start without it."""
+    if manager.cap is None or observation.get("node_state") == "TOOBUSY":
+        return manager.cap
+    return None if count < manager.cap else manager.cap
+
+
+def _finding(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
+    """What was found, with its numbers, as the beginning of the reason."""
+    size = number(parameters["events_per_worker"])
+    words = waits(observation["queue_length"])
+    if manager.pledged > 0:
+        words += f", {number(min(manager.pledged, observation['queue_length']))} of them taken care of"
+    if manager.arrivals is not None:
+        per_second = manager.arrivals.level / parameters["interval_seconds"]
+        words += f", and {number(round(per_second, 1))} come per second"
+    share = need.full and f"which fill {need.full:,} worker{'s' * (need.full > 1)} of {size}"
+    return f"{words}: {number(round(need.found, 1))} when a worker runs, {share or f'not enough for {size}'}"
+
+
+def _remember(parameters: Values, manager: Manager, observation: Values, count: int) -> Manager:
+    waited = manager.waited_seconds + parameters["interval_seconds"]
+    return replace(
+        manager,
+        pledged=manager.pledged + count * parameters["events_per_worker"],
+        waited_seconds=0.0 if count or not observation["queue_length"] else min(waited, 1e9),
+    )
+
+
+def _terms(
+    parameters: Values, before: Manager, after: Manager, observation: Values, need: _Need
+) -> dict[str, object]:
+    interval = parameters["interval_seconds"]
+    arrivals = after.arrivals
+    return {
+        "method": "forecast",
+        "rate": after.rate,
+        "rate_per_second": after.rate / interval,
+        "arrived": arrived(before, observation),
+        "arrivals_per_second": None if arrivals is None else arrivals.level / interval,
+        "trend_per_second": None if arrivals is None else arrivals.trend / interval**2,
+        "deviation_per_second": None if arrivals is None else arrivals.deviation / interval,
+        "coming": need.found - need.free,
+        "found": need.found,
+        "backlog_events": need.free,
+        "full_workers": need.full,
+        "rest": need.rest,
+        "age_seconds": need.age_seconds,
+        "patience_seconds": need.patience_seconds,
+        "upper_limit": parameters["upper_limit"],
+        "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
+        "executed": after.executed,
+        "cap": after.cap,
+        "removed": observation["removed"],
+        "started": observation["started"],
+        "waiting_to_run": observation["waiting_to_run"],
+        "running": observation.get("running"),
+        "node_state": observation.get("node_state"),
+    }

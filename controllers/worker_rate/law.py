@@ -1,0 +1,334 @@
+"""How many short-lived workers a container gets per interval: the manager.
+
+Two methods, over one state, so that a person may change from one to the other at any time:
+
+- `forecast`, ours: estimates what arrives and starts full workers for what will wait
+  (`controllers.worker_rate.forecast_manager`);
+- `thesis`: Houtman's rate, raised and lowered by the queue length (`controllers.worker_rate.thesis_manager`).
+
+The observation's length, removed, started and waiting to run are the contract's. The others may be missing:
+a law that isn't told the node's state takes it to be well, and without a count of workers at work it takes
+those that began to run to be done.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter, read_object, refuse_unknown
+from controllers.worker_rate import forecast_manager, thesis_manager
+from controllers.worker_rate.arrival_rate import ArrivalRate
+from controllers.worker_rate.shared import Manager, Start, bounded
+from queues.errors import BadInput
+
+PARAMETERS = (
+    Parameter(
+        "method",
+        "choice",
+        "forecast: full workers for what will wait. thesis: Houtman's rate, by the queue length alone.",
+        "forecast",
+        kind="choice",
+        choices=("forecast", "thesis"),
+    ),
+    Parameter(
+        "events_per_worker", "events", "What one worker takes before it ends.", 5_000, 1, 1e7, "integer"
+    ),
+    Parameter(
+        "upper_limit",
+        "events",
+        "The length that may wait. thesis: more waiting than this raises the rate.",
+        1_000,
+        1,
+        1e9,
+    ),
+    Parameter("interval_seconds", "s", "Time between two evaluations.", 5.0, 0.1, 3_600.0),
+    Parameter(
+        "max_wait_seconds",
+        "s",
+        "forecast: no event waits longer than this for a worker to be full.",
+        4.0,
+        0.0,
+        86_400.0,
+    ),
+    Parameter(
+        "limit_wait_seconds",
+        "s",
+        "forecast: the upper limit may wait so long for a full worker; more shorter, fewer longer.",
+        60.0,
+        0.0,
+        86_400.0,
+    ),
+    Parameter(
+        "fill_share",
+        "share of a worker",
+        "forecast: a worker that would find this share of what it takes counts as full.",
+        0.82,
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "lead_seconds",
+        "s",
+        "forecast: from the measurement until a worker that is started runs.",
+        1.0,
+        0.0,
+        600.0,
+    ),
+    Parameter("trend_gain", "share", "forecast: how quickly the trend follows the error.", 0.1, 0.0, 1.0),
+    Parameter(
+        "caution",
+        "mean errors",
+        "forecast: so many of its mean errors are taken off what is expected to come.",
+        0.4,
+        0.0,
+        10.0,
+    ),
+    Parameter(
+        "lower_share",
+        "share of the upper limit",
+        "thesis: less waiting than this share counts as low.",
+        0.5,
+        0.0,
+        1.0,
+    ),
+    Parameter(
+        "raise_factor",
+        "factor",
+        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises again.",
+        1.2,
+        1.0,
+        10.0,
+    ),
+    Parameter(
+        "lower_factor",
+        "factor",
+        "thesis: the rate times this when the queue was low too often.",
+        0.9,
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "history",
+        "evaluations",
+        "Queue lengths kept and, in thesis, looked back on; 12 at 5 s are a minute.",
+        12,
+        1,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "low_count",
+        "evaluations",
+        "thesis: more low ones than this in the history lower the rate.",
+        4,
+        0,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "backlog_factor",
+        "upper limits",
+        "More waiting than this many upper limits is a backlog.",
+        2.0,
+        1.0,
+        1e6,
+    ),
+    Parameter(
+        "backlog_workers",
+        "workers",
+        "thesis: extra workers per interval in a backlog.",
+        1,
+        0,
+        1_000,
+        "integer",
+    ),
+    Parameter(
+        "maximum_waiting_to_run",
+        "workers",
+        "With more workers submitted but not yet running, none is started.",
+        20,
+        0,
+        1e6,
+        "integer",
+    ),
+    Parameter(
+        "pool_patience",
+        "intervals",
+        "forecast: none is started while more wait to run than begin to in so many intervals.",
+        2.0,
+        0.1,
+        1_000.0,
+    ),
+    Parameter(
+        "pool_allowance",
+        "workers",
+        "forecast: fewer than this waiting to run are never a full pool.",
+        4,
+        1,
+        1e6,
+        "integer",
+    ),
+    Parameter(
+        "toobusy_share",
+        "share",
+        "forecast: per interval on a TOOBUSY node, the rate falls to this share of itself.",
+        0.7,
+        0.01,
+        1.0,
+    ),
+    Parameter(
+        "initial_rate",
+        "workers per interval",
+        "thesis: the rate before the first evaluation.",
+        1.0,
+        0.01,
+        1e4,
+    ),
+    Parameter(
+        "minimum_rate",
+        "workers per interval",
+        "thesis: the rate never falls below this; forecast: nor does a TOOBUSY node's.",
+        1.0,
+        0.01,
+        1e4,
+    ),
+    Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e6),
+    Parameter(
+        "start_when",
+        "choice",
+        "waiting: start what waits needs. always: also for what is only coming, as in the thesis' model.",
+        "waiting",
+        kind="choice",
+        choices=("waiting", "always"),
+    ),
+)
+
+OBSERVATION = (
+    Parameter("queue_length", "events", "Events waiting in the container now.", maximum=1e15, required=True),
+    Parameter("removed", "events", "Events removed since the last observation.", 0, maximum=1e15),
+    Parameter("started", "workers", "Workers that began to run since the last observation.", 0, maximum=1e12),
+    Parameter("waiting_to_run", "workers", "Workers submitted that do not run yet.", 0, maximum=1e12),
+    Parameter("running", "workers", "Workers at work now, where they are counted.", maximum=1e12),
+    Parameter("oldest_seconds", "s", "Age of the oldest event that waits, where it is known.", maximum=1e12),
+    Parameter(
+        "node_state",
+        "choice",
+        "State of the node that is read, where it is known.",
+        kind="choice",
+        choices=("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"),
+    ),
+)
+METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}
+
+# What a state holds. The forecast's part may be missing: it is learned anew.
+STATE = (
+    Parameter("rate", "workers per interval", "The rate.", None, 0.0, 1e16, required=True),
+    Parameter("carry", "workers", "The fraction of a worker that is carried over.", None, 0.0, 1.0),
+    Parameter("executed", "workers per interval", "What the pool runs.", 0.0, 0.0, 1e12),
+    Parameter("cap", "workers per interval", "What a TOOBUSY node gets.", None, 0.0, 1e16),
+    Parameter("waited_seconds", "s", "Since the last worker started.", 0.0, 0.0, 1e9),
+    Parameter("pledged", "events", "What workers under way will take.", 0.0, 0.0, 1e20),
+)
+NEEDED = ("rate", "carry", "history")
+LENGTH = Parameter("history", "events", "A queue length.", maximum=1e15)
+
+
+class WorkerRate:
+    """The manager law, by forecast or by the thesis' rate; see the module."""
+
+    name = "worker_rate"
+    parameters: Sequence[Parameter] = PARAMETERS
+    observation: Sequence[Parameter] = OBSERVATION
+    actuator: str | None = "start"
+    guard_defaults: Values = {"maximum": 100, "slew_up": 50}
+
+    def check(self, parameters: Values) -> None:
+        """Raise `BadInput` when minimum and maximum rate, or history and low count, contradict."""
+        if parameters["minimum_rate"] > parameters["maximum_rate"]:
+            raise BadInput(
+                "parameters.minimum_rate",
+                f"takes at most maximum_rate ({parameters['maximum_rate']:g}), "
+                f"not {parameters['minimum_rate']:g}",
+            )
+        if parameters["low_count"] > parameters["history"]:
+            raise BadInput(
+                "parameters.low_count",
+                f"takes at most history ({parameters['history']:g}), not {parameters['low_count']:g}",
+            )
+
+    def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
+        """Nothing to raise: any counts go together."""
+
+    def initial_state(self, parameters: Values) -> Json:
+        """The initial rate within its limits, nothing carried, no history."""
+        return Manager(bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
+
+    def read_state(self, parameters: Values, document: Json) -> Json:
+        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
+        if document is None:
+            return self.initial_state(parameters)
+        given = read_object(document, "state")
+        refuse_unknown(given, (*(each.name for each in STATE), "history", "arrivals"), "state")
+        for key in NEEDED:
+            if key not in given:
+                raise BadInput(f"state.{key}", "is missing; feed back the whole state, or null to begin anew")
+        numbers = {each.name: _number(each, given) for each in STATE}
+        arrivals = given.get("arrivals")
+        rate = None if arrivals is None else ArrivalRate.read(arrivals, "state.arrivals")
+        return Manager(**numbers, history=_history(given), arrivals=rate).to_json()
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """Without the queue lengths seen: the growth of a whole hold is no arrival of one interval."""
+        return {**state, "history": []}
+
+    def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+        """One evaluation by the method that is chosen."""
+        manager, start = METHODS[parameters["method"]](parameters, _manager(state), observation)
+        return manager.to_json(), _decision(parameters, start, observation["queue_length"])
+
+
+def _manager(state: Json) -> Manager:
+    arrivals = state["arrivals"]
+    return Manager(
+        **{
+            **state,
+            "history": tuple(state["history"]),
+            "arrivals": None if arrivals is None else ArrivalRate(**arrivals),
+        }
+    )
+
+
+def _decision(parameters: Values, start: Start, length: float) -> Decision:
+    action = {"start": start.count} if start.count else None
+    expected = _expected(parameters, start, length)
+    return Decision(action, start.because, start.terms, start.limited_by, float(start.count), expected)
+
+
+def _expected(parameters: Values, start: Start, length: float) -> Expected | None:
+    """Workers remove events: as many as wait, or as many as they take.
+
+    An interval after the pool took them all: it is trusted to take what it took lately, and no fewer than
+    `pool_allowance` workers an interval.
+    """
+    amount = min(float(length), float(start.count * parameters["events_per_worker"]))
+    if amount <= 0:
+        return None
+    pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
+    intervals = 1 + math.ceil(start.count / pace)
+    return Expected("removed_events", "up", amount, intervals * parameters["interval_seconds"])
+
+
+def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
+    value = given.get(declared.name, declared.default)
+    if value is None and declared.default is None and declared.name not in NEEDED:
+        return None
+    return float(declared.check(value, "state"))
+
+
+def _history(given: Mapping[str, Any]) -> tuple[float, ...]:
+    lengths = given["history"]
+    if not isinstance(lengths, list):
+        raise BadInput("state.history", "takes a list of queue lengths")
+    return tuple(LENGTH.check(length, "state") for length in lengths[-1000:])

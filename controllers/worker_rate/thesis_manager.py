@@ -1,0 +1,138 @@
+"""The manager of Houtman, section 4.2.1, and the static configuration it replaced.
+
+Every interval (5 s) the manager looks at the queue length q, and at those of the last minute (12 of them):
+
+    more than 4 of them below U/2    →  rate · 0.9
+    otherwise, q > U                 →  rate · 1.2     (one step per evaluation: ERRATA E42)
+    otherwise                        →  rate
+
+U is the upper limit [events], the rate counts workers per interval. Fractions add up: carry += rate; the
+whole part starts, the rest stays. The lower limit comes first, as the section lists it; it is also what
+reproduces Tables 4.2-4.4 (E42).
+
+    q > 2U (backlog, 4.2.1.3)               →  one worker more
+    waiting to run > its limit (4.2.1.2)    →  none, and the rate stays: the queue grows for want of slots,
+                                               not of workers, and more submissions would feed the overload
+
+`start_when` says what the queue length means. `always` is the thesis' model: it measures right after its
+workers ran, so nothing waiting does not mean nothing is coming, and workers start at the rate whatever waits.
+`waiting` is for a plant that is measured before they start. There nothing waiting starts none; what waits is
+never served slower than by one worker per interval (below U/2 the rate decays to its minimum, and a few
+events would wait without end); and no more start than what waits can fill.
+
+The static configuration ("current system best case", Tables 4.2-4.4) runs the workers of the greatest rate
+all the time.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from controllers.framework.law import Values
+from controllers.worker_rate.shared import (
+    Manager,
+    Start,
+    arrived,
+    bounded,
+    number,
+    overloaded,
+    sentence,
+    starting,
+    waits,
+    whole_part,
+)
+
+
+def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[Manager, Start]:
+    """One evaluation: judge the queue length, set the rate, start the whole part of what has added up."""
+    length = observation["queue_length"]
+    history = (*before.history, length)[-int(parameters["history"]) :]
+    manager = replace(before, history=history)
+    if (full := overloaded(parameters, observation)) is not None:
+        start = Start(0, full, "maximum_waiting_to_run", {})
+    else:
+        manager, start = _evaluate(parameters, manager, length)
+    return manager, replace(start, terms=_terms(parameters, before, manager, observation))
+
+
+def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Manager, Start]:
+    rate, because, limited_by = _new_rate(parameters, manager, length)
+    manager = replace(manager, rate=rate)
+    if length == 0 and parameters["start_when"] == "waiting":
+        # Nothing adds up while nothing waits: else the first event after a quiet hour would start hundreds.
+        return replace(manager, carry=0.0), Start(0, "Nothing waits, so no worker starts.", None, {})
+    whole, carry = whole_part(manager.carry + rate)
+    return replace(manager, carry=carry), _start(parameters, whole, length, because, limited_by)
+
+
+def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
+    """The rate after this evaluation, why, and the bound it met."""
+    limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
+    low = sum(past < low_limit for past in manager.history)
+    if low > parameters["low_count"]:
+        wanted, verb = manager.rate * parameters["lower_factor"], "falls"
+        looks = f"{low} of the last {len(manager.history)} looks"
+        why = f"{waits(length)}, fewer than {number(low_limit)} in {looks}"
+    elif length > limit:
+        wanted, verb = manager.rate * parameters["raise_factor"], "rises"
+        why = f"{waits(length)}, over the limit of {number(limit)}"
+    else:
+        return manager.rate, f"{waits(length)}, within the limit of {number(limit)}: the rate stays", None
+    rate = bounded(parameters, wanted)
+    if rate == manager.rate:
+        # Already at a bound: say so, and name it only when it keeps the rate from rising.
+        bound = "maximum_rate" if verb == "rises" else None
+        return rate, f"{why}: the rate stays at its {'maximum' if bound else 'minimum'} {rate:.2f}", bound
+    return rate, f"{why}: the rate {verb} from {manager.rate:.2f} to {rate:.2f}", None
+
+
+def _start(parameters: Values, whole: int, length: float, because: str, limited_by: str | None) -> Start:
+    """The workers of this interval: the whole part of the rate, what waits needs, the backlog's extra."""
+    count, notes = whole, [because]
+    if parameters["start_when"] == "waiting":
+        fill = math.ceil(length / parameters["events_per_worker"])
+        if count > fill:
+            count, limited_by = fill, limited_by or "waiting events"
+            notes.append(f"what waits fills only {fill}")
+        elif count < 1:
+            count = 1
+            notes.append("what waits gets at least one worker per interval")
+    extra = 0
+    if length > parameters["backlog_factor"] * parameters["upper_limit"]:
+        extra = int(parameters["backlog_workers"])
+        notes.append(f"{extra} extra for the backlog")
+    if count + extra == 0:
+        notes.append("the rate has not added up to a whole worker yet, so none starts")
+        return Start(0, f"{sentence(notes)}.", limited_by, {})
+    return Start(count + extra, f"{sentence(notes)}. {starting(count + extra)}", limited_by, {})
+
+
+def _terms(parameters: Values, before: Manager, after: Manager, observation: Values) -> dict[str, object]:
+    low_limit = parameters["upper_limit"] * parameters["lower_share"]
+    return {
+        "method": "thesis",
+        "rate_before": before.rate,
+        "rate": after.rate,
+        "rate_per_second": after.rate / parameters["interval_seconds"],
+        "carry": after.carry,
+        "upper_limit": parameters["upper_limit"],
+        "lower_limit": low_limit,
+        "low_lengths": sum(past < low_limit for past in after.history),
+        "backlog": observation["queue_length"] > parameters["backlog_factor"] * parameters["upper_limit"],
+        "arrived": arrived(before, observation),
+        "removed": observation["removed"],
+        "started": observation["started"],
+        "waiting_to_run": observation["waiting_to_run"],
+    }
+
+
+@dataclass(frozen=True)
+class Static:
+    """So many workers per interval as the greatest rate needs, whatever waits; fractions add up."""
+
+    workers_per_interval: float
+    carry: float = 0.0
+
+    def start(self) -> tuple["Static", int]:
+        """The next interval's workers."""
+        whole, carry = whole_part(self.carry + self.workers_per_interval)
+        return replace(self, carry=carry), whole

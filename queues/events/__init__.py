@@ -1,0 +1,1 @@
+"""Events and how they travel: blocks in Arrow, and what is read into them."""

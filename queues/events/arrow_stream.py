@@ -1,0 +1,92 @@
+"""An Arrow IPC stream of events from outside: how much it would become is known before it is made.
+
+Taken are record batches of the columns of `queues.events.block.SCHEMA`, in plain types
+(`queues.events.block.takes_type`). Refused are compressed buffers, dictionaries, nested, extension and other
+types, and whatever would be more rows or bytes than were sent. Buffers stay where they are in the body:
+nothing is copied to look at it.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from queues.errors import MalformedEvent
+from queues.events.arrow_message import record_batch_header
+from queues.events.block import FIELDS, from_columns, takes_type
+
+METADATA_MOST_BYTES = 64 * 1024
+BATCHES_MOST = 4_096
+_WHAT = "is not an Arrow stream"
+
+
+def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """The stream's events as batches of `SCHEMA`. Raises `MalformedEvent` at the first fault."""
+    reader = pa.BufferReader(body)
+    schema = _schema(_next_message(reader))
+    rows, batches = 0, 0
+    while (message := _next_message(reader)) is not None:
+        rows, batches = rows + _rows(message, schema), batches + 1
+        if rows > most_rows:
+            raise MalformedEvent("body", f"takes at most {most_rows} events; send them in several requests.")
+        if batches > BATCHES_MOST:
+            raise MalformedEvent("body", f"takes at most {BATCHES_MOST} record batches; write larger ones.")
+        yield from_columns(_valid(message, schema), now_us)
+
+
+def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
+    """The next message, None at the end. Arrow has checked that its header is a FlatBuffer of a message."""
+    try:
+        message = pa.ipc.read_message(reader)
+    except EOFError:
+        return None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
+    if message.metadata.size > METADATA_MOST_BYTES:
+        raise MalformedEvent("body", f"has metadata of more than {METADATA_MOST_BYTES} bytes.")
+    return message
+
+
+def _schema(message: pa.ipc.Message | None) -> pa.Schema:
+    """The stream's schema, each column of it one that is taken."""
+    if message is None or message.type != "schema":
+        raise MalformedEvent("body", f"{_WHAT}: it does not begin with a schema.")
+    try:
+        schema = pa.ipc.read_schema(message)
+        kinds = {field.name: str(field.type) for field in schema}  # a name may be no UTF-8
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
+    for field in schema:
+        if field.name not in FIELDS:
+            raise MalformedEvent(field.name[:80], f"is not known; the columns are {', '.join(FIELDS)}.")
+        if pa.types.is_dictionary(field.type) or not takes_type(field.name, field.type):
+            raise MalformedEvent(field.name, f"can't be of type {kinds[field.name][:80]}.")
+    if len(kinds) < len(schema):
+        raise MalformedEvent("body", "has a column twice.")
+    if not kinds:
+        raise MalformedEvent("body", f"has no column; the columns are {', '.join(FIELDS)}.")
+    return schema
+
+
+def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
+    """The rows of a record batch that may be made."""
+    if message.type != "record batch":
+        raise MalformedEvent("body", f"takes record batches, not a {message.type}.")
+    header = record_batch_header(message.metadata.to_pybytes(), len(schema))
+    body = message.body
+    header.check(len(schema), 0 if body is None else body.size)
+    return header.rows
+
+
+def _valid(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
+    """The record batch, its offsets and its text checked: nothing is cast or cut before."""
+    try:
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise MalformedEvent("body", f"has a record batch that can't be read ({_short(error)}).") from None
+    return batch
+
+
+def _short(error: Exception) -> str:
+    """An error's first line: of a refusal it is the part that helps."""
+    return str(error).partition("\n")[0][:200]

@@ -1,0 +1,272 @@
+"""From the cells of a file to an event's: which column is the time, the type, the key, the value.
+
+Columns with the names of the schema stand for themselves unless another was named for them. Columns that
+stand for nothing become `attributes`, a JSON object.
+
+Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number is told by the column's name when it
+ends in `_us`, `_ms` or `_s`, else by its size: from 1e14 microseconds, from 1e11 milliseconds, below seconds.
+An empty time is now.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queues.errors import BadInput, MalformedEvent
+from queues.events.block import (
+    ATTRIBUTES_MOST,
+    FIELDS,
+    SCHEMA,
+    TIME_MOST_US,
+    checked_attributes,
+    checked_text,
+    checked_time_us,
+    checked_value,
+    from_columns,
+    from_rows,
+)
+
+UNITS_US = {"_us": 1, "_ms": 1_000, "_s": 1_000_000}
+MICROSECONDS_FROM, MILLISECONDS_FROM = 1e14, 1e11
+_TO_ESCAPE = r'["\\\x00-\x1f]'
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The file's columns for the parts of an event; None: the column of that name, if there is one."""
+
+    time: str | None = None
+    type: str | None = None
+    key: str | None = None
+    value: str | None = None
+    source: str | None = None
+
+    def sources(self) -> dict[str, str]:
+        """{part of the event: column of the file}, every part named."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        taken = {column for column in named.values() if column}
+        # A column that was named for another part does not stand for its own name too.
+        own = {part: part for part in FIELDS if part not in taken}
+        return {**own, **{part: column for part, column in named.items() if column}}
+
+    def check(self, header: Sequence[str]) -> None:
+        """Raises `BadInput` naming the part whose named column the file does not have."""
+        for each in fields(self):
+            column = getattr(self, each.name)
+            if column is not None and column not in header:
+                raise BadInput(each.name, f"column {column} is not in the file; it has {', '.join(header)}.")
+
+
+def unit_us(column: str) -> int | None:
+    """Microseconds of one unit of a time column by its name; None: by the size of each number."""
+    return next((unit for suffix, unit in UNITS_US.items() if column.endswith(suffix)), None)
+
+
+class Mapper:
+    """Turns named cells into events: `batch` many at once and strictly, `row` one, saying what is wrong.
+
+    Both come to the same events; `batch` may refuse what `row` takes, never the other way round.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._sources = columns.sources()
+        self._known = set(self._sources.values())
+        self._unit_us = unit_us(self._sources.get("time", "time"))
+
+    def row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
+        """One event's cells in the order of the schema. Raises `MalformedEvent` naming the field."""
+        get = {part: cells.get(column) for part, column in self._sources.items()}
+        return (
+            checked_text(get.get("id"), "id"),
+            self._time_us(get.get("time"), now_us),
+            checked_text(get.get("type"), "type"),
+            checked_text(get.get("source"), "source"),
+            checked_text(get.get("key"), "key"),
+            checked_value(_number(get.get("value"))),
+            self._attributes(get.get("attributes"), cells),
+        )
+
+    def batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
+        """Many rows at once. Raises `MalformedEvent`, TypeError or Arrow's errors when one is not plain."""
+        shapes = set(map(tuple, rows))
+        if len(shapes) == 1:
+            return self.batch_of_columns(by_name(*shapes, map(dict.values, rows)), len(rows), now_us)
+        names = {name for shape in shapes for name in shape if name in self._known}
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        own = columns.get(self._sources.get("attributes", ""), [None] * len(rows))
+        texts = [self._attributes(cell, row) for cell, row in zip(own, rows, strict=True)]
+        return self._assembled(columns, pa.array(texts, pa.string()), len(rows), now_us)
+
+    def batch_of_columns(
+        self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int
+    ) -> pa.RecordBatch:
+        """`batch`, from whole columns by name: every row has every one of them."""
+        more = {name: cells for name, cells in columns.items() if name not in self._known}
+        own = columns.get(self._sources.get("attributes", ""))
+        if own is None or set(map(type, own)) == {NoneType}:
+            texts = _objects(more, count)
+        else:
+            texts = pa.array([self._attributes(*pair) for pair in zip(own, _rows(more, count), strict=True)])
+        return self._assembled(columns, texts, count, now_us)
+
+    def _assembled(
+        self, columns: Mapping[str, Sequence[Any]], attributes: pa.Array, count: int, now_us: int
+    ) -> pa.RecordBatch:
+        cells = {part: columns.get(column) for part, column in self._sources.items()}
+        arrays = [
+            _texts(cells.get("id"), count, "id"),
+            self._times(cells.get("time"), count, now_us),
+            *(_texts(cells.get(part), count, part) for part in ("type", "source", "key")),
+            _values(cells.get("value"), count),
+            attributes,
+        ]
+        return from_columns(
+            pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True
+        )
+
+    def _time_us(self, value: Any, now_us: int) -> int:
+        if value is None:
+            return now_us
+        number = _number(value)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return checked_time_us(number, now_us)
+        if not math.isfinite(number):
+            raise MalformedEvent("time", "takes a finite number or ISO 8601.")
+        time_us = round(number * (self._unit_us or _unit_by_size(number)))
+        checked_time_us(time_us / 1_000_000, now_us)
+        return time_us
+
+    def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
+        """Times of many rows: numbers by numpy, text by Arrow, and what is neither one by one."""
+        types = set(map(type, cells or ())) - {NoneType}
+        if not types:
+            times = np.full(count, now_us)
+        elif types <= {int, float} and None not in cells:
+            times = _scaled(np.array(cells, np.float64), self._unit_us)
+        elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
+            return _iso_times(cells)
+        else:
+            times = [self._time_us(cell, now_us) for cell in cells]
+        return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
+
+    def _attributes(self, own: Any, cells: Mapping[str, Any]) -> str | None:
+        """The attributes column and every column that stands for nothing, as one object."""
+        known = self._known
+        more = {name: cell for name, cell in cells.items() if name not in known}
+        if not more:
+            return _object_text(own) if type(own) is dict else checked_attributes(own)
+        if own is not None:
+            more = {**(own if type(own) is dict else orjson.loads(checked_attributes(own))), **more}
+        return _object_text(more)
+
+
+def by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[str, Sequence[Any]]:
+    """Rows of equal shape as columns."""
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def rows_to_batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Checked rows as a batch."""
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in FIELDS]
+    return from_rows(columns)
+
+
+def _texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
+    if cells is None:
+        return pa.nulls(count, pa.string())
+    try:
+        return pa.array(cells, pa.string())
+    except (pa.ArrowInvalid, TypeError):
+        return pa.array([checked_text(cell, part) for cell in cells], pa.string())
+
+
+def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:
+    if cells is None:
+        return pa.nulls(count, pa.float64())
+    if set(map(type, cells)) <= {float, int, NoneType}:
+        return pa.array(cells, pa.float64())
+    return pa.array([checked_value(_number(cell)) for cell in cells], pa.float64())
+
+
+def _number(value: Any) -> Any:
+    """Text that is a number, as a number; empty text as None; everything else as it is."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if not text:
+        return None
+    try:
+        return int(text) if text.lstrip("+-").isdigit() and len(text) < 20 else float(text)
+    except ValueError:
+        return value
+
+
+def _unit_by_size(number: float) -> int:
+    size = abs(number)
+    return 1 if size >= MICROSECONDS_FROM else 1_000 if size >= MILLISECONDS_FROM else 1_000_000
+
+
+def _rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:
+    """Columns as rows; as many empty ones as there are when there is no column."""
+    if not columns:
+        return ({} for _ in range(count))
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
+    """One JSON object a row; text without escapes is joined by Arrow, all else written row by row."""
+    if not columns:
+        return pa.nulls(count, pa.string())
+    arrays = [_quoted(cells) for cells in columns.values()]
+    if any(array is None for array in arrays):
+        return pa.array([_object_text(row) for row in _rows(columns, count)], pa.string())
+    pieces: list[Any] = []
+    for opening, name, array in zip("{" + "," * len(arrays), columns, arrays, strict=False):
+        pieces += [opening + _object_text({name: 0})[1:-2], array]
+    return pc.binary_join_element_wise(*pieces, "}", "")
+
+
+def _quoted(cells: Sequence[Any]) -> pa.Array | None:
+    """Texts in quotes and None as null, or None when a cell is no text or needs escaping."""
+    if not set(map(type, cells)) <= {str, NoneType}:
+        return None
+    texts = pa.array(cells, pa.string())
+    if pc.any(pc.match_substring_regex(texts, _TO_ESCAPE)).as_py():
+        return None
+    return pc.coalesce(pc.binary_join_element_wise('"', texts, '"', ""), "null")
+
+
+def _object_text(document: Mapping[str, Any]) -> str:
+    """An object as JSON text. Raises `MalformedEvent` when it has no such form or is too long."""
+    try:
+        text = orjson.dumps(document).decode()
+    except TypeError as error:
+        raise MalformedEvent("attributes", f"takes a JSON object ({error}).") from None
+    if len(text) > ATTRIBUTES_MOST:
+        raise MalformedEvent("attributes", f"takes a JSON object of at most {ATTRIBUTES_MOST} characters.")
+    return text
+
+
+def _scaled(numbers: Any, unit_us: int | None) -> Any:
+    """Numbers as µs, each by the unit of the column or by its own size."""
+    size = np.abs(numbers)
+    if not (size < TIME_MOST_US).all():  # too great in any unit, or not finite
+        raise MalformedEvent("time", "takes times before 2200.")
+    by_size = np.where(size >= MICROSECONDS_FROM, 1, np.where(size >= MILLISECONDS_FROM, 1_000, 1_000_000))
+    return np.rint(numbers * (unit_us or by_size)).astype(np.int64)
+
+
+def _iso_times(cells: Sequence[str]) -> pa.Array:
+    """ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
+    kind = SCHEMA.field("time").type
+    texts = pa.array(cells, pa.string())
+    last = cells[0]
+    zoned = last.endswith("Z") or "+" in last or last.count("-") > 2
+    return texts.cast(kind) if zoned else texts.cast(pa.timestamp("us")).cast(kind)

@@ -1,0 +1,291 @@
+"""Event files, CSV and JSON lines, plain or gzip, as batches. A malformed line is named and skipped.
+
+Lines are read some thousands at a time. A piece without trouble is turned into columns at once; one with a
+bad line is read again line by line, so that every bad line is counted and named, and only those are lost.
+"""
+
+import csv
+import gzip
+import io
+import itertools
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+import pyarrow as pa
+
+from queues.errors import BadInput, MalformedEvent
+from queues.events.columns import Columns, Mapper, by_name, rows_to_batch
+
+FORMATS = ("csv", "jsonl")
+# Small enough that a piece and its objects stay in the cache: twice as fast as pieces of megabytes.
+CHUNK_BYTES = 128 * 1024
+BATCH_EVENTS = 8_192
+LINE_MOST_BYTES = 2**20
+RECORD_MOST_LINES = 100
+NAMED = 20
+_NOT_PLAIN = (BadInput, ValueError, TypeError, AttributeError, pa.ArrowException, OverflowError, csv.Error)
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A line that was skipped: its number in the file (from 1) and why."""
+
+    line: int
+    error: str
+
+
+class EventLines:
+    """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
+    skipped.
+
+    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character tells). With `strict`
+    the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput` for a file
+    that cannot be read at all: a broken gzip, a header without a named column.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        format: str | None = None,
+        columns: Columns = Columns(),  # noqa: B008 - a frozen value
+        strict: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if format not in (None, *FORMATS):
+            raise BadInput("format", f"takes csv or jsonl, not {format!r}.")
+        self.rejected = 0
+        self.rejections: list[Rejection] = []
+        self._stream, self._format = unzipped(stream), format
+        self._columns, self._mapper = columns, Mapper(columns)
+        self._strict, self._clock = strict, clock
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        pieces = _pieces(self._stream)
+        first = next(pieces, None)
+        if first is None:
+            return
+        pieces = itertools.chain([first], pieces)
+        name = self._format or ("jsonl" if first[1][0].lstrip()[:1] == b"{" else "csv")
+        form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
+        yield from gathered(self._batch(form, records) for records in _records(form, pieces))
+
+    def _batch(self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]) -> pa.RecordBatch:
+        now_us = round(self._clock() * 1_000_000)
+        try:
+            return form.batch(self._mapper, [text for _, text in records], now_us)
+        except _NOT_PLAIN:
+            return rows_to_batch(self._rows(form, records, now_us))
+
+    def _rows(
+        self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]], now_us: int
+    ) -> Iterator[tuple[Any, ...]]:
+        """Line by line: good rows out, bad lines named."""
+        for number, text in records:
+            try:
+                yield self._mapper.row(form.parse(text), now_us)
+            except (BadInput, ValueError) as error:
+                self._reject(number, str(error))
+
+    def _reject(self, line: int, error: str) -> None:
+        if self._strict:
+            raise MalformedEvent(f"line {line}", error)
+        self.rejected += 1
+        if len(self.rejections) < NAMED:
+            self.rejections.append(Rejection(line, error))
+
+
+class JsonLines:
+    """One JSON object a line; empty lines are nothing."""
+
+    def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
+        return [(number, line) for number, line in enumerate(lines, start) if line and not line.isspace()]
+
+    def rest(self) -> list[tuple[int, bytes]]:
+        return []
+
+    def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
+        """All lines at once; raises when one of them is not plain."""
+        rows = list(map(orjson.loads, texts))
+        if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
+            raise ValueError("a line is no object, or too long")
+        return mapper.batch(rows, now_us)
+
+    def parse(self, text: bytes) -> dict[str, Any]:
+        _check_length(text)
+        try:
+            row = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise MalformedEvent("line", f"is not JSON ({error}).") from None
+        if not isinstance(row, dict):
+            raise MalformedEvent("line", "takes a JSON object.")
+        return row
+
+
+class CsvLines:
+    """Comma-separated with a header line. A quoted cell may hold line breaks, over 100 lines at most."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._header: list[str] = []
+        self._open: list[tuple[int, bytes]] = []  # the lines of a record whose quote is not closed yet
+
+    def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
+        numbered: Iterable[tuple[int, bytes]] = [*self._open, *enumerate(lines, start)]
+        self._open = []
+        records = list(self._joined(numbered)) if any(b'"' in line for _, line in numbered) else numbered
+        records = [(number, text) for number, text in records if text and not text.isspace()]
+        if records and not self._header:
+            self._read_header(records.pop(0)[1])
+        return records
+
+    def rest(self) -> list[tuple[int, bytes]]:
+        """What is left at the end: lines of a quote that was never closed, each for itself."""
+        left, self._open = self._open, []
+        return left
+
+    def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
+        """All records at once; raises when one of them is not plain."""
+        if max(map(len, texts)) > LINE_MOST_BYTES:
+            raise ValueError("a line is too long")
+        rows = list(csv.reader(io.StringIO(b"\n".join(texts).decode(), newline="\n"), strict=True))
+        if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
+            raise ValueError("a line has another number of cells than the header")
+        columns = {name: _values_of(cells) for name, cells in by_name(self._header, rows).items()}
+        return mapper.batch_of_columns(columns, len(rows), now_us)
+
+    def parse(self, text: bytes) -> dict[str, Any]:
+        _check_length(text)
+        try:
+            rows = list(csv.reader(io.StringIO(text.decode(), newline="\n"), strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise MalformedEvent("line", f"is not CSV ({error}).") from None
+        if len(rows) != 1 or len(rows[0]) != len(self._header):
+            found = len(rows[0]) if rows else 0
+            raise MalformedEvent("line", f"has {found} cells; the header has {len(self._header)}.")
+        return _cells(self._header, rows[0])
+
+    def _joined(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Records of one line or more: lines are joined until their quotes are closed."""
+        waiting = list(numbered)
+        position = 0
+        while position < len(waiting):
+            end, quotes = position, 0
+            while end < len(waiting) and end - position < RECORD_MOST_LINES:
+                quotes += waiting[end][1].count(b'"')
+                end += 1
+                if quotes % 2 == 0:
+                    break
+            if quotes % 2 and end == len(waiting) and end - position < RECORD_MOST_LINES:
+                self._open = waiting[position:]
+                return
+            # A quote that is never closed spoils its own line only.
+            end = position + 1 if quotes % 2 else end
+            yield waiting[position][0], b"\n".join(text for _, text in waiting[position:end])
+            position = end
+
+    def _read_header(self, text: bytes) -> None:
+        try:
+            header = [name.strip() for name in next(csv.reader([text.decode("utf-8-sig")], strict=True))]
+        except (csv.Error, UnicodeDecodeError, StopIteration) as error:
+            raise BadInput("header", f"is not CSV ({error}).") from None
+        if not all(header) or len(set(header)) != len(header):
+            raise BadInput("header", f"takes different names that are not empty, not {', '.join(header)}.")
+        self._columns.check(header)
+        self._header = header
+
+
+def open_events(path: str) -> BinaryIO:
+    """A file by path, or standard input for `-`. Raises `BadInput` when it cannot be opened."""
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise BadInput("file", f"{path} cannot be read ({error.strerror}).") from None
+
+
+def format_of(path: str) -> str | None:
+    """The format a file's name tells, or None."""
+    name = path.removesuffix(".gz")
+    if name.endswith(".csv"):
+        return "csv"
+    return "jsonl" if name.endswith((".jsonl", ".ndjson", ".json")) else None
+
+
+def unzipped(stream: BinaryIO) -> BinaryIO:
+    """The stream, unpacked when it begins as gzip does."""
+    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+    packed = buffered.peek(2)[:2] == b"\x1f\x8b"
+    return gzip.GzipFile(fileobj=buffered) if packed else buffered
+
+
+def _pieces(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+    """(number of the first line, whole lines without their ends), a piece at a time."""
+    number, carry = 1, b""
+    while data := _read(stream):
+        data = carry + data
+        end = data.rfind(b"\n")
+        if end < 0:
+            # Too long already: what is kept is enough to refuse the line, and bounds the memory it takes.
+            carry = data[: LINE_MOST_BYTES + 1]
+            continue
+        lines = data[:end].replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")
+        carry = data[end + 1 :]
+        yield number, lines
+        number += len(lines)
+    if carry:
+        yield number, [carry.removesuffix(b"\r")]
+
+
+def _read(stream: BinaryIO) -> bytes:
+    try:
+        return stream.read(CHUNK_BYTES)
+    except (EOFError, OSError, zlib.error) as error:
+        raise BadInput("file", f"cannot be read to its end ({error}).") from None
+
+
+def _cells(header: list[str], row: list[str]) -> dict[str, Any]:
+    """Cells by name; an empty cell is no value."""
+    return {name: cell or None for name, cell in zip(header, row, strict=True)}
+
+
+def _records(
+    form: JsonLines | CsvLines, pieces: Iterable[tuple[int, list[bytes]]]
+) -> Iterator[list[tuple[int, bytes]]]:
+    """The records of each piece, and what is left at the end; none of them empty."""
+    for start, lines in pieces:
+        if records := form.records(start, lines):
+            yield records
+    if records := form.rest():
+        yield records
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of some thousand events out of smaller ones, so that most blocks are full."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= BATCH_EVENTS:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_batches(waiting)
+
+
+def _values_of(cells: Sequence[str]) -> Sequence[str | None]:
+    """A column with its empty cells as None."""
+    return [cell or None for cell in cells] if "" in cells else cells
+
+
+def _check_length(text: bytes) -> None:
+    if len(text) > LINE_MOST_BYTES:
+        raise MalformedEvent("line", f"takes at most {LINE_MOST_BYTES} bytes.")

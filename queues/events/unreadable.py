@@ -1,0 +1,30 @@
+"""A block whose bytes are no events, kept among the dead letters as one event that carries them."""
+
+import base64
+
+import orjson
+import pyarrow as pa
+
+from queues.events.block import SCHEMA, TIME_MOST_US
+
+TYPE = "unreadable"
+
+
+def unreadable(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
+    """The event: type unreadable, attributes {"base64": the bytes}."""
+    attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
+    event = {
+        "id": block_id.replace("\0", "\\0"),
+        "time": min(at_us, TIME_MOST_US - 1),
+        "type": TYPE,
+        "attributes": attributes,
+    }
+    return pa.RecordBatch.from_pylist([event], schema=SCHEMA)
+
+
+def bytes_of(attributes: str | None) -> bytes:
+    """The bytes that such an event carries; empty when it carries none."""
+    try:
+        return base64.b64decode(orjson.loads(attributes or "{}").get("base64", ""), validate=True)
+    except (ValueError, TypeError, AttributeError):
+        return b""

@@ -1,0 +1,1 @@
+"""The servers that hold the queues: how each is started, watched, logged in to and judged."""

@@ -1,0 +1,240 @@
+"""`python -m queues.nodes.agent NAME`: samples a node each second and sends its heartbeat to the control
+server.
+
+It needs REDIS_URL (the control server) in the environment; its node's URL, capacity and thresholds come from
+the topology. A node whose server does not answer sends no heartbeat: silence is how it becomes OFFLINE.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from types import FrameType
+from typing import Any
+
+import redis
+
+from queues.errors import WeirError
+from queues.nodes.cadence import wait_seconds
+from queues.nodes.login import logged_in
+from queues.nodes.node_state import NodeState, Thresholds, smooth, step
+from queues.nodes.server_time import CommandTime, shares
+from queues.private_files import keep_private
+from queues.segments.gauge import Gauge, read_gauges
+from queues.segments.scripts import GROUP, SCRIPTS, keys_of
+from queues.topology import KEY, NodeSpec, Topology
+
+HEARTBEATS = "weir:heartbeats"
+TIMEOUT_SECONDS = 0.4
+SWEEP_EVERY_BEATS = 60
+SWEEP_IDLE_MS = 60_000
+
+log = logging.getLogger("weir.agent")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a node: cumulative server CPU, memory, and its segments' gauges, at a monotonic instant."""
+
+    at_seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    maxmemory_bytes: int
+    containers: dict[str, Gauge]
+    commands: CommandTime = field(default_factory=CommandTime)
+
+    @property
+    def inserted_events(self) -> int:
+        return sum(int(gauge["inserted_events"] or 0) for gauge in self.containers.values())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Shares of capacity: CPU of the server's core, memory, and events per second taken in."""
+
+    cpu: float
+    memory: float
+    events: float
+
+
+def parts(before: Sample | None, now: Sample, spec: NodeSpec) -> Parts:
+    """Utilisation by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
+    limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
+    memory = now.memory_bytes / limit
+    if before is None or now.at_seconds <= before.at_seconds:
+        return Parts(0.0, memory, 0.0)
+    elapsed = now.at_seconds - before.at_seconds
+    cpu = max(0.0, now.cpu_seconds - before.cpu_seconds) / elapsed
+    events = max(0, now.inserted_events - before.inserted_events) / elapsed
+    return Parts(cpu, memory, events / spec.capacity.events_per_second)
+
+
+class Agent:
+    """Samples one node and beats. `beat` does one second's work and raises for no server that is away."""
+
+    def __init__(
+        self,
+        name: str,
+        control: redis.Redis,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._control = control
+        self._clock, self._monotonic = clock, monotonic
+        self._node: redis.Redis | None = None
+        self._spec: NodeSpec | None = None
+        self._before: Sample | None = None
+        self._state = NodeState()
+        self._server_time: dict[str, float] = {}
+        self._seq: int | None = None
+        self._beats = 0
+        self._trouble = ""
+
+    def beat(self) -> dict[str, Any] | None:
+        """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
+        try:
+            topology = Topology.from_json(self._control.get(KEY))
+            spec = topology.node(self.name)
+            now = self._sample(spec, list(topology.queues))
+            heartbeat = self._heartbeat(topology, now)
+            self._control.hset(HEARTBEATS, self.name, json.dumps(heartbeat))
+        except (redis.RedisError, OSError, WeirError) as error:
+            self._say(f"no heartbeat: {error}")
+            return None
+        self._say("")
+        return heartbeat
+
+    def close(self) -> None:
+        if self._node is not None:
+            self._node.close()
+
+    def _sample(self, spec: NodeSpec, queues: list[str]) -> Sample:
+        node = self._connected(spec)
+        about = {**node.info("memory"), **node.info("cpu")}
+        commands = CommandTime.of(node.info("commandstats"))
+        sample = Sample(
+            at_seconds=self._monotonic(),
+            cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
+            memory_bytes=about["used_memory"],
+            maxmemory_bytes=about["maxmemory"],
+            containers=read_gauges(node, queues),
+            commands=commands,
+        )
+        self._beats += 1
+        if self._beats % SWEEP_EVERY_BEATS == 0:
+            self._sweep(node, queues)
+        return sample
+
+    def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
+        """Forget the consumers of workers that ended: each short-lived worker leaves one behind."""
+        script = node.register_script(SCRIPTS["sweep"])
+        for queue in queues:
+            script(keys=keys_of(queue), args=[GROUP, SWEEP_IDLE_MS])
+
+    def _connected(self, spec: NodeSpec) -> redis.Redis:
+        if self._node is None or self._spec is None or self._spec.url != spec.url:
+            self.close()
+            self._node = connect(logged_in(spec.url))
+            self._before = None
+        self._spec = spec
+        return self._node
+
+    def _heartbeat(self, topology: Topology, now: Sample) -> dict[str, Any]:
+        spec, held = topology.node(self.name), topology.on_node(self.name)
+        utilised = parts(self._before, now, spec)
+        raw = max(utilised.cpu, utilised.memory, utilised.events)
+        thresholds = Thresholds(busy=spec.busy, toobusy=spec.toobusy)
+        self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
+        self._server_time = self._attributed(now, utilised.cpu, thresholds.alpha)
+        self._before = now
+        self._seq = self._next_seq()
+        # A queue that was moved away is still shown while something of it waits or lies dead here.
+        shown = {
+            queue: {**gauge, "server_time_share": self._server_time.get(queue)}
+            for queue, gauge in now.containers.items()
+            if queue in held or gauge["length_blocks"] or gauge["dead_letters"]
+        }
+        return {
+            "node": self.name,
+            "seq": self._seq,
+            "at": round(self._clock(), 3),
+            **self._state.to_json(),
+            "raw": raw,
+            "parts": asdict(utilised),
+            "memory_bytes": now.memory_bytes,
+            "containers": shown,
+        }
+
+    def _attributed(self, now: Sample, cpu: float, alpha: float) -> dict[str, float]:
+        """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
+        if self._before is None:
+            return {}
+        before = self._before
+        newest = shares(before.containers, now.containers, before.commands, now.commands, cpu)
+        return {
+            queue: round(smooth(share, self._server_time.get(queue), alpha), 6)
+            for queue, share in newest.items()
+        }
+
+    def _next_seq(self) -> int:
+        """Goes on behind the last agent's: a restart is a change of seq, never a repetition."""
+        if self._seq is None:
+            last = self._control.hget(HEARTBEATS, self.name)
+            try:
+                return int(json.loads(last)["seq"]) + 1 if last else 1
+            except (ValueError, KeyError, TypeError):
+                return 1
+        return self._seq + 1
+
+    def _say(self, trouble: str) -> None:
+        """Log a trouble when it begins and when it ends, not each second."""
+        if trouble and not self._trouble:
+            log.warning("%s: %s", self.name, trouble)
+        if self._trouble and not trouble:
+            log.warning("%s: heartbeat again", self.name)
+        self._trouble = trouble
+
+
+def connect(url: str) -> redis.Redis:
+    """A client that gives up before the next beat is due."""
+    return redis.Redis.from_url(
+        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+    )
+
+
+def run(agent: Agent, stop: threading.Event) -> None:
+    """Beat on each full second until told to stop."""
+    last = time.monotonic() - 1.0
+    while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
+        last = time.monotonic()
+        agent.beat()
+
+
+def main(arguments: list[str]) -> int:
+    keep_private()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
+    if len(arguments) != 1 or not os.environ.get("REDIS_URL"):
+        log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
+        return 2
+    stop = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    agent = Agent(arguments[0], connect(os.environ["REDIS_URL"]))
+    run(agent, stop)
+    agent.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

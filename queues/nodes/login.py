@@ -1,0 +1,21 @@
+"""The login of this process at the nodes, where they know users by role (`queues.nodes.server_roles`).
+
+A node's URL in the topology then names no user: everybody who reads the topology would be that user. Each
+process brings its own, in WEIR_NODE_LOGIN (user:password), and it stands in no document.
+"""
+
+import os
+from collections.abc import Mapping
+from urllib.parse import quote, urlsplit
+
+VARIABLE = "WEIR_NODE_LOGIN"
+
+
+def logged_in(url: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The URL with this process's login; one that brings its own stays as it is."""
+    login = environment.get(VARIABLE, "")
+    parts = urlsplit(url)
+    if not login or "@" in parts.netloc:
+        return url
+    user, _, password = login.partition(":")
+    return parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}").geturl()

@@ -1,0 +1,138 @@
+"""Who may do what at the control server and at the nodes: a user for each role, and nobody else.
+
+    python -m queues.nodes.server_roles FOLDER
+
+writes `control.acl` and `node.acl` (a server's `aclfile`), with the digests of the passwords that the
+environment holds: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
+
+| role | at the control server | at a node |
+|---|---|---|
+| web | reads and writes what is Weir's | the same |
+| workers (also beat and the alerter) | the same | the same |
+| observer | reads what is Weir's; writes the snapshot, metrics, and the live channel | reads gauges |
+| agent | reads the topology, sends heartbeats | reads gauges, forgets consumers that ended |
+| telemetry | reads the topology, counts what it publishes | adds to the queues telemetry and process |
+| pipeline | reads what is Weir's; writes what is the pipeline's, and counts what it publishes | all queues |
+| health | PING, without a password | PING, without a password |
+
+Nobody may configure, save, flush, list all keys, load functions, or see other connections.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from queues.errors import BadInput
+from queues.segments.scripts import PARTS
+
+SHORTEST_PASSWORD = 32
+HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
+SCRIPTS = "+eval +evalsha +script|load +script|exists"
+ROWS = (
+    f"+@read +@write +@transaction +@pubsub {SCRIPTS} "
+    "-@dangerous -@admin -function -fcall -fcall_ro +info +time +watch"
+)
+# Celery subscribes to its remote control by pattern, and such a pattern must stand here to the letter.
+REMOTE_CONTROL = "&weir:celery:/0.celery.pidbox"
+# What the scripts that measure a segment (queues.segments.scripts) call.
+GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +xrange +xinfo +time +info"
+# The keys that a segment is measured by. A script asks for its keys to write, too; what its commands write
+# stays refused, since no writing command is among the agent's.
+MEASURED = " ".join(f"~weir:*:{part}" for part in PARTS)
+
+
+@dataclass(frozen=True)
+class Role:
+    """Rights in the words of an ACL: keys and channels, then commands."""
+
+    name: str
+    control: str
+    node: str
+
+
+ROLES = (
+    Role("web", f"~weir:* &weir:* {ROWS}", f"~weir:* {ROWS}"),
+    Role("workers", f"~weir:* &weir:* {REMOTE_CONTROL} {ROWS}", f"~weir:* {ROWS}"),
+    Role(
+        "observer",
+        f"%R~weir:* ~weir:snapshot ~weir:metrics ~weir:lease:* ~weir:fence:* &weir:live {ROWS}",
+        f"%R~weir:* {GAUGES} {SCRIPTS}",
+    ),
+    Role(
+        "agent",
+        "%R~weir:topology ~weir:heartbeats +get +hget +hset",
+        f"%R~weir:* {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
+    ),
+    Role(
+        "telemetry",
+        "%R~weir:topology %R~weir:heartbeats ~weir:producers +get +hget +hgetall +hset +multi +exec "
+        f"{SCRIPTS}",
+        "~weir:telemetry:* ~weir:process:* +xadd +hincrby +hmget +multi +exec",
+    ),
+    Role(
+        "pipeline",
+        f"%R~weir:* ~weir:pipeline ~weir:pipeline:* ~weir:producers ~weir:lease:* ~weir:fence:* {ROWS}",
+        f"~weir:* {ROWS}",
+    ),
+)
+
+
+def variable(role: Role) -> str:
+    """The environment variable with a role's password."""
+    return f"WEIR_PASSWORD_{role.name.upper()}"
+
+
+def access_list(rights: Mapping[str, str], passwords: Mapping[str, str]) -> str:
+    """A server's ACL file: role → rights, role → password. The user `default` is off."""
+    lines = ["user default off nopass resetkeys resetchannels -@all"]
+    lines.append("user health on nopass resetkeys resetchannels -@all +ping")
+    for name, right in rights.items():
+        digest = hashlib.sha256(passwords[name].encode()).hexdigest()
+        lines.append(f"user {name} on #{digest} resetkeys resetchannels -@all {HANDSHAKE} {right}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Each role's password. Raises BadInput naming the variable; the password is never quoted."""
+    found = {}
+    for role in ROLES:
+        password = environment.get(variable(role), "")
+        if len(password) < SHORTEST_PASSWORD:
+            raise BadInput(variable(role), f"takes {SHORTEST_PASSWORD} or more random characters.")
+        if password in found.values():
+            raise BadInput(variable(role), "takes a password of its own, not another role's.")
+        found[role.name] = password
+    return found
+
+
+def files(environment: Mapping[str, str]) -> dict[str, str]:
+    """The two files by name. Raises BadInput."""
+    passwords = passwords_of(environment)
+    return {
+        "control.acl": access_list({role.name: role.control for role in ROLES}, passwords),
+        "node.acl": access_list({role.name: role.node for role in ROLES}, passwords),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m queues.nodes.server_roles FOLDER\n")
+        return 2
+    try:
+        made = files(os.environ)
+    except BadInput as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for name, text in made.items():
+        path = Path(arguments[0]) / name
+        path.write_text(text)
+        # The servers run as another user. A digest of 32 random characters tells nobody the password.
+        path.chmod(0o644)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,330 @@
+"""The producer's client: events in, blocks out, over all containers of a queue.
+
+    with Client("redis://127.0.0.1:6379/0", producer="shop") as client:
+        client.publish("orders", [{"type": "ordered", "key": "17", "value": 3.5}])
+
+What `publish` returns is stored. A container that fails or is full is routed around, its flush sent to
+another one under the same block ids, and it is tried again with back-off, the first time within a second.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import redis
+
+from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
+from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
+from queues.nodes.login import logged_in
+from queues.publishing.gates import Gates
+from queues.publishing.producers import ProducerReport
+from queues.publishing.splitter import Splitter
+from queues.segments.segment import Segment
+from queues.topology import KEY, QueueSpec, Topology
+
+FLUSH_BLOCKS = 32
+# Small enough that a node stores one flush while the next is on its way.
+FLUSH_BYTES = 2**20
+FLUSHES_IN_FLIGHT = 2
+CHUNK_BLOCKS = 16
+REFRESH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was stored. `rerouted` counts events sent again to another container after the first failed."""
+
+    events: int = 0
+    blocks: int = 0
+    by_container: Mapping[str, int] = field(default_factory=dict)
+    rerouted: int = 0
+
+    def __add__(self, other: "Published") -> "Published":
+        names = [*self.by_container, *(name for name in other.by_container if name not in self.by_container)]
+        together = {n: self.by_container.get(n, 0) + other.by_container.get(n, 0) for n in names}
+        return Published(
+            self.events + other.events, self.blocks + other.blocks, together, self.rerouted + other.rerouted
+        )
+
+
+class Client:
+    """Publishes to queues by name. Thread-safe; one per process is enough. Close it, or use it as a context.
+
+    `clock` gives the time of events without one; `monotonic` paces back-off and refreshing. Each node is
+    waited for `timeout_seconds` at most, so a frozen node costs a publisher that once.
+    """
+
+    def __init__(
+        self,
+        control_url: str,
+        producer: str = "client",
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        timeout_seconds: float = 0.5,
+    ) -> None:
+        self.producer = producer
+        self._clock, self._monotonic = clock, monotonic
+        self._timeout_seconds = timeout_seconds
+        self._control = _connect(control_url, timeout_seconds)
+        self.ids = BlockIds()
+        self._lock = threading.RLock()
+        self._topology: Topology | None = None
+        self._text: bytes | None = None
+        self._looked_at = -REFRESH_SECONDS
+        self._splitters: dict[str, Splitter] = {}
+        self._nodes: dict[str, tuple[str, redis.Redis]] = {}
+        self._gates = Gates(monotonic)
+        self._senders = ThreadPoolExecutor(max_workers=8, thread_name_prefix="weir-flush")
+        self._report = ProducerReport(self._control, producer, clock)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Report the last counts and close every connection. Safe to call twice."""
+        self._senders.shutdown(wait=True)
+        self._report.close()
+        for _, node in self._nodes.values():
+            node.close()
+        self._control.close()
+
+    def topology(self, fresh: bool = False) -> Topology:
+        """The topology, at most a second old. When the control server does not answer, the last one known."""
+        with self._lock:
+            due = self._monotonic() - self._looked_at >= REFRESH_SECONDS
+            if self._topology is None or due or fresh:
+                self._look()
+            assert self._topology is not None
+            return self._topology
+
+    def publish(
+        self, queue: str, events: pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
+    ) -> Published:
+        """Publish events: a batch or table with any of the schema's columns, or mappings; see
+        `queues.events.block`.
+
+        Raises `UnknownQueue`, `MalformedEvent` (nothing was published), `NoContainerAvailable` (`stored` says
+        what was stored before).
+        """
+        self.topology().queue(queue)
+        now_us = round(self._clock() * 1_000_000)
+        columnar = isinstance(events, pa.RecordBatch | pa.Table)
+        batch = from_columns(events, now_us) if columnar else from_events(events, now_us)
+        return self.publish_batches(queue, [batch])
+
+    def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
+        """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
+        spec = self.topology().queue(queue)
+        return Publishing(self, spec).run(batches)
+
+    def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
+        """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
+        spec = self.topology().queue(queue)
+        return Publishing(self, spec).run_blocks(blocks)
+
+    def count_rejected(self, queue: str, events: int) -> None:
+        """Count events that were refused before publishing, for the producer's figures."""
+        self._report.add(queue, rejected=events)
+
+    def segment(self, queue: str, node: str) -> Segment:
+        """The segment of a queue on a node."""
+        return Segment(self._node(node), queue)
+
+    def choose(self, queue: str, count: int, refused: frozenset[str] = frozenset()) -> list[str]:
+        """The nodes of the next `count` blocks; fewer or none when no container may be tried."""
+        spec = self.topology().queue(queue)
+        with self._lock:
+            splitter = self._splitter(spec)
+            self._align(splitter, refused)
+            if splitter.available:
+                return splitter.sequence(count)
+        # Every container has failed lately: rather try one early than refuse to publish.
+        hopeful = [name for name, points in spec.points.items() if points and name not in refused]
+        return [hopeful[0]] * count if hopeful else []
+
+    def launch(self, queue: str, node: str, blocks: Sequence[EncodedBlock]) -> Future[Exception | None]:
+        """`send`, in the background."""
+        return self._senders.submit(self.send, queue, node, blocks)
+
+    def send(self, queue: str, node: str, blocks: Sequence[EncodedBlock]) -> Exception | None:
+        """One flush to one node, and its outcome; a failure closes the node's gate."""
+        try:
+            self.segment(queue, node).publish(blocks)
+        except (NodeUnavailable, NodeFull) as error:
+            self._gates.failed(node)
+            self._looked_at = -REFRESH_SECONDS
+            return error
+        self._gates.succeeded(node)
+        return None
+
+    def stored(self, queue: str, published: Published) -> None:
+        """Count what was stored in the producer's figures."""
+        self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
+
+    def _align(self, splitter: Splitter, refused: frozenset[str]) -> None:
+        """Exclude nodes behind a closed gate, admit those whose back-off is over."""
+        for name in splitter.points:
+            if self._gates.take_probe(name):
+                self._senders.submit(self._probe, name)
+            if name in refused or not self._gates.is_open(name):
+                splitter.exclude(name)
+            else:
+                splitter.admit(name)
+
+    def _probe(self, node: str) -> None:
+        """Ask a failed node whether it is back, behind the publisher's back: a frozen one delays nobody."""
+        try:
+            self._node(node).ping()
+        except (redis.RedisError, OSError, BadInput):
+            return
+        self._gates.answered(node)
+
+    def _splitter(self, spec: QueueSpec) -> Splitter:
+        splitter = self._splitters.get(spec.name)
+        if splitter is None:
+            splitter = self._splitters[spec.name] = Splitter(spec.points)
+        splitter.set_points(spec.points)
+        return splitter
+
+    def _node(self, name: str) -> redis.Redis:
+        url = self.topology().node(name).url
+        with self._lock:
+            known = self._nodes.get(name)
+            if known is None or known[0] != url:
+                client = _connect(logged_in(url), self._timeout_seconds)
+                known = self._nodes[name] = (url, client)
+            return known[1]
+
+    def _look(self) -> None:
+        """Read the topology; keep the old one when the control server is away and there is an old one."""
+        try:
+            text = self._control.get(KEY)
+        except (redis.RedisError, OSError) as error:
+            self._looked_at = self._monotonic()
+            if self._topology is None:
+                raise NodeUnavailable(f"The control server does not answer ({error}).") from error
+            return
+        self._looked_at = self._monotonic()
+        if self._topology is None or text != self._text:
+            self._topology, self._text = Topology.from_json(text), text
+
+
+class Publishing:
+    """One call of publish: flushes in flight, what they stored, and where a failed one goes next."""
+
+    def __init__(self, client: Client, spec: QueueSpec) -> None:
+        self._client, self._queue = client, spec.name
+        self._flights: dict[Future[Exception | None], tuple[str, list[EncodedBlock], frozenset[str]]] = {}
+        self._by_container: dict[str, int] = {}
+        self._blocks = self._rerouted = 0
+        self._is_stuck = False  # some blocks have no container left to go to
+        self._most_in_flight = FLUSHES_IN_FLIGHT * max(1, len(spec.points))
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Published:
+        """Cut, encode and send the batches."""
+        return self.run_blocks(self._encoded(batches))
+
+    def run_blocks(self, blocks: Iterable[EncodedBlock]) -> Published:
+        """Spread, gather into flushes per node, send, and wait until all is stored."""
+        try:
+            self._gather(blocks)
+        finally:
+            # Also when an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
+            self._land(0)
+            published = self._published()
+            self._client.stored(self._queue, published)
+        if self._is_stuck:
+            raise NoContainerAvailable(
+                f"No container of queue {self._queue} takes events now: every node is down or full. "
+                "Start a node or free its memory, then publish again; nothing unstored was acknowledged.",
+                published,
+            )
+        return published
+
+    def _gather(self, blocks: Iterable[EncodedBlock]) -> None:
+        """Gather blocks per node, and launch each flush when it is large enough."""
+        gathered: dict[str, list[EncodedBlock]] = {}
+        size_bytes: dict[str, int] = {}
+        for block, node in self._spread(blocks):
+            flush = gathered.setdefault(node, [])
+            flush.append(block)
+            size_bytes[node] = size_bytes.get(node, 0) + block.size_bytes
+            if len(flush) >= FLUSH_BLOCKS or size_bytes[node] >= FLUSH_BYTES:
+                self._launch(node, gathered.pop(node))
+                size_bytes[node] = 0
+        for node, flush in gathered.items():
+            self._launch(node, flush)
+
+    def _encoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
+        rows = CHUNK_BLOCKS * BLOCK_EVENTS
+        for batch in batches:
+            for start in range(0, batch.num_rows, rows):
+                yield from cut(batch.slice(start, rows), self._client.ids)
+
+    def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
+        """Each block with its node. Nodes are chosen a few blocks at a time: a failure is seen soon."""
+        chosen: deque[str] = deque()
+        for block in blocks:
+            if not chosen:
+                chosen.extend(self._client.choose(self._queue, CHUNK_BLOCKS))
+                self._is_stuck = self._is_stuck or not chosen
+            if self._is_stuck:
+                return
+            yield block, chosen.popleft()
+
+    def _launch(self, node: str, blocks: list[EncodedBlock]) -> None:
+        self._land(self._most_in_flight - 1)
+        self._send(node, blocks, frozenset())
+
+    def _send(self, node: str, blocks: list[EncodedBlock], refused: frozenset[str]) -> None:
+        future = self._client.launch(self._queue, node, blocks)
+        self._flights[future] = (node, blocks, refused)
+
+    def _land(self, most: int) -> None:
+        """Wait until at most `most` flushes are in flight; count what arrived, send elsewhere what failed."""
+        while len(self._flights) > most:
+            done, _ = wait(self._flights, return_when=FIRST_COMPLETED)
+            for future in done:
+                node, blocks, refused = self._flights.pop(future)
+                if future.result() is None:
+                    self._arrived(node, blocks)
+                else:
+                    self._reroute(blocks, refused | {node})
+
+    def _arrived(self, node: str, blocks: list[EncodedBlock]) -> None:
+        events = sum(block.events for block in blocks)
+        self._by_container[node] = self._by_container.get(node, 0) + events
+        self._blocks += len(blocks)
+
+    def _reroute(self, blocks: list[EncodedBlock], refused: frozenset[str]) -> None:
+        """The same blocks, under the same ids, to another container that has not refused them."""
+        nodes = self._client.choose(self._queue, 1, refused)
+        if not nodes:
+            self._is_stuck = True
+            return
+        self._rerouted += sum(block.events for block in blocks)
+        self._send(nodes[0], blocks, refused)
+
+    def _published(self) -> Published:
+        events = sum(self._by_container.values())
+        return Published(events, self._blocks, dict(self._by_container), self._rerouted)
+
+
+def _connect(url: str, timeout_seconds: float) -> redis.Redis:
+    """A client that fails fast and never repeats a command by itself: what is repeated is decided here."""
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=None,
+        health_check_interval=0,
+    )

@@ -1,0 +1,236 @@
+"""`python -m queues.publishing.telemetry`: real measurements of this host, each second, to queue `telemetry`.
+
+Event types: cpu, load, memory, disk, network, process. `source` is the host's name, `key` what was measured
+(core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names beside the
+host's address. Needs REDIS_URL (the control server). The ten busiest processes come every two seconds, and
+go to queue `process` too where there is one.
+"""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from queues.errors import BadInput, WeirError
+from queues.nodes.cadence import wait_seconds
+from queues.private_files import keep_private
+from queues.publishing.client import Client
+
+QUEUE, PROCESS_QUEUE, PRODUCER = "telemetry", "process", "host"
+PROCESSES = 10
+PROCESS_EVERY_SECONDS = 2
+BUFFER_EVENTS = 20_000
+
+log = logging.getLogger("weir.telemetry")
+Event = dict[str, Any]
+
+
+def primary_address() -> str:
+    """This host's IPv4 address on the way out (nothing is sent); the loopback address without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+class Rates:
+    """Cumulative counters as rates per second by the monotonic clock; a counter that went back gives none."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[float, float]] = {}
+
+    def __call__(self, name: str, total: float, now_seconds: float) -> float | None:
+        before = self._before.get(name)
+        self._before[name] = (now_seconds, total)
+        if before is None or total < before[1] or now_seconds <= before[0]:
+            return None
+        return (total - before[1]) / (now_seconds - before[0])
+
+
+class HostTelemetry:
+    """Samples the host. `sample` is one second's events; the first of a rate needs two samples."""
+
+    def __init__(
+        self,
+        host: str,
+        address: str,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._address = host, address
+        self._clock, self._monotonic = clock, monotonic
+        self._rates = Rates()
+        self._attributes: dict[str, str] = {}
+        psutil.cpu_percent(percpu=True)  # the first call only begins the measurement
+
+    def sample(self) -> list[Event]:
+        """Cpu, load, memory, disk and network, as events of one time."""
+        now, at = self._monotonic(), self._clock()
+        readings = (*self._cpu(), *self._load(), *self._memory(), *self._disk(now), *self._network(now))
+        return [self._event(at, *reading) for reading in readings if reading[2] is not None]
+
+    def processes(self) -> list[Event]:
+        """The busiest processes since the last call, by CPU (percent of one core)."""
+        now, at, shares = self._monotonic(), self._clock(), []
+        for process in psutil.process_iter():
+            try:
+                times = process.cpu_times()
+                share = self._rates(f"process:{process.pid}", times.user + times.system, now)
+                if share:
+                    shares.append((share, process))
+            except psutil.Error:
+                continue  # it ended while we looked
+        shares.sort(key=lambda pair: -pair[0])
+        return [event for share, process in shares[:PROCESSES] for event in self._process(at, share, process)]
+
+    def _process(self, at: float, share: float, process: psutil.Process) -> Iterator[Event]:
+        try:
+            with process.oneshot():
+                name, memory_bytes = process.name(), process.memory_info().rss
+        except psutil.Error:
+            return
+        more = {"memory_bytes": memory_bytes}
+        yield self._event(at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more)
+
+    def _event(
+        self, at: float, kind: str, key: str, value: Any, unit: str, more: dict[str, Any] | None = None
+    ) -> Event:
+        attributes = self._attributes.get(unit)
+        if attributes is None or more:
+            document = {"unit": unit, "address": self._address, **(more or {})}
+            attributes = json.dumps(document, separators=(",", ":"))
+            if not more:
+                self._attributes[unit] = attributes
+        return {
+            "time": at,
+            "type": kind,
+            "source": self._host,
+            "key": key,
+            "value": float(value),
+            "attributes": attributes,
+        }
+
+    def _cpu(self) -> Iterator[tuple[str, str, float, str]]:
+        cores = psutil.cpu_percent(percpu=True)
+        yield "cpu", "total", sum(cores) / len(cores), "percent"
+        for number, share in enumerate(cores):
+            yield "cpu", f"core{number}", share, "percent"
+
+    def _load(self) -> Iterator[tuple[str, str, float, str]]:
+        for minutes, load in zip((1, 5, 15), psutil.getloadavg(), strict=True):
+            yield "load", f"load{minutes}", load, "processes"
+
+    def _memory(self) -> Iterator[tuple[str, str, float, str]]:
+        memory = psutil.virtual_memory()
+        yield "memory", "used", memory.total - memory.available, "bytes"
+        yield "memory", "used_share", memory.percent, "percent"
+        yield "memory", "swap", psutil.swap_memory().used, "bytes"
+
+    def _disk(self, now: float) -> Iterator[tuple[str, str, float | None, str]]:
+        yield "disk", "root", psutil.disk_usage("/").percent, "percent"
+        io = psutil.disk_io_counters()
+        if io is not None:  # a container may not see its disks
+            yield "disk", "read", self._rates("disk:read", io.read_bytes, now), "bytes/s"
+            yield "disk", "written", self._rates("disk:written", io.write_bytes, now), "bytes/s"
+
+    def _network(self, now: float) -> Iterator[tuple[str, str, float | None, str]]:
+        for name, io in psutil.net_io_counters(pernic=True).items():
+            for way, total in (("received", io.bytes_recv), ("sent", io.bytes_sent)):
+                key = f"{name}:{way}"
+                yield "network", key, self._rates(f"network:{key}", total, now), "bytes/s"
+
+
+class Outbox:
+    """Events that wait to be published, the oldest first; when full the oldest is dropped and counted."""
+
+    def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
+        self._client, self._most = client, most_events
+        self._waiting: dict[str, deque[Event]] = {}
+        self._trouble = False
+        self.dropped = 0
+
+    def add(self, queue: str, events: list[Event]) -> None:
+        waiting = self._waiting.setdefault(queue, deque())
+        waiting.extend(events)
+        while len(waiting) > self._most:
+            waiting.popleft()
+            self.dropped += 1
+
+    def flush(self) -> None:
+        """Publish what waits. What cannot be published now is kept for the next time."""
+        for queue, waiting in self._waiting.items():
+            if not waiting:
+                continue
+            try:
+                self._client.publish(queue, list(waiting))
+            except WeirError as error:
+                self._say(f"publishing fails ({error}); {len(waiting)} events wait, {self.dropped} dropped.")
+                return
+            waiting.clear()
+        if self._trouble:
+            self._trouble = False
+            log.warning("publishing works again; %d events were dropped.", self.dropped)
+
+    def _say(self, text: str) -> None:
+        if not self._trouble:
+            log.warning(text)
+        self._trouble = True
+
+
+def takes_processes(client: Client) -> bool:
+    """True when the plant has a queue for the busiest processes; a control server that is away has none."""
+    try:
+        client.topology().queue(PROCESS_QUEUE)
+    except (BadInput, WeirError):
+        return False
+    return True
+
+
+def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None:
+    """Sample and publish on each half second, between the beats of the agents, until told to stop."""
+    outbox = Outbox(client)
+    last, second = time.monotonic() - 1.0, 0
+    while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):
+        last, second = time.monotonic(), second + 1
+        events = telemetry.sample()
+        if second % PROCESS_EVERY_SECONDS == 0:
+            busiest = telemetry.processes()
+            events += busiest
+            if takes_processes(client):
+                outbox.add(PROCESS_QUEUE, busiest)
+        outbox.add(QUEUE, events)
+        outbox.flush()
+
+
+def main() -> int:
+    keep_private()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
+    if not os.environ.get("REDIS_URL"):
+        log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")
+        return 2
+    stop = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    with Client(os.environ["REDIS_URL"], PRODUCER) as client:
+        run(client, HostTelemetry(socket.gethostname(), primary_address()), stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

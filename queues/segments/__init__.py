@@ -1,0 +1,1 @@
+"""One queue's share on one node: appended, claimed, acknowledged, measured, dead-lettered."""

@@ -1,0 +1,156 @@
+"""The dead letters of a queue on one node: events that were given up, kept until somebody decides.
+
+A letter is named by its id, and what was seen of it by its digest (SHA-1 of the batch as it is stored). Each
+change is one script that compares both: a letter is put in again, mended or discarded once, as it was shown,
+or not at all. Nothing is lost or doubled by a crash, for no letter is ever in two places or in none.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from queues.errors import BadInput
+from queues.events.block import BlockIds, decode, newest_time_us
+from queues.segments.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of, entry_seconds, letters_of
+
+GONE, CHANGED = 0, -1
+WORDS = {
+    GONE: "was requeued, mended or discarded meanwhile",
+    CHANGED: "is not as it was shown; look at it again",
+}
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """Events that were given up, as they are stored (ids explicit): how many, why, after how many tries, by
+    whom, since when. `fixes`: how often somebody has changed its events.
+    """
+
+    dead_id: str
+    data: bytes
+    events: int
+    error: str
+    tries: int
+    worker: str
+    block_id: str
+    at_seconds: float
+    fixes: int = 0
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        """The events; read when they are asked for, since of many letters few are looked at. Raises
+        `MalformedEvent` when the bytes are none.
+        """
+        return decode(self.block_id, self.data).batch
+
+    @property
+    def digest(self) -> str:
+        """What a change compares: it is of the letter as it was seen."""
+        return hashlib.sha1(self.data, usedforsecurity=False).hexdigest()
+
+
+class DeadLetters:
+    """Every method may raise what `Segment`'s do. `shown`: dead id → digest as it was seen."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._key = segment.key("dead")
+
+    def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
+        """Letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
+        start = "-" if after in ("", "-") else f"({after}"
+        with self._segment.errors():
+            entries = self._segment.node.xrange(self._key, start, "+", count)
+        return [_letter(dead_id, fields) for dead_id, fields in entries]
+
+    def find(self, dead_id: str) -> DeadLetter | None:
+        """The letter of that id, None when it is not here any more."""
+        with self._segment.errors():
+            entries = self._segment.node.xrange(self._key, dead_id, dead_id)
+        return _letter(*entries[0]) if entries else None
+
+    def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
+        """Put letters into the segment again, each as a new block whose events keep their ids.
+
+        Dead id → events moved, GONE or CHANGED; what is moved leaves the letters in the same step.
+        """
+        ids = ids or BlockIds()
+        return self._each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
+
+    def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
+        """Delete letters for good. Dead id → its events, GONE or CHANGED."""
+        return self._each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
+
+    def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
+        """Put other events in place of a letter's; answers its new id. What was wrong, the tries and its age
+        stay. Raises `BadInput` when it is gone or changed, or when a row has no id.
+        """
+        if batch.num_rows == 0 or batch.column(0).null_count:
+            raise BadInput("event", "takes events with their ids.")
+        content = (batch.serialize().to_pybytes(), batch.num_rows, newest_time_us(batch))
+        with self._segment.errors():
+            answer = self._segment.script("amend", dead_id, digest, *content)
+        if isinstance(answer, int):
+            raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
+        return str(answer.decode())
+
+    def stored(self, count: int) -> list[tuple[str, list[Any]]]:
+        """(dead id, fields and values) of the oldest, as they are stored: for a transfer."""
+        with self._segment.errors():
+            entries = self._segment.node.xrange(self._key, "-", "+", count)
+        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in entries]
+
+    def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
+        """Take a letter from node `source`, once."""
+        passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
+        with self._segment.errors():
+            return bool(self._segment.script("receive_letter", passage, kept_ms, *content))
+
+    def add(
+        self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
+    ) -> bool:
+        """Add poison rows (batch with explicit ids, error) of an entry that is read by stream id and removed
+        by `trim`. Once for each entry: False when they are here already.
+        """
+        passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
+        words = (passage, kept_ms, worker, block_id, *letters_of(rows))
+        with self._segment.errors():
+            return bool(self._segment.script("letter", *words))
+
+    def forget(self, dead_ids: Sequence[str]) -> int:
+        """Remove what another node has received; answers how many were still here."""
+        with self._segment.errors():
+            return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
+
+    def _each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
+        found: dict[str, int] = {}
+        names = list(shown)
+        for start in range(0, len(names), CHUNK):
+            chunk = names[start : start + CHUNK]
+            with self._segment.errors():
+                answers = self._segment.script(script, *(word for name in chunk for word in words_of(name)))
+            found |= dict(zip(chunk, map(int, answers), strict=True))
+        return found
+
+
+def _letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    since_ms = fields.get(b"since")
+    return DeadLetter(
+        dead_id=dead_id.decode(),
+        data=fields.get(b"e", b""),
+        events=count_of(fields.get(b"n")),
+        error=_text(fields, b"error"),
+        tries=count_of(fields.get(b"tries")),
+        worker=_text(fields, b"worker"),
+        block_id=_text(fields, b"block"),
+        at_seconds=entry_seconds(dead_id if since_ms is None else b"%d" % count_of(since_ms)),
+        fixes=count_of(fields.get(b"fixes")),
+    )
+
+
+def _text(fields: dict[bytes, bytes], name: bytes) -> str:
+    return fields.get(name, b"").decode(errors="backslashreplace").replace("\0", "\\0")

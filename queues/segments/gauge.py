@@ -1,0 +1,30 @@
+"""What a node's segments hold, measured in one round trip. Light, as every agent imports it: no Arrow."""
+
+from collections.abc import Sequence
+
+import redis
+
+from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
+
+LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
+Gauge = dict[str, int | float | None]
+
+
+def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
+    """{queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
+
+    The age of the oldest entry is in seconds by the node's clock, None when the segment is empty. Each
+    segment is measured in one script, so that its figures are of one instant. Raises redis' errors.
+    """
+    script = node.register_script(SCRIPTS["measure"])
+    with node.pipeline(transaction=False) as pipeline:
+        for queue in queues:
+            script(keys=keys_of(queue), args=[GROUP, *COUNTERS], client=pipeline)
+        return {queue: _gauge(values) for queue, values in zip(queues, pipeline.execute(), strict=True)}
+
+
+def _gauge(values: list[int | bytes]) -> Gauge:
+    *counts, age_ms = map(int, values)
+    gauge: Gauge = dict(zip((*COUNTERS, *LENGTHS), counts, strict=True))
+    gauge["oldest_seconds"] = None if age_ms < 0 else age_ms / 1000
+    return gauge

@@ -1,0 +1,345 @@
+"""A queue's segment on one node: blocks in a stream, moved by single transactions and scripts.
+
+Every method talks to one node. It raises `NodeUnavailable` when the node does not answer, and `NodeFull` when
+it refuses a write for lack of memory. Keys and counters are described in ARCHITECTURE.md. Whatever changes a
+count does so in the same transaction or script as what it counts, so that inserted - removed is what waits,
+whoever died in between.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import redis
+
+from queues.errors import BadInput, NodeFull, NodeUnavailable
+from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
+from queues.segments.flush import Flush
+from queues.segments.gauge import read_gauges
+from queues.segments.scripts import COUNTERS, GROUP, PARTS, SCRIPTS, keys_of
+
+CHUNK = 256
+# How long a node knows what was transferred to it: a source that died between two steps of a transfer and
+# returns within this time sends nothing twice.
+REMEMBERED_SECONDS = 7 * 86_400.0
+CLAIM_BLOCKS = 4096
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A block a worker holds. `tries` counts deliveries, this one included; times by the node's clock."""
+
+    entry_id: str
+    block_id: str
+    events: int
+    tries: int
+    newest_time_us: int
+    data: bytes
+    inserted_at_seconds: float
+
+    def block(self) -> Block:
+        """The decoded block. Raises `MalformedEvent` when it cannot be read."""
+        return decode(self.block_id, self.data)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What left a segment: only what was still there, so a second removal counts nothing."""
+
+    events: int
+    blocks: int
+
+    def __add__(self, other: "Removed") -> "Removed":
+        return Removed(self.events + other.events, self.blocks + other.blocks)
+
+
+class Surveyed(NamedTuple):
+    """A waiting block without its payload."""
+
+    entry_id: str
+    events: int
+    newest_time_us: int
+
+
+class Departing(NamedTuple):
+    """A block on its way to another node; it is not given to workers here any more."""
+
+    entry_id: str
+    target: str
+    block_id: str
+    events: int
+    newest_time_us: int
+    data: bytes
+
+
+class Segment:
+    """The segment of one queue on one node; `node` is a `redis.Redis` with `decode_responses` off."""
+
+    def __init__(self, node: redis.Redis, queue: str) -> None:
+        self.node = node
+        self.queue = queue
+        self.stream = keys_of(queue)[0]
+        self._keys = keys_of(queue)
+        self._counters = self._keys[1]
+        self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
+
+    def publish(self, blocks: Sequence[EncodedBlock]) -> None:
+        """Store the blocks in one MULTI with their counts: all of them, or none.
+
+        After `NodeUnavailable` they may be there or not: send them again elsewhere under the same ids.
+        """
+        if blocks:
+            with self.errors():
+                Flush(self.queue, blocks).send(self.node)
+
+    def claim(self, worker: str, limit_events: int, idle_seconds: float) -> list[Claimed]:
+        """Up to `limit_events` for a worker, at least one block if there is one.
+
+        Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
+        """
+        with self.errors():
+            found, waiting, length = self.script("reclaim", worker, limit_events, round(idle_seconds * 1000))
+            claimed = [_claimed(entry_id, fields, int(tries)) for entry_id, fields, tries in found]
+            rest = limit_events - sum(each.events for each in claimed)
+            # Whole blocks of the average size that still fit; the first claim takes one in any case.
+            count = rest * length // waiting if waiting > 0 else 0
+            if claimed and count < 1:
+                return claimed
+            return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))
+
+    def keep_alive(self, worker: str, entry_ids: Sequence[str]) -> list[str]:
+        """Say that the worker is still at these entries; returns those it still holds."""
+        return [name.decode() for name in self._each("keep_alive", entry_ids, worker)]
+
+    def acknowledge(self, entry_ids: Sequence[str]) -> Removed:
+        """Remove handled entries. Only an entry that is still there counts, so twice is once."""
+        events, blocks = 0, 0
+        for chunk in _chunks(entry_ids):
+            with self.errors():
+                gone = self.script("acknowledge", *chunk)
+            events, blocks = events + gone[0], blocks + gone[1]
+        return Removed(events, blocks)
+
+    def retry(self, claimed: Claimed, delay_seconds: float) -> bool:
+        """Let a block wait `delay_seconds` and then be claimed again. False when it is gone already."""
+        with self.errors():
+            return bool(self.script("retry", claimed.entry_id, round(delay_seconds * 1000)))
+
+    def bury(self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> Removed:
+        """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
+
+        One step, whole or not at all. Rows of the block that are not given were handled. When the entry is
+        gone already (another worker ended it), nothing is moved. Raises `BadInput` when a row's id is null:
+        cut rows from `Block.explicit()`.
+        """
+        letters = letters_of(rows)
+        with self.errors():
+            gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
+        return Removed(gone[0], gone[1])
+
+    def survey(self, after_id: str = "0-0", limit_events: int = 100_000) -> list[Surveyed]:
+        """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any."""
+        with self.errors():
+            rows = self.script("survey", after_id or "0-0", limit_events)
+        return [Surveyed(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
+
+    def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
+        """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again."""
+        start = after_id or "0-0"
+        while True:
+            with self.errors():
+                entries = self.node.xrange(self.stream, f"({start}", through_id, CHUNK)
+            for entry_id, fields in entries:
+                yield entry_id.decode(), _block_id(entry_id, fields), stored_bytes(fields, b"d")
+            if len(entries) < CHUNK:
+                return
+            start = entries[-1][0].decode()
+
+    def trim(self, through_id: str) -> Removed:
+        """Remove everything through `through_id`; exact in the counters, whatever was removed before."""
+        total = Removed(0, 0)
+        while True:
+            with self.errors():
+                gone = self.script("trim", through_id, CHUNK)
+            total += Removed(gone[0], gone[1])
+            if gone[1] < CHUNK:
+                return total
+
+    def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[Departing]:
+        """Blocks to transfer, each marked with the one node it goes to, the first over `most_bytes` at the
+        most.
+
+        Those marked already come first, again and again until they are confirmed; only those for nodes in
+        `weights` are given. New ones are spread by weight; nodes with weight 0 get none.
+        """
+        pairs = [part for node, weight in weights.items() for part in (node, weight)]
+        with self.errors():
+            rows = self.script("depart", most_blocks, most_bytes, *pairs)
+        return [
+            Departing(
+                entry_id.decode(),
+                target.decode(),
+                block_id.decode(errors="backslashreplace"),
+                int(n),
+                int(t),
+                data,
+            )
+            for entry_id, target, block_id, n, t, data in rows
+        ]
+
+    def receive(self, source: str, block: Departing) -> bool:
+        """Take a block from node `source`, once: False when it was taken before. Raises `NodeFull`."""
+        # The entry, not the block alone: a block may come back one day, and is then to be taken again.
+        passage = f"{source}/{block.entry_id}/{block.block_id}"
+        kept_ms = round(REMEMBERED_SECONDS * 1000)
+        content = (block.block_id, block.events, block.newest_time_us, block.data)
+        with self.errors():
+            return bool(self.script("receive", passage, *content, kept_ms))
+
+    def confirm(self, entry_ids: Sequence[str]) -> Removed:
+        """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
+        events, blocks = 0, 0
+        for chunk in _chunks(entry_ids):
+            with self.errors():
+                gone = self.script("confirm", *chunk)
+            events, blocks = events + gone[0], blocks + gone[1]
+        return Removed(events, blocks)
+
+    def marked(self) -> set[str]:
+        """The nodes that blocks here are marked for."""
+        with self.errors():
+            return {name.decode() for name in self.node.hvals(self._keys[4])}
+
+    def stay(self, nodes: Sequence[str]) -> int:
+        """Let blocks marked for nodes that are there no more be handled here; returns how many."""
+        with self.errors():
+            return int(self.script("stay", *nodes)) if nodes else 0
+
+    def counters(self) -> dict[str, int]:
+        """The cumulative counters; what was never counted is 0."""
+        with self.errors():
+            found = self.node.hgetall(self._counters)
+        return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
+
+    def measure(self) -> dict[str, int | float | None]:
+        """Counters, lengths and the age of the oldest entry; see `queues.segments.gauge`."""
+        with self.errors():
+            return read_gauges(self.node, [self.queue])[self.queue]
+
+    def sweep(self, idle_seconds: float = 60.0) -> int:
+        """Forget consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
+        with self.errors():
+            return int(self.script("sweep", round(idle_seconds * 1000)))
+
+    def _read_new(self, worker: str, count: int) -> list[Claimed]:
+        try:
+            reply = self.node.xreadgroup(GROUP, worker, {self.stream: ">"}, count)
+        except redis.ResponseError as error:
+            # The group is gone: the node came back empty between the script and this read.
+            if "NOGROUP" not in str(error):
+                raise
+            return []
+        entries = _entries(reply)
+        return [_claimed(entry_id, fields, 1) for entry_id, fields in entries]
+
+    def _each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
+        result: list[Any] = []
+        for chunk in _chunks(entry_ids):
+            with self.errors():
+                result += self.script(name, *arguments, *chunk)
+        return result
+
+    def key(self, name: str) -> str:
+        """The key of one of the queue's parts on this node."""
+        return self._keys[PARTS.index(name)]
+
+    def script(self, name: str, *arguments: Any) -> Any:
+        """The answer of one of `queues.segments.scripts`. Raises redis' errors: call it within `errors`."""
+        return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
+
+    def errors(self) -> AbstractContextManager[None]:
+        """A context that turns redis' errors into Weir's."""
+        return _errors(self.node)
+
+
+def _entries(reply: Any) -> list[Any]:
+    """The entries of an XREADGROUP reply of one stream, in either protocol's shape."""
+    if not reply:
+        return []
+    entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    # RESP3 wraps the entries of a stream once more.
+    return entries[0] if entries and isinstance(entries[0], list) else entries
+
+
+def _claimed(entry_id: bytes, fields: Any, tries: int) -> Claimed:
+    if not isinstance(fields, dict):
+        fields = dict(zip(fields[::2], fields[1::2], strict=True))
+    return Claimed(
+        entry_id=entry_id.decode(),
+        block_id=_block_id(entry_id, fields),
+        events=count_of(fields.get(b"n")),
+        tries=tries,
+        newest_time_us=min(count_of(fields.get(b"t")), TIME_MOST_US - 1),
+        data=stored_bytes(fields, b"d"),
+        inserted_at_seconds=entry_seconds(entry_id),
+    )
+
+
+def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
+    """Data, error, events and newest time of each letter. Raises `BadInput`."""
+    letters: list[Any] = []
+    for batch, error in rows:
+        if batch.num_rows == 0 or batch.column(0).null_count:
+            raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
+        data = batch.serialize().to_pybytes()
+        # What a handler raised may quote what is no Unicode text.
+        said = error[:2000].encode(errors="backslashreplace")
+        letters += [data, said, batch.num_rows, newest_time_us(batch)]
+    return letters
+
+
+def entry_seconds(entry_id: bytes) -> float:
+    """A stream id begins with the node's clock in milliseconds, or with what somebody else put there."""
+    return min(int(entry_id.split(b"-")[0]) / 1000, TIME_MOST_US / 1e6 - 1)
+
+
+def count_of(text: bytes | None) -> int:
+    """A number as it is stored; 0 where something else is: what somebody else wrote must stop nobody."""
+    return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
+
+
+def stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
+    """The events of an entry; where it has none all that it has, so that it can be looked at."""
+    found = fields.get(name)
+    return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found
+
+
+def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:
+    return fields.get(b"i", entry_id).decode(errors="backslashreplace")
+
+
+def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(items), CHUNK):
+        yield items[start : start + CHUNK]
+
+
+@contextmanager
+def _errors(node: redis.Redis) -> Iterator[None]:
+    """Redis' errors as Weir's."""
+    try:
+        yield
+    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        raise NodeUnavailable(f"{_address(node)} does not answer ({error}).") from error
+    except redis.OutOfMemoryError as error:
+        raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
+    except redis.ResponseError as error:
+        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ")):
+            raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
+        raise
+
+
+def _address(node: redis.Redis) -> str:
+    options = node.connection_pool.connection_kwargs
+    return f"{options.get('host', options.get('path', 'node'))}:{options.get('port', '')}"

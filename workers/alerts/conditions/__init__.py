@@ -1,0 +1,1 @@
+"""What an alert rule can watch, and the evidence it reads."""

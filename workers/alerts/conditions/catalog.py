@@ -1,0 +1,16 @@
+"""All conditions by name."""
+
+from queues.errors import BadInput
+from workers.alerts.conditions import control_conditions, plant_conditions
+from workers.alerts.conditions.condition import Condition
+
+CONDITIONS: dict[str, Condition] = {
+    each.name: each for each in (*plant_conditions.CONDITIONS, *control_conditions.CONDITIONS)
+}
+
+
+def condition(name: str) -> Condition:
+    """The condition of that name. Raises BadInput naming the known ones."""
+    if name not in CONDITIONS:
+        raise BadInput("condition", f"takes one of {', '.join(CONDITIONS)}, not {str(name)[:40]!r}.")
+    return CONDITIONS[name]

@@ -1,0 +1,55 @@
+"""What a rule can watch: a condition reads evidence, and says of each subject how it stands."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from workers.alerts.conditions.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One subject: its labels, its value (None: unknown), a sentence on it, and what may explain it
+    ({"nodes": names, "kind": a queue's consumers}).
+    """
+
+    labels: Mapping[str, str]
+    value: float | None
+    sentence: str
+    touches: Mapping[str, Any] = field(default_factory=dict)
+
+
+Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and how far back it counts (s)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`direction`: on which side of the threshold is trouble. `label`: what its subjects are named by (""
+    for the whole plant). `series`: what of the metrics it reads, with the subject in braces; these are
+    charted, and a preview is computed from them. `source`: where it looks; what comes from the snapshot is
+    unknown while nobody observes. `counts`: whether it looks back over a window.
+    """
+
+    name: str
+    help: str
+    unit: str
+    label: str
+    read: Read
+    direction: Literal["above", "below"] = "above"
+    source: Literal["snapshot", "ledger", "records"] = "snapshot"
+    series: tuple[str, ...] = ()
+    scale: float | None = 1.0  # its series times this is the value; None: the value is made of more
+    counts: bool = False
+    maximum: float = 1e9
+
+    @property
+    def above(self) -> bool:
+        return self.direction == "above"
+
+    def charted(self, labels: Mapping[str, str]) -> list[str]:
+        """The names of the series of one subject."""
+        return [name.format(**labels) for name in self.series if _named(name, labels)]
+
+
+def _named(series: str, labels: Mapping[str, str]) -> bool:
+    return all(f"{{{label}}}" not in series or label in labels for label in ("queue", "node", "loop"))

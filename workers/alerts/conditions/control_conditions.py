@@ -1,0 +1,309 @@
+"""Conditions of control itself: loops that swing, are at their limit, don't help, measure nothing or stand
+still; overrides, plans, tasks, and the telling of alerts.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from controllers.framework.guard import turns
+from workers.alerts.conditions.condition import Condition, Reading
+from workers.alerts.conditions.evidence import Ended, Evidence, LoopFacts, Tick
+
+STALE = "stale measurement"
+# Limits that say nothing of how much there is left: the law waits, or its guard smooths.
+NOT_AT_THE_LIMIT = {
+    STALE,
+    "nothing to decide",
+    "waiting events",
+    "guard cool-down",
+    "guard slew",
+    "oscillation",
+    "node_state",
+    "samples",
+}
+JUDGED = ("effective", "ineffective", "harmful")
+
+
+def _labels(loop: LoopFacts) -> dict[str, str]:
+    place = {key: loop.target[key] for key in ("queue", "node") if key in loop.target}
+    return {"loop": loop.name, **place}
+
+
+def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
+    # What steers the whole plant depends on every node.
+    everywhere = list((evidence.snapshot or {}).get("nodes", ()))
+    nodes = [loop.target["node"]] if "node" in loop.target else everywhere
+    return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": _kind(evidence, loop)})
+
+
+def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
+    """Whose consumers it is about: the pipeline, or those of its queue."""
+    if "application" in loop.target:
+        return "pipeline"
+    queue = (evidence.snapshot or {}).get("queues", {}).get(loop.target.get("queue"), {})
+    return queue.get("kind") or ("jobs" if loop.law == "worker_rate" else None)
+
+
+def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[Tick]:
+    return [tick for tick in loop.ticks if tick.at > evidence.now - window_seconds]
+
+
+def _name(loop: LoopFacts) -> str:
+    return f"Loop {loop.name.replace('_', ' ')}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min"
+
+
+def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        values = [tick.value for tick in _within(loop, evidence, window_seconds) if tick.value is not None]
+        count = turns(values, loop.swing)
+        said = (
+            f"{_name(loop)} turned round {count} times in {_minutes(window_seconds)} (swing {loop.swing:g})."
+        )
+        yield _reading(evidence, loop, count, said)
+
+
+def _saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        found = [
+            tick
+            for tick in _within(loop, evidence, window_seconds)
+            if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
+        ]
+        # Of the whole window, not of the ticks there are: a young loop is at its limit for a short time only.
+        share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
+        limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
+        said = f"{_name(loop)} was at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
+        yield _reading(evidence, loop, share, said)
+
+
+def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        judged = [tick.verdict for tick in _within(loop, evidence, window_seconds) if tick.verdict in JUDGED]
+        count = next(
+            (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
+        )
+        said = f"The last {count} actions of {_name(loop)[0].lower()}{_name(loop)[1:]} did not help."
+        yield _reading(evidence, loop, count, said)
+
+
+def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        count = sum(tick.verdict == "harmful" for tick in _within(loop, evidence, window_seconds))
+        said = (
+            f"{count} actions of {loop.name.replace('_', ' ')} made it worse in {_minutes(window_seconds)}."
+        )
+        yield _reading(evidence, loop, count, said)
+
+
+def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        if not loop.ticks or evidence.now - loop.ticks[-1].at > 3 * loop.interval_seconds + 5:
+            continue  # it does not tick: another condition's matter
+        yield _reading(
+            evidence,
+            loop,
+            (blind := _blind_seconds(loop.ticks)),
+            f"{_name(loop)} has been without a fit measurement for {blind:.0f} s.",
+        )
+
+
+def _blind_seconds(ticks: Sequence[Tick]) -> float:
+    """How long, up to the last tick, every tick was held on a stale measurement."""
+    first = None
+    for tick in reversed(ticks):
+        if tick.limited_by != STALE:
+            break
+        first = tick.at
+    return 0.0 if first is None else ticks[-1].at - first
+
+
+def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        if loop.ticked_at is None:
+            continue
+        # The distance: a clock set back must not make a loop look busy for as long as it was set back.
+        late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
+        said = f"{_name(loop)} has not ticked for {late:.0f} of its intervals of {loop.interval_seconds:g} s."
+        yield _reading(evidence, loop, late, said)
+
+
+def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    ticked = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
+    if ticked:
+        said = (
+            f"No loop has ticked for {min(ticked):.0f} s: beat, or the worker of role control, does not work."
+        )
+        yield Reading({}, min(ticked), said)
+
+
+def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for loop in evidence.loops:
+        if loop.held_since is not None:
+            seconds = evidence.now - loop.held_since
+            yield _reading(
+                evidence,
+                loop,
+                seconds / 60,
+                f"{_name(loop)} has been on {loop.mode} for {_minutes(seconds)}.",
+            )
+
+
+def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for row in (evidence.snapshot or {}).get("overrides", ()):
+        if row["expires_at"] is None:
+            continue
+        left = row["expires_at"] - evidence.now
+        back = "" if row["instead_of"] is None else f", back to {row['instead_of']}"
+        name = row["name"].replace("_", " ")
+        said = f"{row['owner']}'s override of {name} ends in {max(0, left):.0f} s{back}."
+        places = {kind: row[kind] for kind in ("loop", "law", "queue", "node") if row.get(kind)}
+        yield Reading({"override": str(row["id"]), **places}, left, said)
+
+
+def _ended(
+    label: str, noun: str, rows: Sequence[Ended], evidence: Evidence, window: float
+) -> Iterator[Reading]:
+    for each in rows:
+        if evidence.now - window <= each.at <= evidence.now + window:
+            why = each.why.strip().rstrip(".") or "no reason was noted"
+            subject = str(each.id) if label == "plan" else each.name
+            yield Reading({label: subject}, 1.0, f"{noun} {subject} failed: {why}.")
+
+
+def _plan_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    yield from _ended("plan", "Plan", evidence.plans, evidence, window_seconds)
+
+
+def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    yield from _ended("task", "Task", evidence.runs, evidence, window_seconds)
+
+
+def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for each in evidence.failing:
+        given_up = f", {each.given_up} given up" if each.given_up else ""
+        said = f"Messages do not reach {each.receiver}: {each.tries} tries{given_up}. {each.error}"
+        # One that was given up had all of its tries.
+        yield Reading({"receiver": each.receiver}, max(each.tries, 10 if each.given_up else 0), said)
+
+
+def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """The alert also says what to do: who reads it has never seen it before."""
+    if evidence.audit is None:
+        return
+    found = evidence.audit
+    if not found.findings:
+        yield Reading({}, 0.0, "The audit is as it was written.")
+        return
+    what = " ".join(found.texts[:2])
+    more = f" And {found.findings - 2} more." if found.findings > 2 else ""
+    said = (
+        f"The audit is not as it was written: {what}{more} Run manage.py audit verify on the host, compare"
+        " with the last backup and find out who can write to the database. When you know why, note it:"
+        " manage.py audit accept --reason."
+    )
+    yield Reading({}, float(found.findings), said)
+
+
+def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    if evidence.audit is not None:
+        age = evidence.audit.age_seconds
+        said = f"The audit was last checked {age:.0f} s ago; see the log of the process alerter."
+        yield Reading({}, age, said)
+
+
+def _ledger(name: str, help: str, unit: str, read: Any, **more: Any) -> Condition:
+    return Condition(name, help, unit, "loop", read, source="ledger", counts=True, scale=None, **more)
+
+
+ACTUATOR = ("loops.{loop}.actuator",)
+CONDITIONS = (
+    _ledger(
+        "loop_oscillation",
+        "How often a loop's actuator turned round in the window.",
+        "turns",
+        _oscillation,
+        series=ACTUATOR,
+    ),
+    _ledger(
+        "loop_saturated",
+        "The share of the window in which a loop was at its limit.",
+        "%",
+        _saturated,
+        series=ACTUATOR,
+        maximum=100.0,
+    ),
+    _ledger(
+        "loop_ineffective",
+        "The latest actions in a row that did not help.",
+        "actions",
+        _ineffective,
+        series=ACTUATOR,
+    ),
+    _ledger(
+        "loop_harmful", "Actions that made it worse, in the window.", "actions", _harmful, series=ACTUATOR
+    ),
+    Condition(
+        "loop_stale",
+        "How long a loop has been without a fit measurement.",
+        "s",
+        "loop",
+        _stale,
+        source="ledger",
+    ),
+    Condition(
+        "loop_silent", "Intervals that a loop has missed.", "intervals", "loop", _silent, source="records"
+    ),
+    Condition(
+        "audit_altered",
+        "Entries of the audit that are not as they were written, are missing or were inserted.",
+        "findings",
+        "",
+        _audit_altered,
+        source="records",
+    ),
+    Condition(
+        "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
+    ),
+    Condition("loops_stopped", "How long no loop at all has ticked.", "s", "", _stopped, source="records"),
+    Condition(
+        "loop_held", "How long a loop has been on hold or in manual.", "min", "loop", _held, source="records"
+    ),
+    Condition(
+        "override_ending",
+        "The time an override has left.",
+        "s",
+        "override",
+        _override_ending,
+        direction="below",
+    ),
+    Condition(
+        "plan_failed",
+        "Plans that failed in the window.",
+        "plans",
+        "plan",
+        _plan_failed,
+        source="records",
+        counts=True,
+    ),
+    Condition(
+        "run_failed",
+        "Tasks whose last run failed in the window.",
+        "runs",
+        "task",
+        _run_failed,
+        source="records",
+        counts=True,
+    ),
+    Condition(
+        "delivery_failing",
+        "The most tries of a message that does not arrive.",
+        "tries",
+        "receiver",
+        _delivery_failing,
+        source="records",
+    ),
+)

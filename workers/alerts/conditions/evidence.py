@@ -1,0 +1,296 @@
+"""What conditions look at, gathered at one moment: the snapshot, and what the database and the control server
+record beside it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import redis
+from django.db.models import Max, Q
+
+from controllers import catalog
+from controllers.framework import guard
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Message
+from workers.coordination import throttling
+from workers.coordination.freshness import Freshness
+from workers.models import LedgerEntry, Loop, Plan, Run
+from workers.plants.published import SNAPSHOT_KEY
+from workers.snapshot.readings import PRODUCERS_KEY
+from workers.steering import overrides
+from workers.steering.scope import active_loops
+
+# How old a snapshot may be and still say how the plant is.
+FRESH_SECONDS = 5.0
+LONGEST_WINDOW_SECONDS = 7_200.0
+# A producer that has been silent for a day has left.
+LEFT_SECONDS = 86_400.0
+# Where the console says what its check of the audit found, and when (`console.audit.watch`).
+AUDIT_KEY = "weir:audit:verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One ledger entry, as far as conditions look at it."""
+
+    id: int
+    at: float
+    acted: bool
+    value: float | None
+    limited_by: str | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFacts:
+    """A loop and its ticks of the last LONGEST_WINDOW_SECONDS, oldest first."""
+
+    id: int
+    name: str
+    law: str
+    target: Mapping[str, str]
+    interval_seconds: float
+    swing: float
+    ticked_at: float | None
+    held_since: float | None = None
+    mode: str = "auto"
+    ticks: Sequence[Tick] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Something that ended badly: a plan, a run of a task."""
+
+    id: int
+    name: str
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A receiver that messages do not reach: the most tries of one that waits, how many were given up."""
+
+    receiver: str
+    tries: int
+    given_up: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFacts:
+    """What the last check of the audit found (`texts`: the first of `findings`), so many seconds ago; an age
+    without a check: since it has been looked for.
+    """
+
+    age_seconds: float
+    findings: int = 0
+    texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
+    `unheard`: how long nodes have been looked for that nobody has heard since the watch began.
+    """
+
+    now: float
+    snapshot: Mapping[str, Any] | None = None
+    silent_seconds: float | None = None
+    loops: Sequence[LoopFacts] = ()
+    producers: Mapping[str, float] = field(default_factory=dict)
+    unheard: Mapping[str, float] = field(default_factory=dict)
+    throttled: Sequence[str] = ()
+    plans: Sequence[Ended] = ()
+    runs: Sequence[Ended] = ()
+    failing: Sequence[Failing] = ()
+    audit: AuditFacts | None = None
+
+
+class Gatherer:
+    """Looks again and again: what was read of the ledger is kept, and only what is newer is read."""
+
+    def __init__(self, control: redis.Redis) -> None:
+        self._control = control
+        self._freshness = Freshness()
+        self._ticks: dict[int, deque[Tick]] = {}
+        self._last = 0
+        self._checking: set[int] = set()
+
+    def gather(self, now: float, monotonic_seconds: float) -> Evidence:
+        """The evidence of this moment. Raises what the database and the control server raise."""
+        stored = self._control.get(SNAPSHOT_KEY)
+        snapshot = orjson.loads(stored) if stored else None
+        silent = self._silent_seconds(snapshot, now, monotonic_seconds)
+        fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
+        self._read_ledger(now)
+        since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
+        return Evidence(
+            now=now,
+            snapshot=fresh,
+            silent_seconds=silent,
+            loops=facts_of_loops(now, self._ticks),
+            producers=self._producers(now, monotonic_seconds),
+            unheard=self._unheard(fresh, monotonic_seconds),
+            throttled=self._throttled(snapshot),
+            plans=failed_plans(since),
+            runs=failed_runs(since),
+            failing=failing_receivers(since),
+            audit=self._audit(now, monotonic_seconds),
+        )
+
+    def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:
+        stored = self._control.get(AUDIT_KEY)
+        if stored is None:
+            return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
+        said = orjson.loads(stored)
+        age = self._freshness.age_seconds("audit", said["at"], monotonic_seconds, now - said["at"])
+        texts = [each["text"] for each in said["findings"]]
+        return AuditFacts(age, said["findings_count"], texts)
+
+    def _silent_seconds(self, snapshot: Any, now: float, monotonic_seconds: float) -> float | None:
+        if snapshot is None:
+            return self._freshness.age_seconds("snapshot", "none yet", monotonic_seconds)
+        mark, lag = (snapshot["seq"], snapshot["at"]), now - snapshot["at"]
+        return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
+
+    def _read_ledger(self, now: float) -> None:
+        """What is new, and the verdicts that have come since."""
+        since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
+        for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._last, at__gte=since)):
+            self._ticks.setdefault(loop, deque()).append(tick)
+            self._last = max(self._last, tick.id)
+            if tick.verdict == LedgerEntry.Verdict.CHECKING:
+                self._checking.add(tick.id)
+        self._read_verdicts()
+        for ticks in self._ticks.values():
+            while ticks and ticks[0].at < now - LONGEST_WINDOW_SECONDS:
+                self._checking.discard(ticks.popleft().id)
+
+    def _read_verdicts(self) -> None:
+        judged = LedgerEntry.objects.filter(pk__in=self._checking).exclude(verdict="checking")
+        verdicts = dict(judged.values_list("pk", "verdict")) if self._checking else {}
+        self._checking -= verdicts.keys()
+        for ticks in self._ticks.values() if verdicts else ():
+            for at, tick in enumerate(ticks):
+                if tick.id in verdicts:
+                    ticks[at] = Tick(
+                        tick.id, tick.at, tick.acted, tick.value, tick.limited_by, verdicts[tick.id]
+                    )
+
+    def _producers(self, now: float, monotonic_seconds: float) -> dict[str, float]:
+        """Seconds since each producer published anything."""
+        ages: dict[str, float] = {}
+        for name, stored in self._control.hgetall(PRODUCERS_KEY).items():
+            at = orjson.loads(stored)["at"]
+            key = name.decode()
+            age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
+            producer = key.rpartition("|")[0]
+            if age < LEFT_SECONDS:
+                ages[producer] = min(age, ages.get(producer, age))
+        return ages
+
+    def _unheard(self, snapshot: Any, monotonic_seconds: float) -> dict[str, float]:
+        """An observer that has just begun knows no age of a silent node: it is counted from here on."""
+        ages = {}
+        for name, node in ((snapshot or {}).get("nodes") or {}).items():
+            heard = node["age_seconds"] is not None
+            age = self._freshness.age_seconds(f"node/{name}", heard, monotonic_seconds)
+            if not heard:
+                ages[name] = age
+        return ages
+
+    def _throttled(self, snapshot: Any) -> list[str]:
+        queues = sorted((snapshot or {}).get("queues", {}))
+        if not queues:
+            return []
+        with self._control.pipeline(transaction=False) as pipe:
+            for queue in queues:
+                pipe.exists(throttling.KEY.format(queue=queue))
+            found = pipe.execute()
+        return [queue for queue, there in zip(queues, found, strict=True) if there]
+
+
+def ticks_of(entries: Any) -> Iterable[tuple[int, Tick]]:
+    """(loop id, tick) of ledger entries, in their order."""
+    # Whether it acted is asked of the database: an action may hold a thousand moves, and none is read.
+    rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
+    columns = ("pk", "loop_id", "at", "acts", "guarded", "limited_by", "verdict")
+    for key, loop, at, acts, value, limited_by, verdict in rows.values_list(*columns).iterator():
+        yield loop, Tick(key, at.timestamp(), bool(acts), value, limited_by, verdict)
+
+
+def facts_of_loops(now: float, ticks: Mapping[int, Sequence[Tick]]) -> list[LoopFacts]:
+    loops = list(active_loops())
+    held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
+    modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
+    return [loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk)) for loop in loops]
+
+
+def loop_facts(loop: Loop, ticks: Sequence[Tick], held: Any = None) -> LoopFacts:
+    mode = held.value if held else loop.mode
+    handed_over = held is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
+    return LoopFacts(
+        id=loop.pk,
+        name=loop.name,
+        law=loop.law,
+        target=loop.target,
+        interval_seconds=loop.interval_seconds,
+        swing=_swing(loop),
+        ticked_at=loop.ticked_at.timestamp() if loop.ticked_at else None,
+        held_since=held.created_at.timestamp() if handed_over else None,
+        mode=mode,
+        ticks=list(ticks),
+    )
+
+
+def _swing(loop: Loop) -> float:
+    """What the loop's own guard calls a swing; a loop whose settings no longer fit has the general one."""
+    try:
+        settings = guard.read_settings(catalog.law(loop.law), loop.guard)
+    except BadInput:
+        settings = {each.name: each.default for each in guard.PARAMETERS}
+    return float(settings["oscillation_swing"])
+
+
+def failed_plans(since: datetime) -> list[Ended]:
+    rows = Plan.objects.filter(state=Plan.State.FAILED, ended_at__gte=since).order_by("pk")
+    return [Ended(each.pk, each.title, each.ended_at.timestamp(), each.note) for each in rows]
+
+
+def failed_runs(since: datetime) -> list[Ended]:
+    """The newest failed run of each task that has not succeeded since."""
+    done = Run.objects.filter(state=Run.State.DONE, ended_at__gte=since - timedelta(days=1))
+    succeeded = dict(done.values_list("task_id").annotate(last=Max("ended_at")))
+    rows = (
+        Run.objects.filter(state=Run.State.FAILED, ended_at__gte=since).select_related("task").order_by("pk")
+    )
+    newest = {each.task_id: each for each in rows}
+    return [
+        Ended(each.pk, each.task.name, each.ended_at.timestamp(), each.error)
+        for each in newest.values()
+        if each.task_id not in succeeded or succeeded[each.task_id] < each.ended_at
+    ]
+
+
+def failing_receivers(since: datetime) -> list[Failing]:
+    """Receivers with a message that has failed and waits for another try, or was given up lately."""
+    trouble = Message.objects.filter(
+        Q(state="waiting", tries__gt=0) | Q(state="failed", created_at__gte=since)
+    )
+    grouped: dict[str, list[Message]] = {}
+    for message in trouble.select_related("receiver").order_by("pk"):
+        grouped.setdefault(message.receiver.name, []).append(message)
+    return [
+        Failing(
+            name,
+            max((each.tries for each in rows if each.state == "waiting"), default=0),
+            sum(each.state == "failed" for each in rows),
+            rows[-1].error,
+        )
+        for name, rows in grouped.items()
+    ]

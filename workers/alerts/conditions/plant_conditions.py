@@ -1,0 +1,292 @@
+"""Conditions of the plant: its queues, nodes, producers, workers and pipeline."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workers.alerts.conditions.condition import Condition, Reading
+from workers.alerts.conditions.evidence import Evidence
+
+Row = Mapping[str, Any]
+
+
+def _rows(evidence: Evidence, part: str) -> Iterator[tuple[str, Row]]:
+    """A part of the snapshot by name; nothing while nobody observes."""
+    yield from ((evidence.snapshot or {}).get(part) or {}).items()
+
+
+def _seconds(value: float | None) -> str:
+    return "for an unknown time" if value is None else f"{value:,.0f} s"
+
+
+def _touched(queue: Row) -> dict[str, Any]:
+    """The nodes that hold the queue's points or what is left of its events, and who consumes it."""
+    rows = queue.get("containers", {})
+    nodes = sorted(name for name, row in rows.items() if row.get("points") or row.get("waiting_events"))
+    return {"nodes": nodes, "kind": queue.get("kind")}
+
+
+def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, queue in _rows(evidence, "queues"):
+        wait, waiting = queue.get("wait_seconds"), queue.get("waiting_events")
+        events = "an unknown number of events" if waiting is None else f"{waiting:,} events"
+        said = f"{events[:1].upper()}{events[1:]} of {name} wait {_seconds(wait)}."
+        yield Reading({"queue": name}, wait, said, _touched(queue))
+
+
+def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, queue in _rows(evidence, "queues"):
+        latency = queue.get("latency_p95_seconds")
+        # Nothing is handled while nothing comes: no latency then, and none that is too long.
+        if latency is None and not queue.get("waiting_events"):
+            continue
+        said = f"One in twenty events of {name} takes longer than {_seconds(latency)} to be handled."
+        yield Reading({"queue": name}, latency, said, _touched(queue))
+
+
+def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, queue in _rows(evidence, "queues"):
+        count = queue.get("dead_letters")
+        said = f"{count or 0:,.0f} events of {name} failed for good and wait for a person."
+        yield Reading({"queue": name}, count, said, _touched(queue))
+
+
+def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, node in _rows(evidence, "nodes"):
+        age = node.get("age_seconds")
+        if age is None:
+            age = evidence.unheard.get(name)
+        yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.")
+
+
+def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, node in _rows(evidence, "nodes"):
+        use = node.get("utilisation")
+        # What a silent node said last says nothing of now.
+        known = use is not None and not node.get("stale") and node.get("state") != "OFFLINE"
+        said = (
+            f"Node {name} is at {100 * use:.0f} % of its capacity."
+            if known
+            else f"Node {name} is not measured."
+        )
+        yield Reading({"node": name}, 100 * use if known else None, said)
+
+
+def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, node in _rows(evidence, "nodes"):
+        used, capacity = node.get("memory_bytes"), node.get("memory_capacity_bytes")
+        share = None if used is None or not capacity else 100 * used / capacity
+        said = f"Node {name} uses {share or 0:.0f} % of its memory; when it is full it takes no more events."
+        yield Reading({"node": name}, share, said)
+
+
+def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, age in sorted(evidence.producers.items()):
+        yield Reading({"producer": name}, age, f"Producer {name} has published nothing for {age:,.0f} s.")
+
+
+def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    if evidence.snapshot is None:
+        return
+    if any(queue.get("kind") == "jobs" for _, queue in _rows(evidence, "queues")):
+        slots = evidence.snapshot["totals"].get("worker_slots")
+        yield Reading({}, slots, f"{slots or 0:.0f} worker slots report for the jobs queues.")
+
+
+def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    totals = (evidence.snapshot or {}).get("totals", {})
+    busy, slots = totals.get("workers_busy"), totals.get("worker_slots")
+    if slots and busy is not None:
+        yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.")
+
+
+def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, host in _rows(evidence, "hosts"):
+        trouble = host.get("trouble")
+        said = f"The pool of {name} is not what it was set to: {trouble}." if trouble else f"{name} follows."
+        yield Reading({"host": name}, 1.0 if trouble else 0.0, said)
+
+
+def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    pipeline = (evidence.snapshot or {}).get("pipeline")
+    if not pipeline or not any(queue.get("kind") == "pipeline" for _, queue in _rows(evidence, "queues")):
+        return
+    age = pipeline.get("age_seconds")
+    said = (
+        "The pipeline has never reported." if age is None else f"The pipeline last reported {age:,.0f} s ago."
+    )
+    if pipeline.get("state") == "failed":
+        said, age = f"The pipeline failed: {pipeline.get('error')}", evidence.now
+    yield Reading({"pipeline": "main"}, age, said)
+
+
+def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    applications = ((evidence.snapshot or {}).get("pipeline") or {}).get("applications") or {}
+    for name, row in applications.items():
+        stalled = row["state"] == "stalled"
+        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} gets on."
+        yield Reading({"pipeline": name}, float(stalled), said)
+
+
+def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    lag = ((evidence.snapshot or {}).get("pipeline") or {}).get("watermark_lag_seconds")
+    if lag is not None:
+        yield Reading({"pipeline": "main"}, lag, f"The pipeline's watermark is {lag:,.0f} s behind.")
+
+
+def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name in evidence.throttled:
+        yield Reading(
+            {"queue": name}, 1.0, f"Admission of {name} is throttled: its producers are told to wait."
+        )
+
+
+def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    share = ((evidence.snapshot or {}).get("totals") or {}).get("shed_share")
+    if share is not None:
+        yield Reading(
+            {}, 100 * share, f"{100 * share:.2f} % of what arrives is shed, and lost for its patterns."
+        )
+
+
+def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    age = evidence.silent_seconds
+    yield Reading(
+        {}, age, f"The plant was last observed {_seconds(age)} ago; all else stands as it was then."
+    )
+
+
+CONDITIONS = (
+    Condition(
+        "queue_wait",
+        "How long what waits in a queue takes at the present rate.",
+        "s",
+        "queue",
+        _queue_wait,
+        series=("queues.{queue}.wait_seconds",),
+    ),
+    Condition(
+        "queue_latency",
+        "The time from publishing to acknowledging that one event in twenty exceeds.",
+        "s",
+        "queue",
+        _queue_latency,
+        series=("queues.{queue}.latency_p95_seconds",),
+    ),
+    Condition(
+        "dead_letters",
+        "Events that failed for good and wait for a person.",
+        "events",
+        "queue",
+        _dead_letters,
+        series=("queues.{queue}.dead_letters",),
+    ),
+    Condition(
+        "node_lost",
+        "How long a node has not reported.",
+        "s",
+        "node",
+        _node_lost,
+        series=("nodes.{node}.age_seconds",),
+    ),
+    Condition(
+        "node_toobusy",
+        "A node's utilisation.",
+        "%",
+        "node",
+        _node_toobusy,
+        series=("nodes.{node}.utilisation",),
+        scale=100.0,
+    ),
+    Condition(
+        "node_memory",
+        "The share of its memory that a node uses.",
+        "%",
+        "node",
+        _node_memory,
+        series=("nodes.{node}.memory_bytes",),
+        scale=None,
+    ),
+    Condition(
+        "producer_silent",
+        "How long a producer has published nothing; after a day it has left.",
+        "s",
+        "producer",
+        _producer_silent,
+        source="records",
+    ),
+    Condition(
+        "workers_missing",
+        "Worker slots of role jobs that report, where a queue needs them.",
+        "slots",
+        "",
+        _workers_missing,
+        direction="below",
+        series=("totals.worker_slots",),
+    ),
+    Condition(
+        "workers_saturated",
+        "The share of worker slots that are busy.",
+        "%",
+        "",
+        _workers_saturated,
+        series=("totals.workers_busy", "totals.worker_slots"),
+        scale=None,
+    ),
+    Condition(
+        "pool_refuses",
+        "Whether a worker host's pool can't become what it was set to.",
+        "",
+        "host",
+        _pool_refuses,
+        source="records",
+    ),
+    Condition(
+        "pipeline_down",
+        "How long the pipeline has not reported, where a queue needs it; a failed one counts as gone.",
+        "s",
+        "pipeline",
+        _pipeline_down,
+        series=("pipeline.age_seconds",),
+    ),
+    Condition(
+        "pipeline_stalled",
+        "Whether an application's events wait while nothing of it moves.",
+        "",
+        "pipeline",
+        _pipeline_stalled,
+        series=("pipeline.waiting_events",),
+    ),
+    Condition(
+        "pipeline_lag",
+        "How far the pipeline's watermark is behind.",
+        "s",
+        "pipeline",
+        _pipeline_lag,
+        series=("pipeline.watermark_lag_seconds",),
+    ),
+    Condition(
+        "throttled",
+        "Whether the remedy ladder throttles a queue's admission.",
+        "",
+        "queue",
+        _throttled,
+        source="records",
+    ),
+    Condition(
+        "shedding",
+        "The share of what arrives that is shed.",
+        "%",
+        "",
+        _shedding,
+        series=("totals.shed_share",),
+        scale=100.0,
+    ),
+    Condition(
+        "observer_silent",
+        "How long the plant has not been observed.",
+        "s",
+        "",
+        _observer_silent,
+        source="records",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Who receives a message, and how it gets there."""

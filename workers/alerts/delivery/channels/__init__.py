@@ -1,0 +1,1 @@
+"""The ways out: one channel a module."""

@@ -1,0 +1,84 @@
+"""Posts a message as JSON to a URL, signed.
+
+Headers: `Idempotency-Key` (the message's key, the same at each repetition), `X-Weir-Timestamp` (seconds since
+1970) and `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of `{timestamp}.{body}`. A receiver compares in
+constant time, and refuses what is older than a few minutes.
+
+The secret is that of the environment variable a receiver names; a receiver that names none has a key derived
+from WEIR_SECRET_KEY for it alone, which its page shows to administrators: no secret is ever stored.
+"""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+
+import httpx
+import orjson
+from django.conf import settings
+
+from queues.errors import BadInput
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed
+from workers.alerts.lifecycle.models import Message, Receiver
+from workers.host import egress
+
+TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 425, 429})
+
+
+def signature(secret: bytes, timestamp: str, body: bytes) -> str:
+    """What stands in `X-Weir-Signature`."""
+    return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def secret_of(receiver: Receiver, environment: Mapping[str, str] = os.environ) -> bytes:
+    """The key its messages are signed with. Raises Failed when it names a variable that is not set."""
+    name = receiver.settings.get("secret_environment")
+    if not name:
+        return derived_secret(receiver).encode()
+    if trouble := trouble_of(receiver):
+        raise Failed(trouble)
+    if not environment.get(name):
+        raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+    return environment[name].encode()
+
+
+def trouble_of(receiver: Receiver) -> str:
+    """Why a receiver that was set before there were rules can't be used, "" when it can."""
+    name, url = receiver.settings.get("secret_environment"), receiver.settings.get("url", "")
+    try:
+        egress.check_url(url)
+        if name:
+            egress.check_secret_name(name, "secret_environment")
+    except BadInput as error:
+        return f"{error.field} {error.message} Change the receiver."
+    return ""
+
+
+def derived_secret(receiver: Receiver) -> str:
+    """Of this receiver alone: another receiver's, or the signing of sessions, can't be told from it."""
+    about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
+    return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()
+
+
+def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
+    """See `workers.alerts.delivery.channels.channel`. Redirects are not followed: what is signed goes only
+    there.
+    """
+    url, timestamp = message.receiver.settings["url"], f"{now_seconds:.0f}"
+    body = orjson.dumps({"key": message.key, "created_at": message.created_at, **message.content})
+    headers = {
+        "Content-Type": "application/json",
+        "Idempotency-Key": message.key,
+        "X-Weir-Timestamp": timestamp,
+        "X-Weir-Signature": signature(secret_of(message.receiver), timestamp, body),
+    }
+    try:
+        with (
+            egress.client(TIMEOUT_SECONDS, transport=transport) as client,
+            client.stream("POST", url, content=body, headers=headers) as response,
+        ):
+            status = response.status_code  # what else it says is of no interest, and not read
+    except httpx.HTTPError as error:
+        raise Failed(f"{url} did not answer: {error!r}") from None
+    if not 200 <= status < 300:
+        raise Failed(f"{url} answered {status}.", for_good=400 <= status < 500 and status not in TRY_AGAIN)

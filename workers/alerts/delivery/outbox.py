@@ -1,0 +1,211 @@
+"""What is owed to receivers, bundled into messages, and sent until it has arrived.
+
+A delivery is owed once for each (alert, receiver, kind, round, step): the database holds that. Deliveries of
+one group that wait together become one message; its key and its content are frozen before it is first sent,
+so a process that dies between sending and noting sends the same message again, and the receiver drops it.
+"""
+
+import logging
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
+from workers.consumer.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+# Those of one group that fire within this time are told together.
+GROUP_SECONDS = 3.0
+MOST_TRIES = 10
+MOST_TOLD = 50  # alerts that one message tells at length
+BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
+Waiting = Message.State.WAITING
+
+
+def owe(
+    alert: Alert, step: int, names: Sequence[str], receivers: Mapping[str, Receiver], now: datetime
+) -> list[Delivery]:
+    """A step is due: what its receivers are owed (not yet saved). One that is gone or switched off is passed
+    over; what says that messages to a receiver fail isn't sent to that receiver.
+    """
+    owed = []
+    for name in names:
+        receiver = receivers.get(name)
+        if receiver is None or alert.labels.get("receiver") == name:
+            continue
+        owed.append(_owed(alert, receiver.pk, Delivery.Kind.FIRING, step, now))
+        if receiver.channel == Receiver.Channel.BROWSER:
+            alert.announcement = f"{alert.round}.{step}"
+    return owed
+
+
+def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
+    """They have ended: who was told of one, or is about to be, is owed that too (not yet saved)."""
+    known = {alert.pk: alert for alert in alerts}
+    told = Delivery.objects.filter(alert__in=known, kind=Delivery.Kind.FIRING)
+    wants = told.filter(receiver__tells_resolved=True, receiver__enabled=True)
+    pairs = wants.values_list("alert_id", "receiver_id").distinct() if known else ()
+    return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in pairs]
+
+
+def _owed(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
+    return Delivery(
+        alert=alert,
+        receiver_id=receiver,
+        kind=kind,
+        round=alert.round,
+        step=step,
+        group=group_of(alert),
+        created_at=now,
+    )
+
+
+def group_of(alert: Alert) -> str:
+    """What alerts must agree in to be told together."""
+    labels = {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
+    wanted = alert.rule.group_by if alert.rule else ["rule"]
+    return " ".join(f"{label}={labels.get(label, '')}" for label in wanted)[:200]
+
+
+def bundle(now: datetime) -> list[Message]:
+    """Messages out of the deliveries whose group has waited long enough."""
+    waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
+    ripe = waiting.filter(created_at__lte=now - timedelta(seconds=GROUP_SECONDS))
+    groups = ripe.values_list("receiver_id", "group", "kind").order_by().distinct()
+    made = [_bundled(receiver, group, kind, now) for receiver, group, kind in groups]
+    return [message for message in made if message is not None]
+
+
+@transaction.atomic
+def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | None:
+    rows = Delivery.objects.select_for_update(of=("self",)).filter(
+        receiver_id=receiver, group=group, kind=kind, state=Delivery.State.WAITING
+    )
+    found = list(rows.select_related("alert__rule").order_by("pk"))
+    heard = _heard(found) if kind == Delivery.Kind.RESOLVED else {}
+    dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
+    Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
+    # Nobody hears of an end before the beginning: what is on its way comes first.
+    waiting = {alert for alert, states in heard.items() if Waiting in states}
+    void = {each.pk for each in dropped}
+    told = [each for each in found if each.pk not in void and each.alert_id not in waiting]
+    if not told:
+        return None
+    alerts = list({each.alert_id: each.alert for each in told}.values())
+    message = Message.objects.create(
+        key=secrets.token_hex(16),
+        receiver_id=receiver,
+        content=content(kind, alerts),
+        created_at=now,
+        due_at=now,
+    )
+    Delivery.objects.filter(pk__in=[each.pk for each in told]).update(
+        state=Delivery.State.BUNDLED, message=message
+    )
+    return message
+
+
+def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
+    """{alert: states of the messages that told its receiver of the beginning, "owed" where none is made}."""
+    receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
+    firing = Delivery.objects.filter(kind=Delivery.Kind.FIRING, receiver__in=receivers, alert__in=alerts)
+    found: dict[int, set[str]] = {}
+    for alert, state in firing.exclude(state="dropped").values_list("alert_id", "message__state"):
+        found.setdefault(alert, set()).add(state or "owed")
+    return found
+
+
+def _is_void(delivery: Delivery, heard: set[str]) -> bool:
+    """The alert was over before anybody was told; or the end of one that this receiver never heard of."""
+    if delivery.kind == Delivery.Kind.FIRING:
+        return delivery.alert.resolved_at is not None
+    return heard <= {Message.State.FAILED}
+
+
+def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
+    """What a message says, frozen: the alerts as they are now, the gravest first."""
+    order = {name: at for at, name in enumerate(("critical", "warning", "notice"))}
+    rows = sorted(alerts, key=lambda each: (order[each.severity], each.pk))
+    first = rows[0]
+    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    over = "Over: " if kind == Delivery.Kind.RESOLVED else ""
+    return {
+        "kind": kind,
+        "severity": first.severity,
+        "title": f"{over}{first.title}{others}",
+        "sentence": first.sentence,
+        "alerts": [_told(each) for each in rows[:MOST_TOLD]],
+    }
+
+
+def _told(alert: Alert) -> dict[str, Any]:
+    moments = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at}
+    return {
+        "id": alert.pk,
+        "rule": alert.rule_name,
+        "title": alert.title,
+        "severity": alert.severity,
+        "labels": alert.labels,
+        "sentence": alert.sentence,
+        "impact": alert.impact,
+        "value": alert.value,
+        "threshold": alert.threshold,
+        "runbook": alert.rule.runbook if alert.rule else "",
+        "path": f"/alerts/{alert.pk}/",
+        **{name: None if at is None else at.isoformat() for name, at in moments.items()},
+    }
+
+
+def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
+    """A message that says nothing but that messages arrive; sent like any other."""
+    said = {
+        "kind": "test",
+        "severity": "notice",
+        "title": "Test of a receiver",
+        "sentence": f"{by} tests whether messages reach {receiver.name}. Nothing has happened.",
+        "alerts": [],
+    }
+    return Message.objects.create(
+        key=secrets.token_hex(16), receiver=receiver, content=said, created_at=now, due_at=now
+    )
+
+
+def due(now: datetime) -> list[Message]:
+    """Messages that wait to be sent now, the oldest first; none to a receiver that is switched off."""
+    rows = Message.objects.filter(state=Waiting, due_at__lte=now, receiver__enabled=True)
+    return list(rows.select_related("receiver").order_by("pk"))
+
+
+@transaction.atomic
+def sent(message: Message, now: datetime) -> None:
+    """It has arrived; each of its alerts says so."""
+    still = Message.objects.filter(pk=message.pk, state=Waiting)
+    if not still.update(state=Message.State.SENT, sent_at=now, tries=message.tries + 1, error=""):
+        return
+    deliveries = Delivery.objects.filter(message=message).values_list("alert_id", flat=True).distinct()
+    text = f"{message.receiver.name} ({message.receiver.channel})"
+    _note(deliveries, text, now)
+
+
+def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
+    kind = AlertEvent.Kind.TOLD
+    AlertEvent.objects.bulk_create(AlertEvent(alert_id=each, at=now, kind=kind, text=text) for each in alerts)
+
+
+def failed(message: Message, error: str, now: datetime, for_good: bool = False) -> None:
+    """It has not arrived: tried again later, or given up after MOST_TRIES, or at once when a repetition
+    can't help.
+    """
+    tries = message.tries + 1
+    given_up = for_good or tries >= MOST_TRIES
+    delay = BACKOFF.delay_seconds(message.key, tries)
+    Message.objects.filter(pk=message.pk, state=Waiting).update(
+        tries=tries,
+        error=error[:500],
+        state=Message.State.FAILED if given_up else Waiting,
+        due_at=now + timedelta(seconds=delay),
+    )
+    logger.warning("A message to %s did not arrive (try %d): %s", message.receiver.name, tries, error)

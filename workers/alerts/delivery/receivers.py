@@ -1,0 +1,79 @@
+"""Receivers as people set them: checked by channel, never deleted while a rule names them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.batch.jobs.parameters import NAME
+from workers.host import egress
+
+MOST_ADDRESSES = 20
+LONGEST_URL = 500
+SETTINGS = {"browser": (), "email": ("addresses",), "webhook": ("url", "secret_environment")}
+
+
+def define(
+    name: Any,
+    channel: Any,
+    settings: Mapping[str, Any],
+    *,
+    tells_resolved: bool = True,
+    enabled: bool = True,
+) -> Receiver:
+    """Make a receiver, or change the one of that name. Raises BadInput naming the field."""
+    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
+        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
+    if channel not in Receiver.Channel.values:
+        raise BadInput("channel", f"takes {', '.join(Receiver.Channel.values)}, not {str(channel)[:40]!r}.")
+    for key in settings:
+        if key not in SETTINGS[channel]:
+            raise BadInput(str(key), f"is not known to {channel}.")
+    fields = {
+        "channel": channel,
+        "settings": READERS[channel](settings),
+        "tells_resolved": tells_resolved,
+        "enabled": enabled,
+    }
+    return Receiver.objects.update_or_create(name=name, defaults=fields)[0]
+
+
+def used_by(receiver: Receiver) -> list[str]:
+    """The rules whose escalation names it."""
+    return [
+        rule.name
+        for rule in AlertRule.objects.order_by("name")
+        if any(receiver.name in step["receivers"] for step in rule.escalation)
+    ]
+
+
+def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
+    addresses = settings.get("addresses")
+    if not isinstance(addresses, list) or not 1 <= len(addresses) <= MOST_ADDRESSES:
+        raise BadInput("addresses", f"takes 1 to {MOST_ADDRESSES} e-mail addresses.")
+    for address in addresses:
+        try:
+            validate_email(address)
+        except (ValidationError, TypeError):
+            raise BadInput("addresses", f"{str(address)[:60]!r} is no e-mail address.") from None
+    return {"addresses": list(dict.fromkeys(addresses))}
+
+
+def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
+    url, variable = settings.get("url"), settings.get("secret_environment") or ""
+    if isinstance(url, str) and len(url) > LONGEST_URL:
+        raise BadInput("url", f"takes at most {LONGEST_URL} characters.")
+    egress.check_url(url)
+    if variable:
+        egress.check_secret_name(str(variable), "secret_environment")
+    return {"url": url, "secret_environment": variable}
+
+
+READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "browser": lambda settings: {},
+    "email": _email,
+    "webhook": _webhook,
+}

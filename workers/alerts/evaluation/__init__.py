@@ -1,0 +1,1 @@
+"""Rules against the evidence: which alerts begin and end, and who is notified."""

@@ -1,0 +1,198 @@
+"""One look at the plant: readings against rules, alerts moved on, steps due; written in one transaction.
+
+Everything that is known between two looks is in the database, so an evaluator that dies at any instant has
+either written a look whole or not at all, and the next one goes on from there. Two that look at once are told
+apart by the lease's fencing number: the older writes nothing.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.condition import Reading
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.evaluation import notifying
+from workers.alerts.evaluation.look import Look
+from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, moment
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
+from workers.alerts.rules import matching, rules
+
+Kind = AlertEvent.Kind
+SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
+STANDING = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "announcement")
+MEASURED = ("value", "worst", "sentence", "impact")
+# A look may find a thousand open: so many of those that only measure something else are written, in turn.
+MOST_MEASURED = 100
+
+
+class Overtaken(Exception):  # noqa: N818
+    """Another evaluator was there since: nothing was written."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A rule at one of its subjects, now."""
+
+    rule: AlertRule
+    reading: Reading
+
+
+def fingerprint(rule: str, labels: Mapping[str, str]) -> str:
+    """The same subject of the same rule, whatever its severity or title."""
+    subject = json.dumps([rule, sorted(labels.items())], separators=(",", ":"))
+    return hashlib.sha256(subject.encode()).hexdigest()
+
+
+def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
+    """Every subject of every rule that its matchers leave."""
+    for rule in enabled:
+        own = {"rule": rule.name, "severity": rule.severity}
+        for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
+            if matching.matches(rule.matchers, {**reading.labels, **own}):
+                yield Subject(rule, reading)
+
+
+@transaction.atomic
+def look(evidence: Evidence, fence: int) -> Look:
+    """Move every alert on by what is seen. Raises Overtaken, and then nothing was written."""
+    this = _begun(evidence.now, fence)
+    enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
+    seen = {fingerprint(each.rule.name, each.reading.labels): each for each in subjects(evidence, enabled)}
+    _move_known(this, seen, {rule.pk: rule for rule in enabled}, evidence)
+    _begin_new(this, seen)
+    notifying.tell(this, evidence)
+    _write(this)
+    return this
+
+
+def _begun(now: float, fence: int) -> Look:
+    """The look that begins, unless a greater number was there."""
+    watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
+    if watch.fence > fence:
+        raise Overtaken
+    at = moment(now)
+    AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
+    lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=machine.SAME_SECONDS))
+    return Look(
+        now,
+        (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
+        {alert.fingerprint: alert for alert in lately.order_by("resolved_at")},
+    )
+
+
+def _move_known(
+    this: Look, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
+) -> None:
+    known = Alert.objects.select_for_update(of=("self",)).filter(resolved_at__isnull=True).order_by("pk")
+    for alert in known:
+        alert.loaded = _standing(alert)
+        rule = enabled.get(alert.rule_id) if alert.rule_id else None
+        subject = seen.get(alert.fingerprint)
+        if rule is not None:
+            alert.rule = rule
+        if rule is not None and subject is not None:
+            _show(alert, rule, subject.reading)
+        terms = machine.Terms() if rule is None else rules.terms(rule)
+        _move(this, alert, _signal(rule, subject, evidence), terms)
+
+
+def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence) -> machine.Signal:
+    """How a known alert's subject stands; one that is not seen is gone, unless nobody can see it."""
+    if rule is None:
+        return "off"
+    if subject is not None:
+        return rules.thresholds(rule).signal(subject.reading.value)
+    blind = evidence.snapshot is None and CONDITIONS[rule.condition].source == "snapshot"
+    return "unknown" if blind else "off"
+
+
+def _move(this: Look, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
+    before = episode_of(alert)
+    after = machine.advanced(before, signal, terms, this.now, this.elapsed_seconds)
+    if after is None:
+        alert.delete()
+        return
+    keep(alert, after)
+    if before.state == machine.PENDING and after.state == machine.FIRING:
+        alert = _fired(this, alert)
+    elif before.state == machine.ACKNOWLEDGED and after.state == machine.FIRING:
+        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement ran out, and it still holds.")
+    elif before.snoozed_until is not None and after.snoozed_until is None and after.state == machine.FIRING:
+        this.note(alert, Kind.SNOOZE_ENDED)
+    elif after.state == machine.RESOLVED:
+        this.note(alert, Kind.RESOLVED)
+    this.alerts.append(alert)
+
+
+def _begin_new(this: Look, seen: Mapping[str, Subject]) -> None:
+    known = {alert.fingerprint for alert in this.alerts if alert.resolved_at is None}
+    found = []
+    for key, subject in seen.items():
+        signal = rules.thresholds(subject.rule).signal(subject.reading.value)
+        if key in known or signal != "on":
+            continue
+        episode = machine.advanced(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
+        assert episode is not None
+        alert = Alert(rule=subject.rule, fingerprint=key, began_at=moment(episode.began_at))
+        _show(alert, subject.rule, subject.reading)
+        keep(alert, episode)
+        found.append(_fired(this, alert) if episode.state == machine.FIRING else alert)
+    Alert.objects.bulk_create([alert for alert in found if alert.pk is None], batch_size=MOST_MEASURED)
+    this.alerts += found
+
+
+def _fired(this: Look, alert: Alert) -> Alert:
+    """It fires: as the episode that ended lately, if there is one, else as a new one."""
+    ended = this.lately.get(alert.fingerprint)
+    if ended is None or not machine.is_same(episode_of(ended), this.now):
+        this.note(alert, Kind.FIRED, alert.sentence)
+        return alert
+    if alert.pk is not None:
+        alert.delete()
+    for name in (*SHOWN, "value", "sentence"):
+        setattr(ended, name, getattr(alert, name))
+    keep(ended, machine.returned(episode_of(ended), this.now))
+    this.note(ended, Kind.CAME_BACK, ended.sentence)
+    return ended
+
+
+def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
+    """What is known of the subject now, as the page says it."""
+    alert.rule_name, alert.condition, alert.severity = rule.name, rule.condition, rule.severity
+    alert.labels, alert.touches = dict(reading.labels), dict(reading.touches)
+    alert.title = rules.titled(rule.title, reading.labels)
+    alert.threshold = rule.threshold
+    if reading.value is None:
+        return
+    alert.sentence, alert.value = reading.sentence, float(reading.value)
+    worst = max if CONDITIONS[rule.condition].above else min
+    alert.worst = alert.value if alert.worst is None else worst(alert.worst, alert.value)
+
+
+def _write(this: Look) -> None:
+    """What stands otherwise than before, and some of what only measures otherwise."""
+    others = []
+    for alert in this.alerts:
+        if alert.loaded == _standing(alert):
+            others.append(alert)
+        else:
+            # One by one: a thousand rows in one statement take twenty times as long to compile.
+            alert.save(update_fields=(*STANDING, *MEASURED))
+    turns = -(-len(others) // MOST_MEASURED) or 1
+    Alert.objects.bulk_update(others[round(this.now / 2) % turns :: turns], MEASURED)
+    AlertEvent.objects.bulk_create(this.events)
+    Delivery.objects.bulk_create(this.owed, ignore_conflicts=True)
+
+
+_ATTRIBUTES = [Alert._meta.get_field(name).attname for name in STANDING]
+
+
+def _standing(alert: Alert) -> list[Any]:
+    return [getattr(alert, name) for name in _ATTRIBUTES]

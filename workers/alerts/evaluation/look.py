@@ -1,0 +1,35 @@
+"""What one look found and did, until it is written."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from workers.alerts.lifecycle.episodes import moment
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery
+
+
+@dataclass
+class Look:
+    """`alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so lately
+    that what fires now is the same.
+    """
+
+    now: float
+    elapsed_seconds: float
+    lately: dict[str, Alert] = field(default_factory=dict)
+    alerts: list[Alert] = field(default_factory=list)
+    events: list[AlertEvent] = field(default_factory=list)
+    owed: list[Delivery] = field(default_factory=list)
+
+    @property
+    def moment(self) -> datetime:
+        at: datetime = moment(self.now)
+        return at
+
+    @property
+    def shown(self) -> list[Alert]:
+        """Those that have fired."""
+        return [alert for alert in self.alerts if alert.state != Alert.State.PENDING]
+
+    def note(self, alert: Alert, kind: Any, text: str = "") -> None:
+        self.events.append(AlertEvent(alert=alert, at=self.moment, kind=kind, text=text))

@@ -1,0 +1,73 @@
+"""Whose turn it is to be told: who explains whom, what is silenced, which steps are due."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.delivery import outbox
+from workers.alerts.evaluation import impact
+from workers.alerts.evaluation.look import Look
+from workers.alerts.lifecycle import inhibition, machine
+from workers.alerts.lifecycle.episodes import episode_of, keep
+from workers.alerts.lifecycle.inhibition import Party
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
+from workers.alerts.rules import matching, rules, silences
+
+Kind = AlertEvent.Kind
+
+
+def tell(this: Look, evidence: Evidence) -> None:
+    """Put causes, silences and steps on the alerts of this look, and what is owed beside them."""
+    shown = this.shown
+    _explain(this, shown)
+    _silence(this, shown)
+    receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
+    impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
+    for alert in shown:
+        if impacts is not None and alert.resolved_at is None:
+            alert.impact = impacts.of(alert)
+        _take_steps(this, alert, receivers)
+    this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.moment], this.moment)
+
+
+def _take_steps(this: Look, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
+    quiet = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
+    delays = rules.delays_seconds(alert.rule) if alert.rule else []
+    episode, due = machine.due_steps(episode_of(alert), quiet, delays, this.now)
+    keep(alert, episode)
+    for at in due:
+        names = alert.rule.escalation[at]["receivers"]
+        this.owed += outbox.owe(alert, at, names, receivers, this.moment)
+        if at > 0:
+            this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
+
+
+def _explain(this: Look, shown: Sequence[Alert]) -> None:
+    since = this.moment - timedelta(seconds=inhibition.LINGER_SECONDS)
+    over = Alert.objects.filter(resolved_at__gte=since, condition__in=inhibition.EXPLAINS)
+    known = {alert.pk: alert for alert in (*over, *shown)}
+    found = inhibition.causes([_party(alert, this.now) for alert in known.values()])
+    for alert in shown:
+        cause = found.get(alert.pk)
+        if cause != alert.under_id and alert.resolved_at is None:
+            this.note(alert, Kind.UNEXPLAINED if cause is None else Kind.EXPLAINED)
+            alert.under_id = cause
+
+
+def _party(alert: Alert, now: float) -> Party:
+    ended = None if alert.resolved_at is None else max(0.0, now - alert.resolved_at.timestamp())
+    return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended)
+
+
+def _silence(this: Look, shown: Sequence[Alert]) -> None:
+    standing = list(silences.in_force(this.moment))
+    for alert in shown:
+        labels = silences.labels_of(alert)
+        found = next((each for each in standing if matching.matches(each.matchers, labels)), None)
+        if alert.resolved_at is not None or (found and found.pk) == alert.silence_id:
+            continue
+        if found is None:
+            this.note(alert, Kind.SILENCE_ENDED)
+        else:
+            this.note(alert, Kind.SILENCED, found.reason)
+        alert.silence = found

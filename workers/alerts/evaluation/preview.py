@@ -1,0 +1,227 @@
+"""What a rule would have done over the last day, by the same conditions and the same machine, on what is
+stored: the metrics, and the ledger.
+
+A day's metrics come as two rows a minute (its least and its greatest), so a duration below a minute is
+judged on half-minutes; what came back within 10 minutes counts once, as it does live.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from queues.errors import BadTopology
+from queues.topology import KEY, Topology
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.condition import Condition
+from workers.alerts.conditions.evidence import Evidence, Tick, failed_plans, failed_runs, loop_facts, ticks_of
+from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle.machine import Episode
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules import matching, rules
+from workers.control.engine import active_loops
+from workers.history import metric_history
+from workers.models import LedgerEntry
+
+RANGE_SECONDS = 86_400.0
+LEDGER_STEP_SECONDS = 60.0
+# Rows that are so far apart have a gap between them, in which nothing was stored.
+GAP_SECONDS = 150.0
+
+
+@dataclass(frozen=True)
+class Fired:
+    """One episode that would have been."""
+
+    labels: Mapping[str, str]
+    at: float
+    until: float | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """`fired` in the order of time; `stored_seconds`: how much of the day there is to judge by; `why` says
+    what kept it from more.
+    """
+
+    fired: Sequence[Fired]
+    stored_seconds: float
+    why: str = ""
+
+    def sentence(self) -> str:
+        """Would have fired 3 times in the last 24 h."""
+        if self.why:
+            return self.why
+        hours = self.stored_seconds / 3_600
+        span = (
+            "24 h"
+            if hours >= 23.5
+            else f"{hours:.1f} h"
+            if hours >= 1
+            else f"{self.stored_seconds / 60:.0f} min"
+        )
+        return f"Would have fired {_times(len(self.fired))} in the last {span}."
+
+
+def _times(count: int) -> str:
+    return {0: "not once", 1: "once"}.get(count, f"{count} times")
+
+
+def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
+    """What this rule, saved or not, would have done. Raises what the control server raises."""
+    try:
+        return _judged(rule, _looks(rule, control, data, now))
+    except NothingStored as nothing:
+        return Preview([], 0.0, str(nothing))
+
+
+class NothingStored(Exception):  # noqa: N818
+    """Says why nothing can be said."""
+
+
+def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
+    """The evidence of the last day, as far as it is stored."""
+    watched = CONDITIONS[rule.condition]
+    until = now.timestamp()
+    since = until - RANGE_SECONDS
+    if watched.source == "ledger":
+        return _ledger_looks(since, until, rule.window_seconds)
+    if watched.series:
+        return _metric_looks(watched, control, data, since, until)
+    if watched.name in ("plan_failed", "run_failed"):
+        return _record_looks(since, until)
+    raise NothingStored("Nothing stored says when it would have fired; it is judged from now on.")
+
+
+class _Subject:
+    """One subject on its way through the stored looks."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels, self.episode = labels, None
+        self.fired: list[Fired] = []
+
+    def step(self, signal: machine.Signal, terms: machine.Terms, now: float, elapsed: float) -> None:
+        before: Episode | None = self.episode
+        after = machine.advanced(before, signal, terms, now, elapsed)
+        began = after is not None and after.state == machine.FIRING
+        if began and (before is None or before.state == machine.PENDING):
+            self._begin(now)
+        if after is not None and after.state == machine.RESOLVED:
+            self.fired[-1] = replace(self.fired[-1], until=now)
+            after = None
+        self.episode = after
+
+    def _begin(self, now: float) -> None:
+        last = self.fired[-1].until if self.fired else None
+        if last is not None and now - last <= machine.SAME_SECONDS:
+            self.fired[-1] = replace(self.fired[-1], until=None)
+        else:
+            self.fired.append(Fired(self.labels, now, None))
+
+
+def _judged(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
+    subjects: dict[tuple[tuple[str, str], ...], _Subject] = {}
+    thresholds, terms = rules.thresholds(rule), rules.terms(rule)
+    before, stored = None, 0.0
+    for evidence in looks:
+        passed = 0.0 if before is None else evidence.now - before
+        # Stored rows lie further apart than looks do: what lies between two of them was watched.
+        elapsed = passed if passed > GAP_SECONDS else 0.0
+        stored += passed - elapsed
+        before = evidence.now
+        seen = dict(_signals(rule, thresholds, evidence))
+        for key in seen.keys() | subjects.keys():
+            subject = subjects.setdefault(key, _Subject(dict(key)))
+            subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
+    fired = sorted((each for row in subjects.values() for each in row.fired), key=lambda each: each.at)
+    return Preview(fired, stored, "" if stored else "Nothing is stored of the last 24 h yet.")
+
+
+def _signals(
+    rule: AlertRule, thresholds: machine.Thresholds, evidence: Evidence
+) -> Iterator[tuple[tuple[tuple[str, str], ...], machine.Signal]]:
+    for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
+        labels = {**reading.labels, "rule": rule.name, "severity": rule.severity}
+        if matching.matches(rule.matchers, labels):
+            yield tuple(sorted(reading.labels.items())), thresholds.signal(reading.value)
+
+
+def _metric_looks(
+    watched: Condition, control: redis.Redis, data: Path, since: float, until: float
+) -> Iterator[Evidence]:
+    """A snapshot of what is stored for each stored row, as far as the condition reads it."""
+    try:
+        topology = Topology.from_json(control.get(KEY))
+    except BadTopology:
+        raise NothingStored("The plant has no nodes yet: nothing is stored to judge by.") from None
+    names = [
+        name.format(queue=queue, node=node)
+        for name in watched.series
+        for queue in (topology.queues if "{queue}" in name else [""])
+        for node in (topology.nodes if "{node}" in name else [""])
+    ]
+    columns = metric_history.columns(control, data, since, until, names)
+    for at, now in enumerate(columns.pop("at")):
+        assert now is not None
+        snapshot = _bare(topology)
+        for name, column in columns.items():
+            _put(snapshot, name, column[at])
+        yield Evidence(now=now, snapshot=snapshot)
+
+
+def _bare(topology: Topology) -> dict[str, Any]:
+    """A snapshot in which nothing is measured."""
+    queues = {name: {"kind": spec.kind} for name, spec in topology.queues.items()}
+    nodes = {
+        name: {"memory_capacity_bytes": spec.capacity.memory_bytes} for name, spec in topology.nodes.items()
+    }
+    return {"queues": queues, "nodes": nodes, "totals": {}, "pipeline": {"state": "running"}}
+
+
+def _put(snapshot: dict[str, Any], series: str, value: float | None) -> None:
+    """A series' value at its place: queues.alert.wait_seconds. A name in the middle may hold dots itself."""
+    part, _, rest = series.partition(".")
+    name, _, key = rest.rpartition(".")
+    place = snapshot[part] if not name else snapshot[part].get(name)
+    if place is not None:
+        place[key] = value
+
+
+def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
+    """The ledger as it stood each minute."""
+    found: dict[int, list[Tick]] = {}
+    entries = LedgerEntry.objects.filter(at__gte=_moment(since - window_seconds), at__lt=_moment(until))
+    for loop, tick in ticks_of(entries):
+        found.setdefault(loop, []).append(tick)
+    first = min((ticks[0].at for ticks in found.values()), default=until)
+    loops = [(loop, found.get(loop.pk, [])) for loop in active_loops()]
+    times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}
+    now = max(since, first)
+    while now <= until:
+        facts = []
+        for loop, ticks in loops:
+            end = bisect_right(times[loop.pk], now)
+            start = bisect_right(times[loop.pk], now - window_seconds, hi=end)
+            facts.append(loop_facts(loop, ticks[start:end]))
+        yield Evidence(now=now, loops=facts)
+        now += LEDGER_STEP_SECONDS
+
+
+def _record_looks(since: float, until: float) -> Iterator[Evidence]:
+    plans, runs = failed_plans(_moment(since)), failed_runs(_moment(since))
+    now = since
+    while now <= until:
+        yield Evidence(
+            now=now,
+            plans=[each for each in plans if each.at <= now],
+            runs=[each for each in runs if each.at <= now],
+        )
+        now += LEDGER_STEP_SECONDS
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,1 @@
+"""An alert from pending to resolved, and which alerts are open."""

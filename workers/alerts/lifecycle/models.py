@@ -1,0 +1,250 @@
+"""What is kept of alerts: rules and receivers as people set them, alerts, silences, and what is sent."""
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class Receiver(models.Model):
+    """Who is told, and how. settings: email {"addresses": […]}, webhook {"url", "secret_environment"},
+    browser {}.
+    """
+
+    class Channel(models.TextChoices):
+        BROWSER = "browser"
+        EMAIL = "email"
+        WEBHOOK = "webhook"
+
+    name = models.CharField(max_length=60, unique=True)
+    channel = models.CharField(max_length=10, choices=Channel.choices)
+    settings = models.JSONField(default=dict)
+    tells_resolved = models.BooleanField(default=True)
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AlertRule(models.Model):
+    """When an alert fires, how grave it is, and who is told in which order.
+
+    matchers narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.matching`).
+    escalation: [{"after_minutes", "receivers": [name]}], the delays ascending.
+    """
+
+    class Severity(models.TextChoices):
+        CRITICAL = "critical"
+        WARNING = "warning"
+        NOTICE = "notice"
+
+    name = models.CharField(max_length=60, unique=True)
+    title = models.CharField(max_length=120)  # may name labels: "Queue {queue} falls behind"
+    condition = models.CharField(max_length=60)  # a name in workers.alerts.conditions.catalog
+    matchers = models.JSONField(default=list)
+    threshold = models.FloatField()
+    clear_threshold = models.FloatField()  # hysteresis: between the two nothing changes
+    window_seconds = models.FloatField(default=600.0)  # how far back a condition looks that counts
+    for_seconds = models.FloatField(default=0.0)
+    keep_seconds = models.FloatField(default=30.0)  # it must be clear for so long
+    severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
+    runbook = models.CharField(max_length=500, default="", blank=True)
+    group_by = models.JSONField(default=list)  # labels; alerts that agree in them are told in one message
+    escalation = models.JSONField(default=list)
+    acknowledge_minutes = models.FloatField(default=60.0)  # then it fires again, if it still holds
+    enabled = models.BooleanField(default=True)
+    revision = models.PositiveIntegerField(default=1)  # a form that was filled from an older one is refused
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Silence(models.Model):
+    """Alerts that match tell nobody until it ends; it always ends."""
+
+    matchers = models.JSONField()
+    reason = models.TextField()
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+    ended_at = models.DateTimeField(null=True, default=None)
+    ended_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"silence {self.pk} until {self.expires_at:%H:%M:%S}"
+
+
+class Alert(models.Model):
+    """One episode of a rule at a subject, from the first sign to the end. While pending it is not shown.
+
+    labels say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …}; touches
+    what it may be explained by: {"nodes": […]}.
+    """
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        FIRING = "firing"
+        ACKNOWLEDGED = "acknowledged"
+        RESOLVED = "resolved"
+
+    rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    rule_name = models.CharField(max_length=60, db_index=True)
+    condition = models.CharField(max_length=60)
+    fingerprint = models.CharField(max_length=64)  # of rule and subject
+    labels = models.JSONField()
+    touches = models.JSONField(default=dict)
+    severity = models.CharField(max_length=10)
+    title = models.CharField(max_length=200)
+    sentence = models.TextField(default="")
+    impact = models.TextField(default="")
+    value = models.FloatField(null=True)
+    worst = models.FloatField(null=True)
+    threshold = models.FloatField()
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PENDING)
+    began_at = models.DateTimeField(db_index=True)
+    fired_at = models.DateTimeField(null=True, default=None, db_index=True)
+    cleared_since = models.DateTimeField(null=True, default=None)
+    resolved_at = models.DateTimeField(null=True, default=None, db_index=True)
+    came_back = models.PositiveIntegerField(default=0)
+    acknowledged_at = models.DateTimeField(null=True, default=None)
+    acknowledged_until = models.DateTimeField(null=True, default=None)
+    acknowledged_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    snoozed_until = models.DateTimeField(null=True, default=None)
+    snoozed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    silence = models.ForeignKey(Silence, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    under = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="explained")
+    # Escalation: steps count from told_from; a round begins when it fires, and again after a time-out.
+    round = models.PositiveIntegerField(default=0)
+    next_step = models.PositiveIntegerField(default=0)
+    told_from = models.DateTimeField(null=True, default=None)
+    # Of the last step that told the browsers: one that connects later shows it too, once.
+    announcement = models.CharField(max_length=20, default="", blank=True)
+
+    # How it stood when the evaluator read it; not kept.
+    loaded: list[Any] = []
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "-fired_at"])]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["fingerprint"],
+                condition=models.Q(resolved_at__isnull=True),
+                name="one_open_alert_of_a_subject",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} ({self.state})"
+
+    @property
+    def length_seconds(self) -> float | None:
+        """From firing to its end, or None."""
+        if self.fired_at is None or self.resolved_at is None:
+            return None
+        return (self.resolved_at - self.fired_at).total_seconds()
+
+
+class AlertEvent(models.Model):
+    """What happened to an alert, and what people wrote to it."""
+
+    class Kind(models.TextChoices):
+        FIRED = "fired"
+        CAME_BACK = "came back"
+        ACKNOWLEDGED = "acknowledged"
+        FIRED_AGAIN = "fired again"
+        SNOOZED = "snoozed"
+        SNOOZE_ENDED = "snooze ended"
+        SILENCED = "silenced"
+        SILENCE_ENDED = "silence ended"
+        EXPLAINED = "explained"
+        UNEXPLAINED = "unexplained"
+        TOLD = "told"
+        ESCALATED = "escalated"
+        RESOLVED = "resolved"
+        NOTE = "note"
+
+    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="events")
+    at = models.DateTimeField(default=timezone.now)
+    kind = models.CharField(max_length=14, choices=Kind.choices)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    text = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["alert", "at"])]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%H:%M:%S}"
+
+
+class Message(models.Model):
+    """One message to one receiver, its content frozen before it is first sent: a repetition is the same."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        SENT = "sent"
+        FAILED = "failed"  # given up
+
+    key = models.CharField(max_length=32, unique=True)  # the receiver knows a repetition by it
+    receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="messages")
+    content = models.JSONField()  # {"kind", "title", "sentence", "alerts": […]}
+    state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING, db_index=True)
+    tries = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    due_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, default=None)
+    error = models.TextField(default="", blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.key[:8]} {self.state}"
+
+
+class Delivery(models.Model):
+    """That a receiver is to be told of an alert: once for each step of each round, and of its end."""
+
+    class Kind(models.TextChoices):
+        FIRING = "firing"
+        RESOLVED = "resolved"
+
+    class State(models.TextChoices):
+        WAITING = "waiting"  # for the others of its group
+        BUNDLED = "bundled"  # in a message
+        DROPPED = "dropped"  # over before anything was sent
+
+    alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="deliveries")
+    receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="deliveries")
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    round = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    group = models.CharField(max_length=200)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING, db_index=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    message = models.ForeignKey(Message, on_delete=models.SET_NULL, null=True, related_name="deliveries")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["alert", "receiver", "kind", "round", "step"], name="told_once_a_step"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.alert_id} to {self.receiver_id}"
+
+
+class AlertWatch(models.Model):
+    """The evaluator's own row: when it last looked, and the greatest fencing number that wrote."""
+
+    fence = models.PositiveBigIntegerField(default=0)
+    looked_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"looked at {self.looked_at}"

@@ -1,0 +1,59 @@
+"""The open alerts as the snapshot has them, the gravest first."""
+
+from typing import Any
+
+from workers.alerts.lifecycle.inhibition import GRAVITY
+from workers.alerts.lifecycle.models import Alert
+
+MOST_SHOWN = 200
+OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
+
+
+def open_alerts() -> list[dict[str, Any]]:
+    """See `document`; one query. Of very many the gravest: who has 200 needs no more on each page."""
+    found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
+    rows = [document(each) for each in found]
+    return sorted(rows, key=_order)[:MOST_SHOWN]
+
+
+def _order(row: dict[str, Any]) -> tuple[bool, int, float]:
+    return row["quiet"] is not None, -GRAVITY[row["severity"]], row["since"] or 0.0
+
+
+def document(alert: Alert) -> dict[str, Any]:
+    """`quiet` says why it tells nobody: explained, silenced, snoozed, acknowledged; `announce` names what a
+    browser shows once, null while there is nothing to show.
+    """
+    quiet, until = quiet_of(alert)
+    has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
+    return {
+        "id": alert.pk,
+        "rule": alert.rule_name,
+        "title": alert.title,
+        "severity": alert.severity,
+        "state": alert.state,
+        "labels": alert.labels,
+        "sentence": alert.sentence,
+        "since": alert.fired_at.timestamp() if alert.fired_at else None,
+        "under": alert.under_id,
+        "quiet": quiet,
+        "quiet_until": until.timestamp() if until else None,
+        "acknowledged_by": has_it.get_username() if has_it else None,
+        "value": alert.value,
+        "round": alert.round,
+        "step": alert.next_step,
+        "announce": (alert.announcement or None) if quiet is None else None,
+    }
+
+
+def quiet_of(alert: Alert) -> tuple[str | None, Any]:
+    """Why an open alert tells nobody, and until when; (None, None) when it does."""
+    if alert.under_id is not None:
+        return "explained", None
+    if alert.silence is not None:
+        return "silenced", alert.silence.expires_at
+    if alert.state == Alert.State.ACKNOWLEDGED:
+        return "acknowledged", alert.acknowledged_until
+    if alert.snoozed_until is not None:
+        return "snoozed", alert.snoozed_until
+    return None, None

@@ -1,0 +1,1 @@
+"""What people set: rules, silences, and whom they match."""

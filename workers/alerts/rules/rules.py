@@ -1,0 +1,198 @@
+"""Rules as people set them: read, checked, kept. Errors name their field, and then nothing was changed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import transaction
+
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from workers.alerts.conditions.catalog import CONDITIONS, condition
+from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
+from workers.alerts.lifecycle.machine import Terms, Thresholds
+from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.alerts.rules import matching
+from workers.batch.jobs.parameters import NAME
+
+MOST_STEPS = 5
+LONGEST_DELAY_MINUTES = 24 * 60
+LONGEST_TITLE, LONGEST_RUNBOOK = 120, 500
+# The numbers of a rule: what they mean stands beside their fields.
+NUMBERS = (
+    Parameter("threshold", "the condition's unit", "It fires at this value or beyond.", 1.0, -1e9, 1e9),
+    Parameter(
+        "clear_threshold", "the condition's unit", "It ends before this value; in between nothing changes.",
+        None, -1e9, 1e9,
+    ),
+    Parameter("window_seconds", "s", "How far back it counts.", 600.0, 10.0, LONGEST_WINDOW_SECONDS),
+    Parameter("for_seconds", "s", "It fires once it has held for so long.", 0.0, 0.0, 86_400.0),
+    Parameter("keep_seconds", "s", "It ends once it has been clear for so long.", 30.0, 0.0, 86_400.0),
+    Parameter(
+        "acknowledge_minutes", "min", "So long an acknowledgement lasts; then it fires again.", 60.0, 1.0,
+        1_440.0,
+    ),
+)  # fmt: skip
+TEXTS = ("title", "runbook", "severity")
+FIELDS = (
+    "condition",
+    "matchers",
+    "group_by",
+    "escalation",
+    "enabled",
+    *TEXTS,
+    *(each.name for each in NUMBERS),
+)
+
+
+def terms(rule: AlertRule) -> Terms:
+    return Terms(rule.for_seconds, rule.keep_seconds, 60 * rule.acknowledge_minutes)
+
+
+def thresholds(rule: AlertRule) -> Thresholds:
+    return Thresholds(rule.threshold, rule.clear_threshold, CONDITIONS[rule.condition].above)
+
+
+def delays_seconds(rule: AlertRule) -> list[float]:
+    """After how long each step of the escalation is due."""
+    return [60.0 * step["after_minutes"] for step in rule.escalation]
+
+
+def document(rule: AlertRule) -> dict[str, Any]:
+    """The rule as it is read again."""
+    return {"name": rule.name, "revision": rule.revision, **{name: getattr(rule, name) for name in FIELDS}}
+
+
+@transaction.atomic
+def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | None = None) -> AlertRule:
+    """Make a rule, or change the one of that name; fields that are left out stay (or are as by default).
+
+    `revision`: the one that the change was made from; when somebody else has changed the rule meanwhile, it
+    is refused. None overwrites. Raises BadInput.
+    """
+    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
+        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
+    found = AlertRule.objects.select_for_update().filter(name=name).first()
+    if found is not None and revision is not None and found.revision != revision:
+        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; look at it again.")
+    rule = found or AlertRule(name=name)
+    for field, value in checked(fields, None if found is None else document(found)).items():
+        setattr(rule, field, value)
+    rule.revision = 1 if found is None else found.revision + 1
+    rule.changed_at = now
+    rule.save()
+    return rule
+
+
+def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All fields of a rule, the given ones in the place of those before. Raises BadInput."""
+    for name in fields:
+        if name not in FIELDS:
+            raise BadInput(str(name), f"is not known; a rule has {', '.join(FIELDS)}.")
+    given = {**(before or {}), **fields}
+    watched = condition(given.get("condition", ""))
+    numbers = {each.name: _number(each, given) for each in NUMBERS}
+    if numbers["clear_threshold"] is None:
+        numbers["clear_threshold"] = numbers["threshold"]
+    _check_order(numbers["threshold"], numbers["clear_threshold"], watched.above)
+    return {
+        "condition": watched.name,
+        "title": _title(given.get("title", watched.help)),
+        "runbook": _runbook(given.get("runbook", "")),
+        "severity": _severity(given.get("severity", "warning")),
+        "matchers": matching.read(given.get("matchers", [])),
+        "group_by": _labels(given.get("group_by", ["rule"])),
+        "escalation": _escalation(given.get("escalation", [])),
+        "enabled": _flag(given.get("enabled", True)),
+        **numbers,
+    }
+
+
+def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
+    value = given.get(declared.name, declared.default)
+    if value is None and declared.name == "clear_threshold":
+        return None
+    try:
+        return declared.check(value, "")
+    except BadInput as error:
+        raise BadInput(declared.name, error.message) from None
+
+
+def _check_order(threshold: float, clear: float, above: bool) -> None:
+    if (clear > threshold) if above else (clear < threshold):
+        side = "at most" if above else "at least"
+        raise BadInput("clear_threshold", f"takes {side} the threshold ({threshold:g}), not {clear:g}.")
+
+
+def _title(title: Any) -> str:
+    text = title.strip() if isinstance(title, str) else ""
+    if not 0 < len(text) <= LONGEST_TITLE:
+        raise BadInput("title", f"takes 1 to {LONGEST_TITLE} characters.")
+    return text
+
+
+def titled(title: str, labels: Mapping[str, str]) -> str:
+    """A title with its labels filled in; what this subject doesn't have is left out."""
+    for label in matching.LABELS:
+        value = labels.get(label, "")
+        title = title.replace(f"{{{label}}}", value.replace("_", " ") if label == "loop" else value)
+    return title[:200]
+
+
+def _runbook(link: Any) -> str:
+    """An address of the web, or nothing: a link that runs a script is none."""
+    text = link.strip() if isinstance(link, str) else ""
+    if text and (urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc):
+        raise BadInput("runbook", "takes an address that begins with https:// or http://, or nothing.")
+    if len(text) > LONGEST_RUNBOOK:
+        raise BadInput("runbook", f"takes at most {LONGEST_RUNBOOK} characters.")
+    return text
+
+
+def _severity(severity: Any) -> str:
+    if severity not in AlertRule.Severity.values:
+        raise BadInput(
+            "severity", f"takes {', '.join(AlertRule.Severity.values)}, not {str(severity)[:40]!r}."
+        )
+    return str(severity)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput("enabled", "takes true or false.")
+    return value
+
+
+def _labels(labels: Any) -> list[str]:
+    if not isinstance(labels, list) or any(each not in matching.LABELS for each in labels):
+        raise BadInput("group_by", f"takes a list of {', '.join(matching.LABELS)}.")
+    return list(dict.fromkeys(labels))
+
+
+def _escalation(steps: Any) -> list[dict[str, Any]]:
+    if not isinstance(steps, list) or len(steps) > MOST_STEPS:
+        raise BadInput("escalation", f"takes at most {MOST_STEPS} steps of after_minutes and receivers.")
+    found = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
+    delays = [each["after_minutes"] for each in found]
+    if delays != sorted(set(delays)):
+        raise BadInput("escalation", "takes delays that grow from step to step.")
+    return found
+
+
+def _step(step: Any, where: str) -> dict[str, Any]:
+    if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
+        raise BadInput(where, "takes after_minutes and receivers.")
+    minutes, names = step["after_minutes"], step["receivers"]
+    good = isinstance(minutes, int | float) and not isinstance(minutes, bool) and math.isfinite(minutes)
+    if not good or not 0 <= minutes <= LONGEST_DELAY_MINUTES:
+        raise BadInput(f"{where}.after_minutes", f"takes minutes from 0 to {LONGEST_DELAY_MINUTES}.")
+    return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
+
+
+def _receivers(names: Any, where: str) -> list[str]:
+    known = set(Receiver.objects.values_list("name", flat=True))
+    if not isinstance(names, Sequence) or isinstance(names, str) or not names or not known.issuperset(names):
+        raise BadInput(where, f"takes one or more of {', '.join(sorted(known)) or 'none yet'}.")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,91 @@
+"""The rules and the receiver a plant starts with. What people change stays; what they delete comes back
+disabled by nobody: a rule is switched off, not deleted.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.alerts.rules import rules
+
+CONSOLES = "consoles"
+TELL = [{"after_minutes": 0, "receivers": [CONSOLES]}]
+
+
+def _rule(condition: str, title: str, threshold: float, clear: float, **more: Any) -> dict[str, Any]:
+    escalation = [] if more.get("severity") == "notice" else TELL
+    fields = {"condition": condition, "title": title, "threshold": threshold, "clear_threshold": clear}
+    return {**fields, "escalation": escalation, **more}
+
+
+FIRST_RULES: dict[str, dict[str, Any]] = {
+    "node-lost": _rule("node_lost", "Node {node} is lost", 10, 3, keep_seconds=10, severity="critical"),
+    "node-too-busy": _rule("node_toobusy", "Node {node} is too busy", 90, 80, for_seconds=60),
+    "node-memory": _rule("node_memory", "Node {node} runs out of memory", 85, 75, for_seconds=30),
+    "queue-behind": _rule("queue_wait", "Queue {queue} falls behind", 30, 15, for_seconds=60),
+    "queue-latency": _rule("queue_latency", "Queue {queue} is slow", 15, 10, for_seconds=120),
+    "dead-letters": _rule("dead_letters", "Queue {queue} holds dead letters", 1, 1),
+    "producer-silent": _rule(
+        "producer_silent",
+        "Producer {producer} is silent",
+        60,
+        30,
+        # Others come and go as they please; a person says which must not fall silent.
+        matchers=[{"label": "producer", "is": "=", "value": "host"}],
+    ),
+    "workers-missing": _rule(
+        "workers_missing", "No worker handles the jobs queues", 0, 0, for_seconds=15, severity="critical"
+    ),
+    "workers-saturated": _rule(
+        "workers_saturated", "Every worker slot is busy", 95, 85, for_seconds=600, severity="notice"
+    ),
+    "pool-refuses": _rule(
+        "pool_refuses", "The pool of {host} can't grow", 1, 1, for_seconds=15, severity="notice"
+    ),
+    "pipeline-down": _rule(
+        "pipeline_down", "The pipeline is down", 15, 10, keep_seconds=10, severity="critical"
+    ),
+    "pipeline-stalled": _rule(
+        "pipeline_stalled", "The pipeline is stalled", 1, 1, for_seconds=15, severity="critical"
+    ),
+    "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
+    "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
+    "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
+    "observer-silent": _rule(
+        "observer_silent", "Nobody observes the plant", 10, 5, keep_seconds=5, severity="critical"
+    ),
+    "loops-stopped": _rule("loops_stopped", "No loop ticks", 60, 30, keep_seconds=10, severity="critical"),
+    "loop-silent": _rule("loop_silent", "Loop {loop} has stopped", 6, 3, for_seconds=15),
+    "loop-oscillates": _rule("loop_oscillation", "Loop {loop} oscillates", 20, 12),
+    "loop-saturated": _rule("loop_saturated", "Loop {loop} is at its limit", 80, 50),
+    # A few in a row are usual while workers start, and while another remedy is at work.
+    "loop-ineffective": _rule(
+        "loop_ineffective", "Loop {loop} does not help", 10, 1, window_seconds=1800, for_seconds=120
+    ),
+    "loop-harmful": _rule("loop_harmful", "Loop {loop} makes it worse", 1, 1, window_seconds=900),
+    "loop-blind": _rule("loop_stale", "Loop {loop} sees nothing", 30, 10),
+    "loop-held": _rule("loop_held", "Loop {loop} is held", 60, 60, severity="notice"),
+    "override-ending": _rule(
+        "override_ending",
+        "An override of {loop}{node} ends soon",
+        120,
+        120,
+        keep_seconds=0,
+        severity="notice",
+    ),
+    "plan-failed": _rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
+    "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
+    "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),
+    "audit-unchecked": _rule("audit_unchecked", "The audit is not checked", 180, 90, keep_seconds=5),
+    "delivery-failing": _rule("delivery_failing", "Messages to {receiver} fail", 3, 1),
+}
+
+
+def ensure_rules(now: datetime) -> int:
+    """Every first rule and the first receiver are there; answers how many rules were missing."""
+    Receiver.objects.get_or_create(name=CONSOLES, defaults={"channel": Receiver.Channel.BROWSER})
+    known = set(AlertRule.objects.values_list("name", flat=True))
+    missing = {name: fields for name, fields in FIRST_RULES.items() if name not in known}
+    for name, fields in missing.items():
+        rules.define(name, fields, now)
+    return len(missing)

@@ -1,0 +1,65 @@
+"""Silences: set with a reason and an end, shown beforehand with what they hide, ended at any time."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Alert, Silence
+from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.alerts.rules import matching
+from workers.steering.overrides import read_reason
+
+MOST_MINUTES = 7 * 24 * 60
+LATELY = timedelta(days=7)
+MOST_SHOWN = 200
+
+
+def labels_of(alert: Alert) -> dict[str, str]:
+    """What a silence may match."""
+    return {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
+
+
+def in_force(now: datetime) -> Any:
+    """The silences that hold at this moment, the longest first."""
+    standing = Silence.objects.filter(created_at__lte=now, expires_at__gt=now, ended_at__isnull=True)
+    return standing.order_by("-expires_at", "pk")
+
+
+def hidden(matchers: Sequence[Mapping[str, str]], now: datetime) -> dict[str, Any]:
+    """What a silence would hide: the open alerts it matches now, and how many it would have matched in the
+    last week, of how many.
+    """
+    lately = Alert.objects.filter(fired_at__gte=now - LATELY)
+    matched = [each for each in lately if matching.matches(matchers, labels_of(each))]
+    open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
+    return {
+        "open": [each for each in open_now if matching.matches(matchers, labels_of(each))][:MOST_SHOWN],
+        "lately": len(matched),
+        "of": lately.count(),
+    }
+
+
+def add(matchers: Any, reason: Any, minutes: Any, by: AbstractBaseUser, now: datetime) -> Silence:
+    """A silence from now on; it lasts a week at most. Raises BadInput."""
+    read = matching.read(matchers, least=1)
+    text = read_reason(reason)
+    until = now + timedelta(minutes=_minutes(minutes))
+    return Silence.objects.create(matchers=read, reason=text, owner=by, created_at=now, expires_at=until)
+
+
+def end(silence: Silence, by: AbstractBaseUser, now: datetime) -> bool:
+    """End it now; False when it was over already."""
+    still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
+    return bool(still.update(ended_at=now, ended_by=by))
+
+
+def _minutes(minutes: Any) -> float:
+    good = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if not good or not 0 < minutes <= MOST_MINUTES:
+        raise BadInput(
+            "minutes", f"takes minutes above 0 up to {MOST_MINUTES} (7 days): no silence is for ever."
+        )
+    return float(minutes)

@@ -1,0 +1,1 @@
+"""Tasks on a timetable: runs, their chunks, and who works them."""

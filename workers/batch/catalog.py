@@ -1,0 +1,176 @@
+"""The batch jobs there are, by name; `python:dotted.path` names a `Job` of one's own."""
+
+import importlib
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+from queues.errors import BadInput
+from workers.batch.jobs import experiment as lab_job
+from workers.batch.jobs import retention, spill
+from workers.batch.jobs.job import Job, Piece, Surroundings, Values
+from workers.batch.jobs.parameters import Parameter, moment
+from workers.batch.jobs.spark import client
+from workers.history import event_archive, metric_files
+
+HOUR_SECONDS = 3_600
+OWN = "python:"
+ON_ERROR = Parameter(
+    "on_error", "choice", "what to do about an unsound input file", "skip", choices=event_archive.ON_ERROR
+)
+DAYS = (
+    Parameter("since", "day", "the first day; without it, so many days back as the parameter days has", None),
+    Parameter("until", "day", "the last day; without it, today", None),
+    Parameter("days", "integer", "how many days, today included", 2, least=1, most=3_660),
+)
+QUEUES = Parameter("queues", "names", "the queues; without it, all that are archived", None)
+
+
+def job(name: str) -> Job:
+    """Raises BadInput naming the job."""
+    if name.startswith(OWN):
+        return _own(name.removeprefix(OWN))
+    if name not in JOBS:
+        raise BadInput("job", f"{name} is unknown; there are {', '.join(JOBS)}, or python:dotted.path.")
+    return JOBS[name]
+
+
+def _own(path: str) -> Job:
+    module, _, attribute = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput("job", f"python:{path} can't be imported: {error}.") from None
+    if not isinstance(found, Job):
+        raise BadInput("job", f"python:{path} is no workers.batch.jobs.job.Job.")
+    return found
+
+
+def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
+    """The first and the last day. Raises BadInput when they are the wrong way round."""
+    until = values["until"] or where.now.date().isoformat()
+    back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
+    since = values["since"] or back.isoformat()
+    if since > until:
+        raise BadInput("since", f"{since} is after {until}; the first day comes first.")
+    return since, until
+
+
+def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """A chunk per queue and day that is archived."""
+    since, until = day_range(values, where)
+    for partition in event_archive.partitions(where.data, values["queues"] or (), since, until):
+        yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
+
+
+def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """A chunk per day of raw figures."""
+    for day in metric_files.raw_days(where.data, *day_range(values, where)):
+        yield Piece(f"day={day}", {"day": day})
+
+
+def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """One chunk: an extract is one file. Raises BadInput for an empty range or nothing archived in it."""
+    since, until = moment(values["since"]), moment(values["until"])
+    if since >= until:
+        raise BadInput("until", "is not after since; a range ends after it begins.")
+    # A block lies at the day of its newest event: some events of a day may lie at the next.
+    first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
+    found = event_archive.partitions(where.data, [values["queue"]], first, last)
+    if not found:
+        raise BadInput("queue", f"{values['queue']} has no archived events from {first} to {last}.")
+    name = values["name"] or f"{values['queue']}-{since:%Y%m%dT%H%M%S}-{until:%Y%m%dT%H%M%S}"
+    content = {
+        "since": values["since"],
+        "until": values["until"],
+        "name": name,
+        "days": event_archive.days_of(found),
+    }
+    yield Piece(f"extract={name}", content)
+
+
+JOBS = {
+    declared.name: declared
+    for declared in (
+        Job(
+            "stream_statistics",
+            "Rates, inter-arrival moments, quantiles and selectivities per type, queue and day.",
+            (QUEUES, *DAYS, ON_ERROR),
+            client.opened("stream_statistics"),
+            pieces=partition_pieces,
+            requirements=("spark",),
+            crontab="20 1 * * *",
+        ),
+        Job(
+            "metric_spill",
+            "The seconds' figures from the stream into files.",
+            (),
+            spill.opened,
+            next_piece=spill.next_piece,
+            every_seconds=600,
+        ),
+        Job(
+            "metric_rollup",
+            "The seconds' figures by 10 s, minute and hour.",
+            (*DAYS, ON_ERROR),
+            client.opened("metric_rollup"),
+            pieces=metric_pieces,
+            requirements=("spark",),
+            crontab="40 * * * *",
+        ),
+        Job(
+            "forecast_training",
+            "Windows of rates with the calendar's phase, for the forecast law.",
+            (
+                QUEUES,
+                *DAYS,
+                Parameter("window_seconds", "integer", "a window's length", 60, least=1, most=HOUR_SECONDS),
+                Parameter("history", "integer", "windows of history a row has", 30, least=1, most=1_000),
+                Parameter("horizon", "integer", "windows ahead that are the target", 10, least=1, most=1_000),
+                ON_ERROR,
+            ),
+            client.opened("forecast_training"),
+            pieces=partition_pieces,
+            requirements=("spark",),
+            crontab="50 1 * * *",
+        ),
+        Job(
+            "replay_extract",
+            "A time range of a queue's archived events as one file.",
+            (
+                Parameter("queue", "name", "the queue"),
+                Parameter("since", "moment", "the range's begin"),
+                Parameter("until", "moment", "the range's end, itself not included"),
+                Parameter(
+                    "format", "choice", "the file's format", "csv", choices=("csv", "csv.gz", "parquet")
+                ),
+                Parameter(
+                    "step_seconds", "number", "0: events; else rates by this step", 0.0, least=0, most=86_400
+                ),
+                Parameter("name", "name", "the file's name without its ending", None),
+                ON_ERROR,
+            ),
+            client.opened("replay_extract"),
+            pieces=extract_pieces,
+            requirements=("spark",),
+            single_instance=False,
+        ),
+        Job(
+            "retention",
+            "Deletes what is older than so many days, but nothing that is kept.",
+            retention.PARAMETERS,
+            retention.opened,
+            pieces=retention.pieces,
+            crontab="10 3 * * *",
+        ),
+        Job(
+            lab_job.NAME,
+            "Simulates a scenario of the lab, a law a chunk; begun on the Lab page.",
+            lab_job.PARAMETERS,
+            lab_job.opened,
+            pieces=lab_job.pieces,
+            # Where batch work is done: what is only tried out takes no slot from consumers.
+            requirements=("memory",),
+            single_instance=False,
+        ),
+    )
+}

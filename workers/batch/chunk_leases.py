@@ -1,0 +1,162 @@
+"""The seat of who does a chunk: its fencing number, and what may only be done while it is held.
+
+Claims are compare-and-swap in the database: each gets a number greater than all of its run, and every write
+shows the number. A process that was paused, overtaken and revived finds its number outdated and leaves no
+trace. The rename that shows its files happens inside the transaction that has just checked the number under
+the row's lock, so nobody overtakes it in between.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import models, transaction
+
+from queues.errors import WeirError
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Made, Surroundings
+from workers.models import Chunk, Run, Task
+
+# A worker beats each second; one silent for so long has lost its chunk to whoever asks next.
+LOST_SECONDS = 15.0
+BEAT_SECONDS = 1.0
+MOST_TRIES = 3
+
+
+class Overtaken(WeirError):  # noqa: N818
+    """Another holds the chunk, or its run has ended: stop, and leave no trace."""
+
+
+@dataclass
+class Seat:
+    """A claimed chunk. `clock` gives the time; `note` is told the progress of each beat."""
+
+    chunk: Chunk
+    surroundings: Surroundings
+    clock: Callable[[], datetime]
+    note: Callable[[Mapping[str, Any]], None] = lambda progress: None
+    progress: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def token(self) -> str:
+        """Names what this seat writes before it is shown: nobody else ever has the same."""
+        return f"{self.chunk.run_id}-{self.chunk.pk}-{self.chunk.fence}"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.chunk.run.parameters
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        return self.chunk.content
+
+    def check(self, progress: Mapping[str, Any] | None = None) -> None:
+        """Say that work goes on, and how far it is; to be called at least each few seconds, and before
+        anything is written. Raises Overtaken.
+        """
+        now = self.clock()
+        if progress is not None:
+            self.progress = dict(progress)
+        beat_at = self.chunk.beat_at
+        if progress is None and beat_at is not None and now - beat_at < timedelta(seconds=BEAT_SECONDS):
+            # Asked often: the number alone is compared, nothing is written.
+            if not self._ours().exists():
+                raise self._overtaken()
+            return
+        if not self._ours().update(beat_at=now):
+            raise self._overtaken()
+        self.chunk.beat_at = now
+        self.note(self.progress)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """A transaction in which the seat is ours from first to last: its row is locked before the number is
+        compared. Raises Overtaken, and then nothing of it was done.
+        """
+        with transaction.atomic():
+            # An update, so that the row is locked on every database.
+            if not self._ours().update(beat_at=self.clock()):
+                raise self._overtaken()
+            yield
+
+    def commit(self, made: Made, seconds: float) -> None:
+        """Show what was made and note the chunk as done, both or neither. Raises Overtaken."""
+        data = self.surroundings.data
+        try:
+            with self.guarded():
+                Chunk.objects.filter(pk=self.chunk.pk).update(
+                    state=Chunk.State.DONE,
+                    rows=made.rows,
+                    seconds=seconds,
+                    skipped=[dict(each) for each in made.skipped],
+                    error="",
+                )
+                Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
+                # Last: should the commit fail after it, the chunk is done again and replaces the same files.
+                files.show(data, made.outputs)
+        except Overtaken:
+            files.discard(data, made.outputs.values())
+            raise
+
+    def fail(self, error: str, final: bool) -> None:
+        """Give the chunk up: for good, or to be tried again until its tries are over."""
+        tries = self.chunk.tries + 1
+        over = final or tries >= MOST_TRIES
+        state = Chunk.State.FAILED if over else Chunk.State.PENDING
+        self._ours().update(state=state, tries=tries, error=error)
+
+    def _ours(self) -> models.QuerySet[Chunk]:
+        chunk = self.chunk
+        rows = Chunk.objects.filter(
+            pk=chunk.pk, fence=chunk.fence, state=Chunk.State.WORKING, run__state=Run.State.RUNNING
+        )
+        # A single-instance task has one writer in all: the newest claim of the run.
+        return rows.filter(run__fence=chunk.fence) if chunk.run.single_instance else rows
+
+    def _overtaken(self) -> Overtaken:
+        return Overtaken(
+            f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is not this worker's any more."
+        )
+
+
+def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
+    """The next chunk for a worker: one nobody has, or one whose worker is silent; None when there is none,
+    or when as many are at work as are wanted.
+    """
+    lost = now - timedelta(seconds=LOST_SECONDS)
+    with transaction.atomic():
+        # The task's row is the lock of all claims of its runs (SQLite's transactions exclude each other).
+        if Task.objects.select_for_update().filter(runs__pk=run_id).first() is None:
+            return None
+        run = Run.objects.select_related("task").get(pk=run_id)
+        if run.state != Run.State.RUNNING or _at_work(run, lost) >= _wanted(run):
+            return None
+        free = models.Q(state=Chunk.State.PENDING) | models.Q(state=Chunk.State.WORKING, beat_at__lte=lost)
+        chunk = run.chunks.filter(free).order_by("place").first()
+        return None if chunk is None else _take(run, chunk, worker, now)
+
+
+def _at_work(run: Run, lost: datetime) -> int:
+    """How many chunks are being worked at: of the task where it is single-instance, else of the run."""
+    working = Chunk.objects.filter(state=Chunk.State.WORKING, beat_at__gt=lost)
+    return (
+        working.filter(run__task_id=run.task_id).count()
+        if run.single_instance
+        else working.filter(run=run).count()
+    )
+
+
+def _wanted(run: Run) -> int:
+    return 1 if run.single_instance else run.workers_wanted
+
+
+def _take(run: Run, chunk: Chunk, worker: str, now: datetime) -> Chunk | None:
+    number = run.fence + 1
+    Run.objects.filter(pk=run.pk).update(fence=number)
+    # As it was read, or not at all: its worker may have ended it while we waited for the row.
+    as_read = Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence, state=chunk.state)
+    if not as_read.update(state=Chunk.State.WORKING, fence=number, worker=worker, beat_at=now, error=""):
+        return None
+    return Chunk.objects.select_related("run", "run__task").get(pk=chunk.pk)

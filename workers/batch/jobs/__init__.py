@@ -1,0 +1,1 @@
+"""What a task can do: one job a module."""

@@ -1,0 +1,265 @@
+"""Retention: archived events, metrics, snapshots, ledger entries and alerts older than so many days go, but
+nothing that an incident or an experiment refers to (`Keep`: a time range, a reason).
+
+A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, or the
+alerts. Every deletion is done under the seat's guard, in small steps, so a revived process deletes nothing
+and nobody waits long.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Max, Min, QuerySet
+
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Alert, Message
+from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.parameters import Parameter
+from workers.history import event_archive, metric_files, snapshot_archive
+from workers.models import Keep, LedgerEntry
+
+FOREVER = 0
+MOST_DAYS = 36_500
+LEDGER_RANGE_IDS = 20_000
+LEDGER_BATCH_ROWS = 500
+FILE_BATCH = 200
+LOCK_SECONDS = 20.0
+
+
+def days_parameter(name: str, default: int, what: str) -> Parameter:
+    return Parameter(
+        name, "integer", f"days that {what} are kept (0: for ever)", default, least=0, most=MOST_DAYS
+    )
+
+
+PARAMETERS = (
+    days_parameter("archive_days", 90, "archived events"),
+    days_parameter("raw_days", 14, "the metrics' seconds"),
+    days_parameter("10s_days", 60, "metrics by 10 s"),
+    days_parameter("1m_days", 400, "metrics by the minute"),
+    days_parameter("1h_days", FOREVER, "metrics by the hour"),
+    days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
+    days_parameter("alert_days", 400, "alerts that are over, and messages"),
+    days_parameter("ledger_days", 90, "ledger entries"),
+)
+
+
+def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
+    """Spare a time range. Raises BadInput when it has no reason or ends before it begins."""
+    if not reason.strip():
+        raise BadInput("reason", "is missing: say which incident or experiment refers to it.")
+    if until < since:
+        raise BadInput("until", "is before since; a range ends after it begins.")
+    return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
+
+
+def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids."""
+    yield from _archive_pieces(values["archive_days"], where)
+    for step in ("raw", *metric_files.STEPS):
+        yield from _metric_pieces(step, values[f"{step}_days"], where)
+    yield from _snapshot_pieces(values["snapshot_days"], where)
+    yield from _ledger_pieces(values["ledger_days"], where)
+    yield from _alert_pieces(values["alert_days"], where)
+
+
+def work(seat: Any) -> Made:
+    """Delete one chunk's share of what is due, what is kept left out."""
+    return _WORK[seat.content["kind"]](seat)
+
+
+def opened(where: Surroundings) -> nullcontext[Work]:
+    return nullcontext(work)
+
+
+def cutoff(days: int, now: datetime) -> datetime:
+    """Older than this is due."""
+    return now - timedelta(days=days)
+
+
+def is_kept(day: str, queue: str | None = None) -> bool:
+    """Whether anything refers to this day (of this queue; None: of all that isn't a queue's)."""
+    begin = datetime.combine(date.fromisoformat(day), time.min, UTC)
+    ranges = Keep.objects.filter(since__lt=begin + timedelta(days=1), until__gte=begin)
+    return (ranges.filter(queue__in=["", queue]) if queue is not None else ranges).exists()
+
+
+def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    for partition in event_archive.partitions(where.data, until=_last_due_day(days, where.now)):
+        if not is_kept(partition.day, partition.queue):
+            content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
+            yield Piece(f"archive/{partition.identifier}", content)
+
+
+def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    folder = where.data / metric_files.ROOT / step
+    found = {path.name.removeprefix("day=").removesuffix(".parquet") for path in folder.glob("day=*")}
+    for day in sorted(found):
+        if day <= _last_due_day(days, where.now) and not is_kept(day):
+            yield Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
+
+
+def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    for day in snapshot_archive.days(where.data):
+        if day <= _last_due_day(days, where.now) and not is_kept(day):
+            yield Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
+
+
+def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    before = cutoff(days, where.now)
+    ends = LedgerEntry.objects.filter(at__lt=before).aggregate(first=Min("pk"), last=Max("pk"))
+    if ends["first"] is None:
+        return
+    for first in range(ends["first"], ends["last"] + 1, LEDGER_RANGE_IDS):
+        last = min(first + LEDGER_RANGE_IDS - 1, ends["last"])
+        content = {"kind": "ledger", "first": first, "last": last, "before": before.isoformat()}
+        yield Piece(f"ledger/{first}-{last}", content)
+
+
+def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    if days == FOREVER:
+        return
+    before = cutoff(days, where.now)
+    if due_alerts(before).exists() or Message.objects.filter(created_at__lt=before).exists():
+        yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
+
+
+def _delete_archive(seat: Any) -> Made:
+    """Delete a partition's files that were also written long ago: history that was published only lately
+    has old days, and isn't old.
+    """
+    queue, day = seat.content["queue"], seat.content["day"]
+    data, now = seat.surroundings.data, seat.clock()
+    folder = event_archive.Partition(day, queue).folder(data)
+    oldest = cutoff(seat.content["days"], now).timestamp()
+    due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
+    for batch in _batches(due, FILE_BATCH):
+        with seat.guarded():
+            # Asked again: somebody may have had a reason since the run was planned.
+            if is_kept(day, queue):
+                break
+            _forget(data / event_archive.ROOT, batch)
+            for path in batch:
+                path.unlink(missing_ok=True)
+        seat.check({"rows": len(due), "share": None, "chunk": seat.chunk.identifier})
+    _remove_if_empty(folder)
+    return Made(len(due))
+
+
+def _forget(root: Path, paths: list[Path]) -> None:
+    """Take files out of the archive's index first: it must not name a file that is gone, or a block that
+    came again would be taken for archived. A crash in between leaves files that the next run deletes.
+    """
+    index = root / "index.sqlite3"
+    if not index.exists():
+        return
+    with closing(sqlite3.connect(index, timeout=LOCK_SECONDS)) as connection, connection:
+        rows = [(str(path.relative_to(root)),) for path in paths]
+        connection.executemany("DELETE FROM blocks WHERE file = ?", rows)
+
+
+def _delete_metrics(seat: Any) -> Made:
+    step, day = seat.content["step"], seat.content["day"]
+    folder = seat.surroundings.data / metric_files.ROOT / step
+    rolled = folder / f"day={day}.parquet"
+    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder / f"day={day}")
+    return _delete_day(seat, folder / f"day={day}", paths)
+
+
+def _delete_snapshots(seat: Any) -> Made:
+    folder = snapshot_archive.day_folder(seat.surroundings.data, seat.content["day"])
+    return _delete_day(seat, folder, list(folder.iterdir()))
+
+
+def _delete_day(seat: Any, folder: Path, paths: list[Path]) -> Made:
+    """A day's files, and its folder when nothing is left in it; nothing of a day that is kept by now."""
+    with seat.guarded():
+        if is_kept(seat.content["day"]):
+            return Made(0)
+        for path in paths:
+            path.unlink(missing_ok=True)
+    _remove_if_empty(folder)
+    return Made(len(paths))
+
+
+def _delete_ledger(seat: Any) -> Made:
+    """A range of ids, a few hundred rows a transaction: nobody's tick waits for a large deletion."""
+    before = datetime.fromisoformat(seat.content["before"])
+    deleted = 0
+    while True:
+        with seat.guarded():
+            due = due_entries(before).filter(pk__range=(seat.content["first"], seat.content["last"]))
+            ids = list(due.order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            deleted += LedgerEntry.objects.filter(pk__in=ids).delete()[0]
+        if len(ids) < LEDGER_BATCH_ROWS:
+            return Made(deleted)
+        seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
+
+
+def _delete_alerts(seat: Any) -> Made:
+    """Alerts that were over by then, with what was noted of them, and messages; a few hundred at a time."""
+    before = datetime.fromisoformat(seat.content["before"])
+    deleted = 0
+    while True:
+        with seat.guarded():
+            ids = list(due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            Alert.objects.filter(pk__in=ids).delete()
+            deleted += len(ids)
+            if len(ids) < LEDGER_BATCH_ROWS:
+                Message.objects.filter(created_at__lt=before).exclude(state="waiting").delete()
+                return Made(deleted)
+        seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
+
+
+def due_alerts(before: datetime) -> QuerySet[Alert]:
+    """Alerts that were over by then, without those that fired in a kept range."""
+    due = Alert.objects.filter(resolved_at__lt=before)
+    for since, until in Keep.objects.values_list("since", "until"):
+        due = due.exclude(fired_at__range=(since, until))
+    return due
+
+
+def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
+    """Entries older than that, without those in a kept range, still being checked, or with a plan."""
+    due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
+        verdict=LedgerEntry.Verdict.CHECKING
+    )
+    for since, until in Keep.objects.values_list("since", "until"):
+        due = due.exclude(at__range=(since, until))
+    return due
+
+
+def _last_due_day(days: int, now: datetime) -> str:
+    """The newest day all of which is older than so many days."""
+    return (cutoff(days, now).date() - timedelta(days=1)).isoformat()
+
+
+def _batches(paths: list[Path], size: int) -> Iterable[list[Path]]:
+    return (paths[place : place + size] for place in range(0, len(paths), size))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Hidden leftovers or a file that came just now keep it."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+_WORK = {
+    "archive": _delete_archive,
+    "metrics": _delete_metrics,
+    "snapshots": _delete_snapshots,
+    "ledger": _delete_ledger,
+    "alerts": _delete_alerts,
+}

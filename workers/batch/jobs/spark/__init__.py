@@ -1,0 +1,1 @@
+"""Jobs that run on Spark, in a process of their own."""

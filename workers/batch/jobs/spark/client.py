@@ -1,0 +1,152 @@
+"""The worker's side of a Spark process: it is started once per worker, asked chunk by chunk, and ended.
+
+A process of its own, since a Spark context must never be made before a fork, nor in a Celery child.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from queues.errors import BadInput, WeirError
+from workers.batch.jobs.job import Made, Surroundings, Work
+from workers.host.environment import PIPELINE_PREFIX, needed
+from workers.host.spark_privacy import SECRET as SPARK_SECRET
+
+POLL_SECONDS = 0.5
+STOP_SECONDS = 10.0
+COMMAND = (sys.executable, "-m", "workers.batch.jobs.spark.process")
+ROOT = Path(__file__).resolve().parents[4]
+
+
+class SparkFailed(WeirError):  # noqa: N818
+    """Spark, or its process, ended the chunk with an error; another try may go well."""
+
+
+class SparkProcess:
+    """The process, from the first chunk on."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def work(self, seat: Any) -> Made:
+        """Do a seat's chunk. Raises BadInput, SparkFailed; Overtaken from the seat, Spark stopped first."""
+        self._ask(seat)
+        try:
+            while True:
+                if (answer := self._next(seat)) is not None:
+                    return answer
+        except WeirError:
+            # Overtaken, cancelled or failed: what Spark is doing now is for nobody.
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process; safe when it is gone."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+        self._process = None
+
+    def _ask(self, seat: Any) -> None:
+        process = self._process or self._start()
+        request = {
+            "job": self._job,
+            "parameters": dict(seat.parameters),
+            "content": dict(seat.content),
+            "token": seat.token,
+            "data": str(seat.surroundings.data),
+        }
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        except OSError as error:
+            self.close()
+            raise SparkFailed(f"Spark's process takes no work: {error}") from None
+
+    def _next(self, seat: Any) -> Made | None:
+        """An answer, or None after the progress is passed on; the seat is checked each time."""
+        try:
+            answer = self._answers.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            seat.check()
+            return None
+        if answer is None:
+            raise SparkFailed("Spark's process ended in the middle of a chunk.")
+        if "progress" in answer:
+            seat.check(answer["progress"])
+            return None
+        if "refused" in answer:
+            raise BadInput(**answer["refused"])
+        if "failed" in answer:
+            raise SparkFailed(answer["failed"])
+        return made_of(answer["made"])
+
+    def _start(self) -> subprocess.Popen[str]:
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        process = self._process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**needed(os.environ, {SPARK_SECRET}, (PIPELINE_PREFIX,)), "PYTHONPATH": path},
+            # A signal to the worker's group is the worker's to handle: it stops Spark in its own time.
+            start_new_session=True,
+        )
+        self._answers = answers = queue.SimpleQueue()
+        threading.Thread(target=_read, args=(process, answers), daemon=True).start()
+        return process
+
+
+def _read(process: subprocess.Popen[str], answers: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            answers.put(json.loads(line))
+    except ValueError:
+        pass  # closed under us, or killed in the middle of a line
+    answers.put(None)
+
+
+def made_of(document: Mapping[str, Any]) -> Made:
+    """An answer's document as a value."""
+    return Made(document["rows"], document["outputs"], tuple(document["skipped"]))
+
+
+@contextmanager
+def spark(job: str) -> Iterator[Work]:
+    """The function that does chunks of a Spark job, as long as it is open."""
+    process = SparkProcess(job)
+    try:
+        yield process.work
+    finally:
+        process.close()
+
+
+def opened(job: str) -> Any:
+    """For a job's declaration: how a worker opens it."""
+
+    def open_in(surroundings: Surroundings) -> Any:
+        return spark(job)
+
+    return open_in

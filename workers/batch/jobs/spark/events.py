@@ -1,0 +1,56 @@
+"""A partition's events for a Spark job: unsound files named, and skipped or the end of it, by choice."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from queues.events.block import SCHEMA
+from workers.batch.jobs.spark.request import Request
+from workers.history import event_archive
+
+T = TypeVar("T")
+Faults = tuple[Mapping[str, str], ...]
+
+
+def over_sound_files(
+    spark: SparkSession,
+    request: Request,
+    paths: Iterable[Path],
+    use: Callable[[DataFrame], T],
+    schema: pa.Schema = SCHEMA,
+) -> tuple[T | None, Faults]:
+    """What `use` answers on the sound files' rows (None: there are none), and what was skipped.
+
+    `use` must run to its end (collect or write): a file whose footer is sound and whose pages aren't shows
+    only then; all are read through once to name it, and `use` begins anew. Raises BadInput (on_error=stop).
+    """
+    on_error = request.parameters["on_error"]
+    found = event_archive.checked(paths, schema)
+    faults = event_archive.demand(found, on_error, request.data)
+    try:
+        return _used(spark, request, found, use), faults
+    except (PySparkException, Py4JError):
+        again = event_archive.read_through(found.files, schema)
+        if not again.faults:
+            raise
+        faults += event_archive.demand(again, on_error, request.data)
+        return _used(spark, request, again, use), faults
+
+
+def _used(
+    spark: SparkSession, request: Request, found: event_archive.Checked, use: Callable[[DataFrame], T]
+) -> T | None:
+    if not found.files:
+        return None
+    request.input_rows = found.rows
+    return use(read(spark, found.files))
+
+
+def read(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """The rows of these very files; the folder's `queue=` and `day=` don't become columns."""
+    return spark.read.parquet(*[str(path) for path in paths])

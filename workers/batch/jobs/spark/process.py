@@ -1,0 +1,137 @@
+"""The process of Spark batch jobs: `python -m workers.batch.jobs.spark.process`, started by the worker that
+does the chunks (`workers.batch.jobs.spark.client`), never by itself.
+
+Standard input: a JSON request a line, {"job", "parameters", "content", "token", "data"}. Standard output: a
+JSON answer a line: {"progress": {...}} now and then, then {"made": {...}}, {"refused": {"field", "message"}}
+or {"failed": "..."}. It knows no database: what it writes stays hidden until its worker shows it, so it may
+be killed at any time. When standard input ends (its worker is gone), so does it.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+
+from queues.errors import BadInput
+from queues.private_files import keep_private
+from workers.batch.jobs.spark import extract, rollup, statistics, training
+from workers.batch.jobs.spark.request import Request
+from workers.batch.jobs.spark.session import LOCAL_MASTER, start_session
+
+MAKERS = {
+    "stream_statistics": statistics.make,
+    "metric_rollup": rollup.make,
+    "forecast_training": training.make,
+    "replay_extract": extract.make,
+}
+PROGRESS_SECONDS = 1.0
+
+
+class Answers:
+    """JSON lines to the worker, from two threads."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._lock = out, threading.Lock()
+
+    def __call__(self, document: dict[str, Any]) -> None:
+        with self._lock:
+            self._out.write(json.dumps(document) + "\n")
+            self._out.flush()
+
+
+def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
+    """Stages and tasks of what the group has run so far: {"stages", "stages_done", "tasks", "tasks_done"}."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job))]
+    stages = [info for job in jobs for stage in job.stageIds if (info := tracker.getStageInfo(stage))]
+    return {
+        "stages": sum(len(job.stageIds) for job in jobs),
+        "stages_done": sum(stage.numTasks == stage.numCompletedTasks for stage in stages),
+        "tasks": sum(stage.numTasks for stage in stages),
+        "tasks_done": sum(stage.numCompletedTasks for stage in stages),
+    }
+
+
+@contextmanager
+def reported(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
+    """While inside, progress is told each second. Rows are those of the input, by share of the tasks."""
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(PROGRESS_SECONDS):
+            found = stage_progress(spark, request.token)
+            share = found["tasks_done"] / found["tasks"] if found["tasks"] else 0.0
+            answer({"progress": {**found, "rows": int(request.input_rows * share), "share": share}})
+
+    spark.sparkContext.setJobGroup(request.token, request.job)
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def serve(
+    requests: Iterator[dict[str, Any]], answer: Answers, spark_of: Callable[[Path], SparkSession]
+) -> None:
+    """One request after the other; a failed one ends nothing."""
+    for document in requests:
+        request = Request(**{**document, "data": Path(document["data"])})
+        try:
+            spark = spark_of(request.data)
+            with reported(spark, request, answer):
+                made = MAKERS[request.job](spark, request)
+        except BadInput as error:
+            answer({"refused": {"field": error.field, "message": error.message}})
+        except Exception as error:  # whatever it was: the worker decides on another try
+            answer({"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
+        else:
+            answer({"made": asdict(made)})
+
+
+def incoming(source: TextIO) -> Iterator[dict[str, Any]]:
+    """Requests as they come. Another thread reads, so that the end of input ends the process also while
+    Spark works: its worker was killed, and nobody will take the result.
+    """
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in source:
+            requests.put(json.loads(line))
+        os._exit(0)  # Spark's Java sees its own input end, and goes too
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield requests.get()
+
+
+def main() -> None:
+    keep_private()
+    # What Spark and Java print on standard output must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    sessions: dict[Path, SparkSession] = {}
+
+    def session(data: Path) -> SparkSession:
+        if data not in sessions:
+            master = os.environ.get("SPARK_MASTER") or LOCAL_MASTER
+            sessions[data] = start_session(master, data / "spark")
+        return sessions[data]
+
+    serve(incoming(sys.stdin), Answers(answers), session)
+
+
+if __name__ == "__main__":
+    main()

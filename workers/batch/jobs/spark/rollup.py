@@ -1,0 +1,61 @@
+"""`metric_rollup`: a day's raw figures as windows of 10 s, 1 min and 1 h.
+
+`metrics/{10s,1m,1h}/day=….parquet`: time (the window's begin), series, count (rows), mean, minimum, maximum,
+last (the newest value). A window without rows isn't there: unknown is not 0. The longer windows are made from
+the raw rows too, so a mean is one of rows, not of means.
+"""
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Made
+from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.request import Request
+from workers.history import event_archive, metric_files
+
+TABLE = pa.schema(
+    [
+        ("time", pa.timestamp("us", "UTC")),
+        ("series", pa.string()),
+        ("count", pa.int64()),
+        ("mean", pa.float64()),
+        ("minimum", pa.float64()),
+        ("maximum", pa.float64()),
+        ("last", pa.float64()),
+    ]
+)
+
+
+def make(spark: SparkSession, request: Request) -> Made:
+    """One day's three files. Raises BadInput for an unsound file when the choice is to stop."""
+    day = request.content["day"]
+    paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
+    found, skipped = over_sound_files(spark, request, paths, _all_windows, metric_files.RAW)
+    outputs: dict[str, str] = {}
+    for step, table in (found or {}).items():
+        outputs |= files.write_table(request.data, metric_files.rollup_file(step, day), request.token, table)
+    return Made(request.input_rows, outputs, skipped)
+
+
+def _all_windows(raw: DataFrame) -> dict[str, pa.Table]:
+    return {step: windows(raw, seconds).toArrow().cast(TABLE) for step, seconds in metric_files.STEPS.items()}
+
+
+def windows(raw: DataFrame, seconds: int) -> DataFrame:
+    """A row per window and series, ordered by both."""
+    # A row that was spilled twice (two spills that overlap) is one row.
+    rows = raw.dropDuplicates(["time", "series"])
+    begin = F.timestamp_seconds((F.unix_seconds("time") / seconds).cast("long") * seconds)
+    return (
+        rows.groupBy(begin.alias("time"), "series")
+        .agg(
+            F.count("value").alias("count"),
+            F.mean("value").alias("mean"),
+            F.min("value").alias("minimum"),
+            F.max("value").alias("maximum"),
+            F.max_by("value", rows["time"]).alias("last"),
+        )
+        .orderBy("time", "series")
+    )

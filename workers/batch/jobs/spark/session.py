@@ -1,0 +1,69 @@
+"""The Spark session of batch jobs: all of the cores, the quicker compiler, and memory for sorting."""
+
+import logging
+import os
+import socket
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from workers.host.environment import narrowed, needed
+from workers.host.java import spark_environment
+from workers.host.spark_privacy import java_options, private_settings
+
+HEAP = "2g"
+LOCAL_MASTER = "local[*]"
+PARTITIONS = 8
+_JAVA_OPTIONS = "-XX:+UseParallelGC -Djava.net.preferIPv4Stack=true"
+_SETTINGS = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Partitions small enough to be sorted in memory; those that stay small are joined.
+    "spark.sql.shuffle.partitions": str(PARTITIONS),
+    "spark.sql.adaptive.enabled": "true",
+    # The archive has many small files: opening one costs little here, so they are read many at a time.
+    "spark.sql.files.openCostInBytes": "65536",
+    "spark.sql.files.maxPartitionBytes": "64m",
+    # A corrupt file is named (workers.history.event_archive), never passed over in silence.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.task.maxFailures": "1",
+}
+
+
+def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
+    """A session on `master`; `folder` takes Spark's scratch files."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
+    os.environ.update(spark_environment(folder / "java"))
+    builder = SparkSession.builder.master(master).appName("weir batch jobs")
+    local = {
+        "spark.driver.memory": heap,
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options(folder)}",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    for key, value in {
+        **_SETTINGS,
+        **local,
+        **_addresses(master),
+        **private_settings(master, folder),
+    }.items():
+        builder = builder.config(key, value)
+    with narrowed(needed(os.environ)):
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _addresses(master: str) -> dict[str, str]:
+    """Found by nobody else when all runs here, by the cluster's executors otherwise."""
+    if master.startswith("local"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    host = os.environ.get("SPARK_DRIVER_HOST") or socket.gethostname()
+    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}

@@ -1,0 +1,70 @@
+"""`metric_spill`: the seconds' figures, kept for two hours in a stream, as Parquet files kept for long.
+
+The amount isn't known beforehand: a chunk takes up to an hour of rows that no file has, then comes the next
+one. A file is named by the ids of its first and last row, so the names alone tell what was spilled.
+"""
+
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.history import metric_files, metrics
+
+CHUNK_ROWS = 3_600
+# A row younger than this may still be followed by one of the same second.
+SETTLED_SECONDS = 2.0
+
+
+def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece | None:
+    """The next rows of one day, after those that are spilled; None when there are none."""
+    spilled = metric_files.last_spilled(where.data)
+    # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
+    begun = max([each for each in (spilled, after and after.split("_")[1]) if each], key=_order, default=None)
+    end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
+    entries = where.control.xrange(metrics.KEY, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    ids = [entry_id.decode() for entry_id, _ in entries]
+    if not ids:
+        return None
+    day = day_of(ids[0])
+    last = [each for each in ids if day_of(each) == day][-1]
+    return Piece(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
+
+
+def work(seat: Any) -> Made:
+    """One chunk's rows as a file that isn't shown yet."""
+    first, last, day = (seat.content[name] for name in ("first", "last", "day"))
+    where = seat.surroundings
+    seat.check()
+    table = table_of(where.control.xrange(metrics.KEY, first, last))
+    if not table.num_rows:
+        return Made(0)  # the stream has dropped them meanwhile
+    final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
+    return Made(table.num_rows, files.write_table(where.data, final, seat.token, table))
+
+
+def table_of(entries: list[tuple[bytes, dict[bytes, bytes]]]) -> pa.Table:
+    """Stream rows as {time, series, value}."""
+    rows = [
+        (int(entry_id.split(b"-")[0]) * 1000, name.decode(), float(value))
+        for entry_id, fields in entries
+        for name, value in fields.items()
+    ]
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, metric_files.RAW, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=metric_files.RAW)
+
+
+def day_of(entry_id: str) -> str:
+    return datetime.fromtimestamp(int(entry_id.split("-")[0]) / 1000, UTC).date().isoformat()
+
+
+def opened(where: Surroundings) -> nullcontext[Work]:
+    return nullcontext(work)
+
+
+def _order(entry_id: str) -> tuple[int, ...]:
+    return tuple(map(int, entry_id.split("-")))

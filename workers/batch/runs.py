@@ -1,0 +1,135 @@
+"""Runs of batch tasks: begun, cancelled, resumed; what is refused is refused before anything changed."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.db import IntegrityError, transaction
+
+from queues.errors import BadInput
+from workers.batch import catalog, deadline
+from workers.batch.jobs.job import Surroundings
+from workers.models import Chunk, Run, Task
+
+OPEN = (Run.State.QUEUED, Run.State.RUNNING)
+RESUMABLE = (Run.State.FAILED, Run.State.CANCELLED)
+
+
+def task_of(name: str) -> Task:
+    """Raises BadInput naming the task."""
+    task = Task.objects.filter(name=name).first()
+    if task is None:
+        known = ", ".join(Task.objects.order_by("name").values_list("name", flat=True)) or "none"
+        raise BadInput("task", f"{name} is unknown; there are {known}.")
+    return task
+
+
+def run_of(number: Any) -> Run:
+    """Raises BadInput naming the run."""
+    run = Run.objects.select_related("task").filter(pk=number).first() if str(number).isdecimal() else None
+    if run is None:
+        raise BadInput("run", f"{number} is no run.")
+    return run
+
+
+def begin(
+    name: str,
+    where: Surroundings,
+    given: Mapping[str, Any] | None = None,
+    *,
+    owner: Any = None,
+    deadline_at: datetime | None = None,
+) -> Run:
+    """A queued run with its chunks, the task's parameters under the given ones; done at once when there is
+    nothing to do. The manager takes it from here.
+
+    Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
+    open run.
+    """
+    task = task_of(name)
+    job = catalog.job(task.job)
+    values = job.read({**task.parameters, **(given or {})})
+    if deadline_at is not None and deadline_at <= where.now:
+        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
+    planned = None if job.pieces is None else list(job.pieces(values, where))
+    try:
+        with transaction.atomic():
+            run = Run.objects.create(
+                task=task,
+                parameters=values,
+                single_instance=task.single_instance,
+                owner=owner,
+                deadline_at=deadline_at or deadline.next_deadline(task.deadline, where.now),
+                created_at=where.now,
+                chunks_total=None if planned is None else len(planned),
+            )
+            Chunk.objects.bulk_create(
+                Chunk(run=run, identifier=piece.identifier, place=place, content=dict(piece.content))
+                for place, piece in enumerate(planned or ())
+            )
+    except IntegrityError:
+        raise _open_already(task) from None
+    if planned == []:
+        end(run, Run.State.DONE, where.now)
+    return run_of(run.pk)
+
+
+def cancel(run: Run, now: datetime) -> Run:
+    """End an open run: its workers stop at their next sign of life, and nothing of theirs is shown any more.
+    What is done stays. Raises BadInput when it has ended.
+    """
+    if not end(run, Run.State.CANCELLED, now):
+        ended = run_of(run.pk)
+        raise BadInput(
+            "run", f"{run.pk} is {ended.state} already; only a queued or running one can be cancelled."
+        )
+    return run_of(run.pk)
+
+
+def resume(run: Run, now: datetime) -> Run:
+    """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise."""
+    try:
+        with transaction.atomic():
+            if not Run.objects.filter(pk=run.pk, state__in=RESUMABLE).update(
+                state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
+            ):
+                raise BadInput(
+                    "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled one goes on."
+                )
+            unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
+            # A worker that is still at one finds its number outdated.
+            unfinished.update(state=Chunk.State.PENDING, tries=0, fence=0, error="")
+    except IntegrityError:
+        raise _open_already(run.task) from None
+    return run_of(run.pk)
+
+
+def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
+    """Close an open run; False when it has ended already."""
+    return bool(
+        Run.objects.filter(pk=run.pk, state__in=OPEN).update(
+            state=state, ended_at=now, error=error, workers_wanted=0
+        )
+    )
+
+
+def live_key(number: int) -> str:
+    """`weir:job:{run}`: hash, chunk → JSON progress of who works at it, while it does."""
+    return f"weir:job:{number}"
+
+
+def forget_live(control: redis.Redis, number: int) -> None:
+    """What is of no use after a run's end."""
+    control.delete(live_key(number), presence_key(number))
+
+
+def presence_key(number: int) -> str:
+    """`weir:job:{run}:workers`: sorted set, worker → until when (s) it counts as there."""
+    return f"{live_key(number)}:workers"
+
+
+def _open_already(task: Task) -> BadInput:
+    going_on = task.runs.filter(state__in=OPEN).first()
+    number = f" (run {going_on.pk})" if going_on else ""
+    return BadInput("task", f"{task.name} runs once at a time, and does so now{number}; wait or cancel it.")

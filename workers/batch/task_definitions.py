@@ -1,0 +1,152 @@
+"""Batch tasks as they are defined: checked, kept, and put on beat's schedule.
+
+The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), editable there too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import time
+from typing import Any
+
+from celery.schedules import ParseException, crontab
+from django.db import transaction
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+
+from queues.errors import BadInput
+from workers.batch import catalog
+from workers.batch.jobs.job import REQUIREMENTS
+from workers.batch.jobs.parameters import NAME
+from workers.models import Task
+
+START = "workers.tasks.start_task"
+MOST_PARALLEL = 64
+MOST_NAME = 60
+MOST_INTERVAL_SECONDS = 366 * 86_400
+CRONTAB_EXPIRES_SECONDS = 3_600
+CRONTAB_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+
+
+@transaction.atomic
+def define(
+    name: str,
+    job: str,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    requirements: Sequence[str] | None = None,
+    single_instance: bool | None = None,
+    parallel: int | None = None,
+    deadline: time | None = None,
+    every_seconds: int | None = None,
+    crontab_line: str | None = None,
+    enabled: bool = True,
+) -> Task:
+    """Make a task, or change the one of that name; what is left out is as its job declares it.
+
+    Raises BadInput naming the field, and then nothing was changed.
+    """
+    declared = catalog.job(job)
+    if not NAME.match(name) or len(name) > MOST_NAME:
+        raise BadInput("name", f"takes letters, digits, dot, - and _ ({MOST_NAME} at most).")
+    known = {parameter.name: parameter for parameter in declared.parameters}
+    given = dict(parameters or {})
+    # What has no default may still come with each run; a task that runs by itself needs it here.
+    if every_seconds is not None or crontab_line is not None:
+        declared.read(given)
+    for key, value in given.items():
+        _read(known, key, value, job)
+    fields = {
+        "job": job,
+        "parameters": given,
+        "requirements": _requirements(declared.requirements if requirements is None else requirements),
+        "single_instance": declared.single_instance if single_instance is None else single_instance,
+        "parallel": _parallel(declared.parallel if parallel is None else parallel),
+        "deadline": deadline,
+        "enabled": enabled,
+    }
+    task, _ = Task.objects.update_or_create(name=name, defaults=fields)
+    return schedule(task, every_seconds, crontab_line)
+
+
+def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:
+    """Put it on the schedule, by interval or crontab; with neither, take it off. Raises BadInput."""
+    when = _when(every_seconds, crontab_line)
+    before = task.periodic
+    if when is None:
+        Task.objects.filter(pk=task.pk).update(periodic=None)
+        if before is not None:
+            before.delete()
+    else:
+        fields = {
+            "task": START,
+            "kwargs": json.dumps({"name": task.name}),
+            "queue": "control",
+            "enabled": task.enabled,
+            # A start that waited so long is outdated: the next one comes, or a person starts it.
+            "expire_seconds": every_seconds or CRONTAB_EXPIRES_SECONDS,
+            "interval": None,
+            "crontab": None,
+            **when,
+        }
+        task.periodic, _ = PeriodicTask.objects.update_or_create(name=f"task: {task.name}", defaults=fields)
+        task.save(update_fields=["periodic"])
+    task.refresh_from_db()
+    return task
+
+
+def ensure_tasks() -> int:
+    """Every shipped job has its task; answers how many were missing. What an operator changed stays."""
+    made = 0
+    known = set(Task.objects.values_list("name", flat=True))
+    for job in catalog.JOBS.values():
+        if job.name not in known:
+            define(job.name, job.name, every_seconds=job.every_seconds, crontab_line=job.crontab)
+            made += 1
+    return made
+
+
+def _when(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
+    if every_seconds is not None and crontab_line is not None:
+        raise BadInput("crontab", "takes the place of interval_seconds; give one of both.")
+    if every_seconds is not None:
+        return {"interval": _interval(every_seconds)}
+    return None if crontab_line is None else {"crontab": _crontab(crontab_line)}
+
+
+def _interval(every_seconds: Any) -> IntervalSchedule:
+    whole = isinstance(every_seconds, int) and not isinstance(every_seconds, bool)
+    if not whole or not 1 <= every_seconds <= MOST_INTERVAL_SECONDS:
+        raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {every_seconds!r}.")
+    row, _ = IntervalSchedule.objects.get_or_create(every=every_seconds, period=IntervalSchedule.SECONDS)
+    return row
+
+
+def _crontab(line: str) -> CrontabSchedule:
+    parts = line.split()
+    if len(parts) != len(CRONTAB_FIELDS):
+        raise BadInput("crontab", f"takes minute, hour, day, month and weekday as '0 3 * * *', not {line!r}.")
+    fields = dict(zip(CRONTAB_FIELDS, parts, strict=True))
+    try:
+        crontab(**fields)
+    except (ParseException, ValueError) as error:
+        raise BadInput("crontab", f"{line!r} is none: {error}.") from None
+    row, _ = CrontabSchedule.objects.get_or_create(**fields, timezone="UTC")
+    return row
+
+
+def _requirements(wanted: Sequence[str]) -> list[str]:
+    for each in wanted:
+        if each not in REQUIREMENTS:
+            raise BadInput("requirements", f"{each!r} is unknown; there are {', '.join(REQUIREMENTS)}.")
+    return list(wanted)
+
+
+def _parallel(workers: Any) -> int:
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_PARALLEL:
+        raise BadInput("parallel", f"takes a whole number from 1 to {MOST_PARALLEL}, not {workers!r}.")
+    return workers
+
+
+def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
+    if name not in known:
+        raise BadInput(str(name), f"is unknown to {job}; its parameters are: {', '.join(known) or 'none'}.")
+    return known[name].read(value)

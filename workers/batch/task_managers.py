@@ -1,0 +1,140 @@
+"""The managers of batch tasks: they see how much is left and how long a chunk takes, start as many workers as
+the deadline asks for, and close what is done (Houtman 3.5.2.1).
+
+All they know is in the database and on the control server, and every step may be repeated: a manager killed
+at any instant is followed by the next tick, on whichever host.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+import redis
+from django.db.models import Count, Q, Sum
+
+from workers.batch import deadline, runs
+from workers.coordination.leases import Lease
+from workers.models import Chunk, Run
+
+logger = logging.getLogger(__name__)
+LEASE_SECONDS = 10.0
+# A worker that was sent for and hasn't begun counts for so long; then it is sent for again, and the message
+# of before has expired.
+SUBMISSION_SECONDS = 60.0
+PRESENT_SECONDS = 15.0
+MEASURED_CHUNKS = 20
+# Requirement → the role of workers that meet it; "memory": Spark's hosts have most of it.
+ROLE_OF = {"spark": "spark", "memory": "spark"}
+DEFAULT_ROLE = "jobs"
+Submit = Callable[[int, str, str], None]  # run, worker, role
+
+
+def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
+    """A step of every open run, the oldest first; nothing while another does so."""
+    with Lease(control, "task-managers", LEASE_SECONDS) as number:
+        if number is None:
+            return []
+        open_runs = (
+            Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
+        )
+        return [manage(run, control, now, submit) for run in open_runs]
+
+
+def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
+    """One run: begun, closed, or its workers counted and sent for."""
+    if run.state == Run.State.QUEUED:
+        began = {"state": Run.State.RUNNING, "started_at": run.started_at or now}
+        Run.objects.filter(pk=run.pk, state=Run.State.QUEUED).update(**began)
+        run.refresh_from_db()
+    left = note_progress(run, control)
+    if left == 0:
+        _close(run, control, now)
+    elif run.state == Run.State.RUNNING:
+        wanted = wanted_workers(run, left, now)
+        Run.objects.filter(pk=run.pk, state=Run.State.RUNNING).update(workers_wanted=wanted)
+        for _ in range(wanted - present_workers(control, run.pk, now)):
+            _send_for_worker(run, control, now, submit)
+    run.refresh_from_db()
+    return run
+
+
+def wanted_workers(run: Run, left: int | None, now: datetime) -> int:
+    """See `deadline.workers_for`; a single-instance task gets one."""
+    most = 1 if run.single_instance else run.task.parallel
+    seconds_left = None if run.deadline_at is None else (run.deadline_at - now).total_seconds()
+    return deadline.workers_for(left, chunk_seconds(run), seconds_left, most)
+
+
+def chunk_seconds(run: Run) -> list[float]:
+    """How long the newest chunks of the task took: of this run, and before of earlier ones."""
+    done = Chunk.objects.filter(run__task_id=run.task_id, state=Chunk.State.DONE, seconds__isnull=False)
+    return list(done.order_by("-run_id", "-pk").values_list("seconds", flat=True)[:MEASURED_CHUNKS])
+
+
+def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
+    """Workers that are at the run, or were sent for a short while ago."""
+    key = runs.presence_key(number)
+    control.zremrangebyscore(key, "-inf", now.timestamp())
+    return int(control.zcard(key))
+
+
+def note_progress(run: Run, control: redis.Redis) -> int | None:
+    """Write the run's progress; answers how many chunks are left, None when that isn't known yet."""
+    counts = run.chunks.aggregate(
+        rows=Sum("rows", default=0),
+        ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED))),
+    )
+    return _noted(run, counts, live_progress(control, run.pk))
+
+
+def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
+    """Chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}, as it is now."""
+    found = control.hgetall(runs.live_key(number))
+    return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
+
+
+def _noted(run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]) -> int | None:
+    shares = sum(each.get("share") or 0.0 for each in live.values())
+    total = run.chunks_total
+    progress = {
+        "rows": counts["rows"] + sum(int(each.get("rows") or 0) for each in live.values()),
+        "share": min(1.0, (counts["ended"] + shares) / total) if total else None,
+        "stages": {
+            "done": sum(each.get("stages_done", 0) for each in live.values()),
+            "total": sum(each.get("stages", 0) for each in live.values()),
+        },
+        "chunks": counts["ended"],
+        "working": sorted(live),
+    }
+    Run.objects.filter(pk=run.pk).update(progress={**run.progress, **progress})
+    run.progress = {**run.progress, **progress}
+    return None if total is None else total - counts["ended"]
+
+
+def _close(run: Run, control: redis.Redis, now: datetime) -> None:
+    """Every chunk has ended: well, or some have not."""
+    failed = run.chunks.filter(state=Chunk.State.FAILED).order_by("place")
+    first = failed.first()
+    skipped = [each for chunk in run.chunks.exclude(skipped=[]) for each in chunk.skipped]
+    progress = {**run.progress, "share": 1.0, "skipped": skipped, "working": []}
+    Run.objects.filter(pk=run.pk).update(progress=progress)
+    if first is None:
+        runs.end(run, Run.State.DONE, now)
+    else:
+        error = f"{failed.count()} of {run.chunks_total} chunks failed; {first.identifier}: {first.error}"
+        runs.end(run, Run.State.FAILED, now, error)
+    runs.forget_live(control, run.pk)
+
+
+def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
+    worker = f"{run.pk}-{secrets.token_hex(6)}"
+    control.zadd(runs.presence_key(run.pk), {worker: now.timestamp() + SUBMISSION_SECONDS})
+    submit(run.pk, worker, role_of(run.task.requirements))
+
+
+def role_of(requirements: list[str]) -> str:
+    """The role whose workers meet all requirements."""
+    return next((ROLE_OF[each] for each in requirements if each in ROLE_OF), DEFAULT_ROLE)

@@ -1,0 +1,131 @@
+"""A worker of a batch task: it takes chunk after chunk until there are none, or fewer workers are wanted."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+import redis
+from django.db import transaction
+
+from queues.errors import BadInput
+from workers.batch import catalog, runs
+from workers.batch.chunk_leases import Overtaken, Seat, claim
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Job, Surroundings, Work
+from workers.batch.task_managers import PRESENT_SECONDS
+from workers.models import Chunk, Run, Task
+
+logger = logging.getLogger(__name__)
+LIVE_SECONDS = 86_400
+
+
+class BatchWorker:
+    """At one run. `clock` gives the time."""
+
+    def __init__(self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime]) -> None:
+        self._run, self._worker, self._where, self._clock = run, worker, where, clock
+        self._job = catalog.job(run.task.job)
+
+    def run(self) -> int:
+        """Until nothing is left for it; answers how many chunks it did."""
+        done = 0
+        try:
+            self._be_present()
+            with self._job.opened(self._where) as work:
+                while (chunk := self._next()) is not None:
+                    done += self._do(chunk, work)
+        finally:
+            self._where.control.zrem(runs.presence_key(self._run.pk), self._worker)
+        return done
+
+    def _next(self) -> Chunk | None:
+        self._be_present()
+        chunk = claim(self._run.pk, self._worker, self._clock())
+        if (
+            chunk is None
+            and self._job.next_piece is not None
+            and extend(self._run.pk, self._job, self._where)
+        ):
+            chunk = claim(self._run.pk, self._worker, self._clock())
+        return chunk
+
+    def _do(self, chunk: Chunk, work: Work) -> bool:
+        """One chunk; whatever goes wrong is noted at it. True when it was done."""
+        seat = Seat(chunk, self._where, self._clock, note=lambda progress: self._note(chunk, progress))
+        began = time.monotonic()
+        try:
+            seat.check({"rows": 0, "share": 0.0})
+            seat.commit(work(seat), time.monotonic() - began)
+        except Overtaken as error:
+            logger.warning("%s", error)
+            return False
+        except BadInput as error:
+            # Another try reads the same input: the run ends here, and says why.
+            seat.fail(str(error), final=True)
+            runs.end(self._run, Run.State.FAILED, self._clock(), f"{chunk.identifier}: {error}")
+            return False
+        except Exception as error:
+            logger.exception("Chunk %s of run %s failed", chunk.identifier, self._run.pk)
+            seat.fail(f"{type(error).__name__}: {error}", final=False)
+            return False
+        finally:
+            self._where.control.hdel(runs.live_key(self._run.pk), chunk.identifier)
+            self._sweep(seat)
+        return True
+
+    def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
+        self._be_present()
+        document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
+        key = runs.live_key(self._run.pk)
+        self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
+        self._where.control.expire(key, LIVE_SECONDS)
+
+    def _be_present(self) -> None:
+        until = self._clock().timestamp() + PRESENT_SECONDS
+        self._where.control.zadd(runs.presence_key(self._run.pk), {self._worker: until})
+
+    def _sweep(self, seat: Seat) -> None:
+        """What this chunk's workers of before left hidden, this one's included."""
+        files.sweep(self._where.data, f"{seat.chunk.run_id}-{seat.chunk.pk}-", seat.chunk.fence)
+
+
+def extend(number: int, job: Job, where: Surroundings) -> bool:
+    """One more chunk of a run whose amount of work isn't known; False when there is none, or one is open.
+
+    When nothing is left, the amount is known from then on.
+    """
+    assert job.next_piece is not None
+    with transaction.atomic():
+        run = Run.objects.get(pk=number)
+        list(Task.objects.select_for_update().filter(pk=run.task_id))
+        newest = run.chunks.order_by("-place").first()
+        if run.state != Run.State.RUNNING or run.chunks_total is not None:
+            return False
+        failed = newest is not None and newest.state == Chunk.State.FAILED
+        if newest is not None and run.single_instance and newest.state != Chunk.State.DONE and not failed:
+            return False  # it is in somebody's hands, and the next begins where it ends
+        # After a failed chunk there is no next one: the run ends with it.
+        piece = None if failed else job.next_piece(run.parameters, where, newest and newest.identifier)
+        place = 0 if newest is None else newest.place + 1
+        if piece is None:
+            Run.objects.filter(pk=number).update(chunks_total=place)
+            return False
+        Chunk.objects.create(run=run, identifier=piece.identifier, place=place, content=dict(piece.content))
+    return True
+
+
+def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime]) -> int:
+    """One worker's whole life at a run that may have ended meanwhile."""
+    run = Run.objects.select_related("task").filter(pk=number, state=Run.State.RUNNING).first()
+    if run is None:
+        return 0
+    try:
+        batch_worker = BatchWorker(run, worker, Surroundings(data, control, clock()), clock)
+    except BadInput as error:
+        # Its job doesn't import here: no worker of this role will do better.
+        runs.end(run, Run.State.FAILED, clock(), str(error))
+        return 0
+    return batch_worker.run()

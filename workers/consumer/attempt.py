@@ -1,0 +1,137 @@
+"""Handling blocks so that one that can't be handled holds up nobody else.
+
+A block's way: tried together with the others of its worker; when that fails, alone; when that fails, it
+waits (`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler
+blames the events themselves, its events are separated: halves, quarters, … until the poison events stand
+alone. Only they become dead letters.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from celery.exceptions import SoftTimeLimitExceeded
+
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure, Outcome
+from workers.consumer.handlers.handler import Handler
+from workers.consumer.time_limit import TimeLimitExceeded, time_limit
+from workers.pool.completions import Completion
+
+HUNG_EVENTS_PER_BLOCK = 3
+
+
+class OutOfTime(Exception):  # noqa: N818
+    """The worker's own time is used up in the middle of a separation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang(Failure):
+    """The call was ended by the time limit."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Calls one handler under its time limit, and adds up what it did.
+
+    `until_seconds`: the monotonic time after which no further call is begun.
+    """
+
+    handler: Handler
+    timeout_seconds: float
+    until_seconds: float
+    monotonic: Callable[[], float] = time.monotonic
+    done: Outcome = field(default_factory=Outcome)
+    completions: list[Completion] = field(default_factory=list)  # when which events were done
+
+    def together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
+        """Handles blocks; answers the failures by place. A call that raises, with several blocks, is repeated
+        block by block.
+        """
+        if not deliveries:
+            return {}
+        answer = self._call(deliveries)
+        if isinstance(answer, Outcome):
+            return {failure.block: failure for failure in answer.failures}
+        if len(deliveries) == 1 or isinstance(answer, Hang):
+            # After a hang nobody is tried alone here: each could hang for as long. They wait, and are alone
+            # the next time.
+            return dict.fromkeys(range(len(deliveries)), answer)
+        return self.alone(deliveries)
+
+    def alone(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
+        """Handles each block by itself; answers the failures by place."""
+        failures = {}
+        for place, delivery in enumerate(deliveries):
+            if self._out_of_time():
+                failures[place] = Failure(place, "the worker ran out of time before its turn")
+            elif failure := self._failure(delivery):
+                failures[place] = failure
+        return failures
+
+    def separate(self, delivery: Delivery, failure: Failure) -> list[tuple[pa.RecordBatch, str]]:
+        """The poison of a block that failed: (rows, error) pairs; all its other rows are handled when this
+        returns.
+
+        Raises OutOfTime. What was handled until then is recognised by the handler when the block comes
+        again.
+        """
+        if failure.transient or delivery.events == 1:
+            return [(delivery.identified(), failure.error)]
+        if isinstance(failure, Hang):
+            return self._row_by_row(delivery)
+        return [poison for half in self._halves(delivery) for poison in self._poison_of(half)]
+
+    def _poison_of(self, part: Delivery) -> list[tuple[pa.RecordBatch, str]]:
+        failure = self._failure(part)
+        return self.separate(part, failure) if failure else []
+
+    def _row_by_row(self, delivery: Delivery) -> list[tuple[pa.RecordBatch, str]]:
+        """Halving would hang at every level. So each hung event costs one time limit; after a few the rest
+        is given up.
+        """
+        poison, hung = [], 0
+        for row in range(delivery.events):
+            if hung >= HUNG_EVENTS_PER_BLOCK:
+                rest = delivery.part(row, delivery.events).identified()
+                return [
+                    *poison,
+                    (rest, f"not tried: the handler hung on {hung} events before it in this block"),
+                ]
+            event = delivery.part(row, row + 1)
+            if failure := self._failure(event):
+                hung += isinstance(failure, Hang)
+                poison.append((event.identified(), failure.error))
+        return poison
+
+    def _failure(self, delivery: Delivery) -> Failure | None:
+        if self._out_of_time():
+            raise OutOfTime
+        answer = self._call([delivery])
+        if isinstance(answer, Failure):
+            return answer
+        return answer.failures[0] if answer.failures else None
+
+    def _call(self, deliveries: Sequence[Delivery]) -> Outcome | Failure:
+        try:
+            with time_limit(self.timeout_seconds):
+                outcome = self.handler.handle(deliveries)
+        except TimeLimitExceeded:
+            return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s")
+        except SoftTimeLimitExceeded:
+            raise  # the worker's own end, not the handler's fault
+        except Exception as error:  # whatever a handler raises is the failure of what it was given
+            return Failure(0, f"{type(error).__name__}: {error}")
+        self.done = self.done.plus(outcome)
+        if events := outcome.effects + outcome.duplicates:
+            self.completions += outcome.completions or [(self.monotonic(), events)]
+        return outcome
+
+    def _out_of_time(self) -> bool:
+        return self.monotonic() >= self.until_seconds
+
+    @staticmethod
+    def _halves(delivery: Delivery) -> tuple[Delivery, Delivery]:
+        middle = delivery.events // 2
+        return delivery.part(0, middle), delivery.part(middle, delivery.events)

@@ -1,0 +1,57 @@
+"""Sending short-lived workers off, through Celery."""
+
+from collections.abc import Sequence
+
+import redis
+from celery import current_app
+
+from queues.errors import BadInput
+from queues.topology import Topology
+from workers.consumer.work_report import SUBMISSION_EXPIRES_SECONDS, submit
+from workers.consumer.worker import time_to_work_seconds
+
+CONSUME = "workers.tasks.consume"
+KILL_AFTER_SECONDS = 10.0
+AHEAD_OF_ALL = 0  # Celery's first priority: served before any queue's that has another
+
+
+def send_workers(
+    control: redis.Redis,
+    topology: Topology,
+    queue: str,
+    node: str,
+    count: int,
+    worker_ids: Sequence[str],
+    now: float,
+    ahead: int = 0,
+) -> list[str]:
+    """Submit `count` workers for one container under their ids; answers the ids.
+
+    The first `ahead` of them are served before other queues', the rest by the queue's priority.
+    They are counted as waiting to run, then sent; a submission that nobody takes within
+    SUBMISSION_EXPIRES_SECONDS is void. Celery's time limits are the last resort behind the worker's own
+    (`workers.consumer.time_limit`): an exception (soft), then the process is killed (hard). Raises BadInput
+    for a container that is not there.
+    """
+    spec = topology.queue(queue)
+    if spec.kind != "jobs":
+        raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
+    if topology.node(node).name not in spec.points:
+        raise BadInput("node", f"{node} holds no container of {queue}; {', '.join(spec.points)} do.")
+    if count != len(worker_ids):
+        raise BadInput("count", f"is {count}, but {len(worker_ids)} ids are given.")
+    if not worker_ids:
+        return []
+    submit(control, queue, node, worker_ids, now)
+    soft_seconds = time_to_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
+    for place, worker_id in enumerate(worker_ids):
+        current_app.send_task(
+            CONSUME,
+            args=(queue, node, worker_id),
+            task_id=worker_id,
+            priority=AHEAD_OF_ALL if place < ahead else spec.priority,
+            expires=SUBMISSION_EXPIRES_SECONDS,
+            soft_time_limit=soft_seconds,
+            time_limit=soft_seconds + KILL_AFTER_SECONDS,
+        )
+    return list(worker_ids)

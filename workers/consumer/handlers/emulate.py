@@ -1,0 +1,52 @@
+"""Takes as long as real work would: service times drawn from a distribution, nothing else.
+
+Options: `distribution` constant | exponential | lognormal, `seconds` the mean service time, `per` event |
+block, `cv` the coefficient of variation (standard deviation / mean; lognormal only), `seed`. The draw of a
+block depends on the seed and its id alone, so a replay takes as long.
+"""
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+
+
+class Emulate:
+    """Waits, by default 0.1 ms an event, exactly."""
+
+    def __init__(self, place: Place, options: Options, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.distribution = options.choice(
+            "distribution", "constant", ("constant", "exponential", "lognormal")
+        )
+        self.mean_seconds = options.number("seconds", 0.0001, 0.0, 3600.0)
+        self.per = options.choice("per", "event", ("event", "block"))
+        self.cv = options.number("cv", 1.0, 0.0, 100.0)
+        self.seed = int(options.number("seed", 0, 0, 2**32 - 1))
+        options.finish()
+        self._sleep = sleep
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        outcome = Outcome()
+        for delivery in deliveries:
+            self._sleep(self.service_seconds(delivery))
+            done = ((time.monotonic(), delivery.events),)
+            outcome = outcome.plus(Outcome(effects=delivery.events, completions=done))
+        return outcome
+
+    def service_seconds(self, delivery: Delivery) -> float:
+        """The service time of all its events together."""
+        draws = delivery.events if self.per == "event" else 1
+        if self.distribution == "constant" or self.mean_seconds == 0:
+            return draws * self.mean_seconds
+        random = np.random.default_rng((self.seed, zlib.crc32(delivery.key.encode())))
+        if self.distribution == "exponential":
+            return float(random.exponential(self.mean_seconds, draws).sum())
+        sigma = math.sqrt(math.log1p(self.cv**2))
+        return float(random.lognormal(math.log(self.mean_seconds) - sigma**2 / 2, sigma, draws).sum())

@@ -1,0 +1,139 @@
+"""Archives events as Parquet: `archive/queue=…/day=…/{name}.parquet` in the data folder, a worker's blocks of
+one day in one file.
+
+A worker's blocks share a file so that files stay few. Then a block can't be recognised by a file name:
+after a crash it may come again in other company. So an index (`archive/index.sqlite3`, a row a block) says
+which block went to which file, and a crash can leave only states that the next worker finishes:
+
+1. In one transaction, the index's write lock held: blocks that the index knows are left out; the rest are
+   written to a hidden file `.{name}.parquet.tmp` and flushed to the disk; their rows are added; commit. A
+   crash before the commit leaves a hidden file that nobody reads (swept when it is a day old).
+2. The hidden file is renamed to its name.  A crash before that leaves the index naming a file that is still
+   hidden: whoever gets the blocks again (they were never acknowledged) finds them in the index and does the
+   renaming, and nothing else.
+
+So a block's events are in exactly one visible file before it is acknowledged. The day is that of the
+block's newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks that carry the same
+event id are two rows: the archive is exact by block, and readers tell events apart by `id`.
+
+Options: `compression` zstd (default) | snappy | none. The archive folder must be on a file system with
+locks (SQLite's).
+"""
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+
+WAIT_FOR_LOCK_SECONDS = 20.0
+LEFTOVER_AGE_SECONDS = 86_400.0
+
+
+def day_of(delivery: Delivery) -> str:
+    """The UTC day of its newest event."""
+    newest = pc.max(delivery.batch.column("time").cast(pa.int64())).as_py()
+    return datetime.fromtimestamp(newest // 1_000_000, UTC).date().isoformat()
+
+
+def hidden(path: Path) -> Path:
+    """Where a file is written before it is shown; Spark and Arrow skip names that begin with a dot."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def reveal(path: Path) -> None:
+    """Show a written file. Somebody else may have done so already: then it is there, and that is fine."""
+    try:
+        hidden(path).replace(path)
+    except FileNotFoundError:
+        if not path.exists():
+            raise
+
+
+class Parquet:
+    """Writes; see the module."""
+
+    def __init__(self, place: Place, options: Options) -> None:
+        self.compression = options.choice("compression", "zstd", ("zstd", "snappy", "none"))
+        options.finish()
+        self.root = place.data / "archive"
+        self.folder = self.root / f"queue={place.queue}"
+        self._index: sqlite3.Connection | None = None
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        index = self._index = self._index or self._open()
+        with index:
+            # The write lock from the start: two workers holding the same block decide one after the other.
+            index.execute("BEGIN IMMEDIATE")
+            known = {d.key: path for d in deliveries if (path := self._file_of(index, d.key))}
+            new = list({d.key: d for d in deliveries if d.key not in known}.values())
+            written = [self._write(index, day, blocks) for day, blocks in self._by_day(new).items()]
+        for path in {*written, *known.values()}:
+            reveal(path)
+        effects = sum(delivery.events for delivery in new)
+        return Outcome(effects, sum(delivery.events for delivery in deliveries) - effects)
+
+    def sweep(self, now: float) -> int:
+        """Remove hidden files that a crash left behind and that the index doesn't name; answers how many."""
+        index = self._index = self._index or self._open()
+        swept = 0
+        for path in self.folder.glob("day=*/.*.parquet.tmp"):
+            shown = path.with_name(path.name[1:].removesuffix(".tmp"))
+            named = index.execute("SELECT 1 FROM blocks WHERE file = ?", [self._relative(shown)]).fetchone()
+            if not named and path.stat().st_mtime < now - LEFTOVER_AGE_SECONDS:
+                path.unlink(missing_ok=True)
+                swept += 1
+        return swept
+
+    def _write(self, index: sqlite3.Connection, day: str, blocks: list[Delivery]) -> Path:
+        name = hashlib.sha256(" ".join(sorted(d.key for d in blocks)).encode()).hexdigest()[:32]
+        path = self.folder / f"day={day}" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = pa.Table.from_batches([delivery.identified() for delivery in blocks])
+        with hidden(path).open("wb") as file:
+            pq.write_table(table, file, compression=self.compression)
+            file.flush()
+            os.fsync(file.fileno())
+        rows = [(self.folder.name, delivery.key, self._relative(path)) for delivery in blocks]
+        index.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
+        return path
+
+    def _file_of(self, index: sqlite3.Connection, key: str) -> Path | None:
+        query = "SELECT file FROM blocks WHERE queue = ? AND block = ?"
+        found = index.execute(query, [self.folder.name, key]).fetchone()
+        return self.root / found[0] if found else None
+
+    def _relative(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    @staticmethod
+    def _by_day(deliveries: list[Delivery]) -> dict[str, list[Delivery]]:
+        days: dict[str, list[Delivery]] = {}
+        for delivery in deliveries:
+            days.setdefault(day_of(delivery), []).append(delivery)
+        return days
+
+    def _open(self) -> sqlite3.Connection:
+        self.root.mkdir(parents=True, exist_ok=True)
+        path = self.root / "index.sqlite3"
+        index = self._index = sqlite3.connect(path, timeout=WAIT_FOR_LOCK_SECONDS, isolation_level=None)
+        index.execute("PRAGMA journal_mode=WAL")
+        index.execute("PRAGMA synchronous=FULL")
+        index.execute(
+            "CREATE TABLE IF NOT EXISTS blocks (queue TEXT NOT NULL, block TEXT NOT NULL, "
+            "file TEXT NOT NULL, PRIMARY KEY (queue, block)) WITHOUT ROWID"
+        )
+        index.execute("CREATE INDEX IF NOT EXISTS blocks_by_file ON blocks (file)")
+        self.sweep(time.time())
+        return index

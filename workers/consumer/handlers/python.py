@@ -1,0 +1,58 @@
+"""Hands events to a callable of the operator's own: `python:package.module.name`.
+
+Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (a `Delivery` at a
+time: `.batch` is Arrow). What the callable raises is a failure of what it was given; what it returns is
+ignored, unless it is an `Outcome`. It may see an event again after a crash, under the same id.
+"""
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from queues.errors import BadInput
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+
+
+def load_callable(path: str) -> Callable[[Any], Any]:
+    """The callable at a dotted path. Raises BadInput("handler") that says which part could not be found."""
+    module_name, _, name = path.rpartition(".")
+    if not module_name:
+        raise BadInput("handler", f"python:{path} names no module; write python:package.module.name.")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except AttributeError:
+        raise BadInput("handler", f"python:{path}: module {module_name} has no {name}.") from None
+    except Exception as error:  # importing runs the module's own code, which may raise anything
+        raise BadInput("handler", f"python:{path}: importing {module_name} failed: {error!r}.") from error
+    if not callable(found):
+        raise BadInput("handler", f"python:{path} is not callable but a {type(found).__name__}.")
+    return found  # type: ignore[no-any-return]
+
+
+class Python:
+    """Calls the callable with the events of each worker at once, or with one block at a time."""
+
+    def __init__(self, place: Place, options: Options, path: str) -> None:
+        self.takes = options.choice("takes", "events", ("events", "block"))
+        options.finish()
+        self._call = load_callable(path)
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        if self.takes == "events":
+            events = [event for delivery in deliveries for event in delivery.rows()]
+            return self._outcome(self._call(events), len(events))
+        outcome = Outcome()
+        for delivery in deliveries:
+            done = self._outcome(self._call(delivery), delivery.events)
+            completion = (time.monotonic(), done.effects + done.duplicates)
+            outcome = outcome.plus(replace(done, completions=(completion,)))
+        return outcome
+
+    @staticmethod
+    def _outcome(answer: object, events: int) -> Outcome:
+        return answer if isinstance(answer, Outcome) else Outcome(effects=events)

@@ -1,0 +1,49 @@
+"""Which handler a queue's `handler` names."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from queues.errors import BadInput
+from workers.consumer.handlers.emulate import Emulate
+from workers.consumer.handlers.handler import Handler, Place
+from workers.consumer.handlers.noop import Noop
+from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.parquet import Parquet
+from workers.consumer.handlers.python import Python
+from workers.consumer.handlers.sql import Sql
+from workers.consumer.handlers.webhook import Webhook
+
+HANDLERS: dict[str, Callable[[Place, Options], Handler]] = {
+    "emulate": Emulate,
+    "noop": Noop,
+    "parquet": Parquet,
+    "sql": Sql,
+    "webhook": Webhook,
+}
+PYTHON = "python:"
+
+
+def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
+    """A handler, its options checked.
+
+    Raises BadInput naming `handler` or `handler_options.…`; it opens nothing yet.
+    """
+    if name.startswith(PYTHON):
+        return Python(place, Options("python", options), name.removeprefix(PYTHON))
+    if name not in HANDLERS:
+        known = ", ".join([*sorted(HANDLERS), "python:dotted.path"])
+        raise BadInput("handler", f"{name!r} is unknown; it takes one of {known}.")
+    return HANDLERS[name](place, Options(name, options))
+
+
+def handler_for(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
+    """The same, kept for the life of the process, for its connections; changed options make a new one."""
+    return _kept(queue, name, json.dumps(options, sort_keys=True), data)
+
+
+@lru_cache(maxsize=64)
+def _kept(queue: str, name: str, options: str, data: Path) -> Handler:
+    return build(name, json.loads(options), Place(queue, data))

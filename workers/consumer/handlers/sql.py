@@ -1,0 +1,182 @@
+"""Keeps every event as a row, once: SQLite by default, PostgreSQL by URL.
+
+Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite3` in the data folder),
+`url_environment` (the name of a variable that holds the URL, for one with a password), `table` (default
+`handled`). The table is created when missing. A worker's blocks go in with one transaction, `INSERT … ON
+CONFLICT (queue, id) DO NOTHING`: the rows inserted are the effects, the others the duplicates.
+"""
+
+import os
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from queues.errors import BadInput
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.host import egress
+
+COLUMNS = ("time", "type", "source", "key", "value", "attributes")
+WAIT_FOR_LOCK_SECONDS = 20.0
+
+
+class Store(Protocol):
+    """A database that takes rows (id, time in µs, type, source, key, value, attributes) once per id."""
+
+    def insert(self, queue: str, columns: list[list[Any]]) -> int:
+        """All of it or (when it raises) nothing; answers how many rows were new."""
+
+    def close(self) -> None:
+        """Give the connection back; the next insert opens another."""
+
+
+class SqliteStore:
+    """WAL, and a synchronous commit: what is acknowledged afterwards must survive a power cut as well.
+
+    `time` is µs since 1970 UTC. A connection per worker process, never carried over a fork (it is opened at
+    the first insert).
+    """
+
+    def __init__(self, path: Path, table: str) -> None:
+        self._path, self._table = path, table
+        self._connection: sqlite3.Connection | None = None
+
+    def insert(self, queue: str, columns: list[list[Any]]) -> int:
+        database = self._connection = self._connection or self._open()
+        insert = (
+            f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING"
+        )
+        with database:
+            # Taking the write lock at once: a transaction that begins by reading could find itself outdated
+            # and fail.
+            database.execute("BEGIN IMMEDIATE")
+            before = database.total_changes
+            database.executemany(insert, zip([queue] * len(columns[0]), *columns, strict=True))
+            return database.total_changes - before
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self._path, timeout=WAIT_FOR_LOCK_SECONDS, isolation_level=None)
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        database.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._table} (queue TEXT NOT NULL, id TEXT NOT NULL, "
+            "time INTEGER NOT NULL, type TEXT, source TEXT, key TEXT, value REAL, attributes TEXT, "
+            "PRIMARY KEY (queue, id)) WITHOUT ROWID"
+        )
+        return database
+
+
+class PostgresStore:
+    """One statement a worker: the columns travel as arrays.
+
+    `time` is timestamptz. A lost connection is opened again at the next call.
+    """
+
+    def __init__(self, url: str, table: str) -> None:
+        self._url, self._table = url, table
+        self._connection: psycopg.Connection | None = None
+
+    def insert(self, queue: str, columns: list[list[Any]]) -> int:
+        database = self._connected()
+        with database.transaction(), closing(database.cursor()) as cursor:
+            cursor.execute(
+                f"INSERT INTO {self._table} SELECT %s, r.id, to_timestamp(r.us / 1e6), "
+                "r.type, r.source, r.key, r.value, r.attributes::jsonb "
+                "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::text[], %s::text[], "
+                "%s::float8[], %s::text[]) AS r(id, us, type, source, key, value, attributes) "
+                "ON CONFLICT (queue, id) DO NOTHING",
+                [queue, *columns],
+            )
+            return cursor.rowcount
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
+            self._create(self._connection)
+        return self._connection
+
+    def _create(self, database: psycopg.Connection) -> None:
+        # The lock: two workers that create a table at the same moment fail even with IF NOT EXISTS.
+        with database.transaction():
+            database.execute("SELECT pg_advisory_xact_lock(hashtext('weir:handled'))")
+            database.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table} (queue text NOT NULL, id text NOT NULL, "
+                "time timestamptz NOT NULL, type text, source text, key text, value double precision, "
+                "attributes jsonb, PRIMARY KEY (queue, id))"
+            )
+
+
+def store_at(url: str, table: str) -> Store:
+    """The store of a URL. Raises BadInput for a scheme that is not spoken here."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite" and rest.startswith("/"):
+        return SqliteStore(Path(rest[1:]), table)
+    if scheme in ("postgresql", "postgres"):
+        return PostgresStore(url, table)
+    message = f"takes sqlite:///path or postgresql://…, not a URL that begins with {scheme[:20]!r}."
+    raise BadInput("handler_options.url", message)
+
+
+class Sql:
+    """Inserts; see the module."""
+
+    def __init__(self, place: Place, options: Options, environment: Mapping[str, str] = os.environ) -> None:
+        self.queue = place.queue
+        table = options.text("table", "handled")
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
+            raise BadInput("handler_options.table", f"takes lower-case letters, digits and _, not {table!r}.")
+        url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
+        url = self._from_environment(options.text("url_environment", ""), environment) or url
+        options.finish()
+        self._store = store_at(url, table)
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        columns: list[list[Any]] = [[] for _ in range(1 + len(COLUMNS))]
+        for delivery in deliveries:
+            for column, values in zip(columns, self._values(delivery), strict=True):
+                column.extend(values)
+        inserted = self._store.insert(self.queue, columns)
+        return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
+
+    def close(self) -> None:
+        """Give the database connection back."""
+        self._store.close()
+
+    @staticmethod
+    def _values(delivery: Delivery) -> list[list[Any]]:
+        batch = delivery.batch
+        time_us = batch.column("time").cast("int64").to_pylist()
+        return [
+            delivery.ids().to_pylist(),
+            time_us,
+            *(batch.column(name).to_pylist() for name in COLUMNS[1:]),
+        ]
+
+    @staticmethod
+    def _from_environment(name: str, environment: Mapping[str, str]) -> str:
+        if name:
+            egress.check_secret_name(name, "handler_options.url_environment")
+        if name and not environment.get(name):
+            message = (
+                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+            )
+            raise BadInput("handler_options.url_environment", message)
+        return environment.get(name, "") if name else ""

@@ -1,0 +1,157 @@
+"""Posts each block as JSON lines to a URL.
+
+Headers: `Content-Type: application/x-ndjson`, `Idempotency-Key` (the block id; see
+`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and when a secret is named
+`X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of the body under it.
+
+Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable
+that holds the secret: the secret itself is never stored), `headers`. 2xx is done; 409, or any 2xx with
+`Idempotency-Replayed: true`, was done before. 408, 425, 429, 5xx, an endpoint that can't be reached, and
+faults of the configuration (401, 403, 404, 405, 407, 410) are tried again; `Retry-After` in seconds is
+respected. Every other 4xx blames the events: poison.
+"""
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import orjson
+
+from queues.errors import BadInput
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure, Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.host import egress
+
+NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
+LONGEST_RETRY_AFTER_SECONDS = 300.0
+# Of an answer only the beginning is read, and a request may take so many of its time-outs in all.
+MOST_READ_BYTES = 4_096
+TOTAL_OF_TIMEOUT = 3
+
+
+def json_lines(delivery: Delivery) -> bytes:
+    """A line an event; times are ISO 8601 in UTC, attributes an object. The same rows always give the same
+    bytes.
+    """
+    lines = []
+    for event in delivery.rows():
+        if event["attributes"] is not None:
+            event["attributes"] = _document(event["attributes"])
+        lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+    return b"".join(lines)
+
+
+def _document(text: str) -> Any:
+    """The attributes as an object; as text when a producer wrote none: one such event must not spoil its
+    block.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def signature(secret: bytes, body: bytes) -> str:
+    """What a receiver compares (in constant time) with the header `X-Weir-Signature`."""
+    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+class Webhook:
+    """One connection pool per worker process; redirects are not followed, so a signed body goes only where it
+    was sent.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        options: Options,
+        transport: httpx.BaseTransport | None = None,
+        environment: Mapping[str, str] = os.environ,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self.queue = place.queue
+        self.url = self._checked_url(options.text("url"))
+        timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
+        headers = options.texts("headers")
+        self._secret = self._read_secret(options.text("secret_environment", ""), environment)
+        options.finish()
+        self._client = egress.client(
+            timeout_seconds,
+            headers=headers,
+            total_seconds=TOTAL_OF_TIMEOUT * timeout_seconds,
+            transport=transport,
+        )
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        outcome, failures = Outcome(), []
+        for place, delivery in enumerate(deliveries):
+            answer = self._post(place, delivery)
+            if isinstance(answer, Failure):
+                failures.append(answer)
+            else:
+                outcome = outcome.plus(answer)
+        return replace(outcome, failures=tuple(failures))
+
+    def _post(self, place: int, delivery: Delivery) -> Outcome | Failure:
+        body = json_lines(delivery)
+        try:
+            with self._client.stream(
+                "POST", self.url, content=body, headers=self._headers(delivery, body)
+            ) as response:
+                said = egress.read(response, MOST_READ_BYTES).decode("utf-8", "replace")
+        except httpx.TransportError as error:
+            return Failure(place, f"{self.url} did not answer: {error!r}", transient=True)
+        return self._judge(place, delivery.events, response, said)
+
+    def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
+        status = response.status_code
+        replayed = response.headers.get("Idempotency-Replayed", "").lower() == "true"
+        done = ((self._monotonic(), events),)
+        if status == 409 or (response.is_success and replayed):
+            return Outcome(duplicates=events, completions=done)
+        if response.is_success:
+            return Outcome(effects=events, completions=done)
+        error = f"{self.url} answered {status}: {said[:200]}"
+        if 400 <= status < 500 and status not in NOT_THE_EVENTS_FAULT:
+            return Failure(place, error, poison=True)
+        return Failure(place, error, transient=True, delay_seconds=self._retry_after_seconds(response))
+
+    def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
+        headers = {
+            "Content-Type": "application/x-ndjson",
+            "Idempotency-Key": delivery.key,
+            "X-Weir-Queue": self.queue,
+            "X-Weir-Events": str(delivery.events),
+        }
+        if self._secret:
+            headers["X-Weir-Signature"] = signature(self._secret, body)
+        return headers
+
+    @staticmethod
+    def _retry_after_seconds(response: httpx.Response) -> float:
+        told = response.headers.get("Retry-After", "")
+        return min(float(told), LONGEST_RETRY_AFTER_SECONDS) if told.isdigit() else 0.0
+
+    @staticmethod
+    def _checked_url(url: str) -> str:
+        egress.check_url(url, "handler_options.url")
+        return url
+
+    @staticmethod
+    def _read_secret(name: str, environment: Mapping[str, str]) -> bytes:
+        if name:
+            egress.check_secret_name(name, "handler_options.secret_environment")
+        if name and not environment.get(name):
+            message = (
+                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+            )
+            raise BadInput("handler_options.secret_environment", message)
+        return environment[name].encode() if name else b""

@@ -1,0 +1,127 @@
+"""What workers tell the control server about themselves and their work."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import redis
+
+from workers.consumer.latency import Latencies
+from workers.pool.completions import Completion, Line
+
+SUBMISSION_EXPIRES_SECONDS = 60.0
+RUNNING_EXPIRES_SECONDS = 15.0
+IDENTITY_EXPIRES_SECONDS = 3600
+
+
+NOBODY = Line("", 0)  # of a worker that no host runs
+
+
+def submitted_key(queue: str, node: str) -> str:
+    """Workers waiting to run: worker id → submission time in s."""
+    return f"weir:submitted:{queue}:{node}"
+
+
+def running_key(queue: str, node: str) -> str:
+    """Workers at work: worker id → when it last said so, in s."""
+    return f"weir:running:{queue}:{node}"
+
+
+def work_key(queue: str, node: str) -> str:
+    """Cumulative counts of a container's workers."""
+    return f"weir:work:{queue}:{node}"
+
+
+def latency_key(queue: str) -> str:
+    """The queue's histogram of publish-to-acknowledge latencies, all workers together."""
+    return f"weir:latency:{queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one worker did. `failed` counts blocks put off, `dead` events given up."""
+
+    events: int = 0
+    blocks: int = 0
+    effects: int = 0
+    duplicates: int = 0
+    failed: int = 0
+    dead: int = 0
+    busy_seconds: float = 0.0
+    latencies: Latencies = field(default_factory=Latencies)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One worker's line to the control server, and to the host that runs it."""
+
+    control: redis.Redis
+    queue: str
+    node: str
+    worker_id: str
+    line: Line = NOBODY
+
+    def begin(self, now: float) -> bool:
+        """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
+        task may be delivered twice): then it must not work.
+        """
+        key = f"weir:worker:{self.worker_id}"
+        first = self.control.set(key, "started", nx=True, ex=IDENTITY_EXPIRES_SECONDS)
+        if not first:
+            self.control.zrem(submitted_key(self.queue, self.node), self.worker_id)
+            return False
+        with self.control.pipeline(transaction=True) as pipe:
+            pipe.zrem(submitted_key(self.queue, self.node), self.worker_id)
+            pipe.hincrby(work_key(self.queue, self.node), "started", 1)
+            pipe.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+            self.line.began(pipe)
+            pipe.execute()
+        return True
+
+    def alive(self, now: float) -> None:
+        """Said every few seconds: one who was killed stops being counted as busy."""
+        self.control.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+
+    def completed(self, done: Sequence[Completion]) -> None:
+        """Said after each round of blocks: when which events were done."""
+        self.line.completed(self.control, done)
+
+    def end(self, report: Report, trouble: str = "") -> None:
+        """The worker is done; `trouble` is why it ended early. One transaction: the counts always agree."""
+        counts: Mapping[str, int] = {
+            "finished": 1,
+            "failed": report.failed,
+            "events": report.events,
+            "effects": report.effects,
+            "duplicates": report.duplicates,
+            "dead": report.dead,
+            "busy_ms": round(report.busy_seconds * 1000),
+        }
+        with self.control.pipeline(transaction=True) as pipe:
+            pipe.zrem(running_key(self.queue, self.node), self.worker_id)
+            for name, count in counts.items():
+                pipe.hincrby(work_key(self.queue, self.node), name, count)
+            pipe.hset(work_key(self.queue, self.node), "trouble", trouble[:500])
+            for bucket, events in report.latencies.events.items():
+                pipe.hincrby(latency_key(self.queue), str(bucket), events)
+            self.line.ended(pipe)
+            pipe.execute()
+
+
+def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str], now: float) -> None:
+    """Note workers as waiting to run.
+
+    Before their tasks are sent: a worker that starts at once must find itself in the list to leave it.
+    """
+    with control.pipeline(transaction=True) as pipe:
+        pipe.zadd(submitted_key(queue, node), dict.fromkeys(worker_ids, now))
+        pipe.hincrby(work_key(queue, node), "submitted", len(worker_ids))
+        pipe.execute()
+
+
+def waiting_to_run(control: redis.Redis, queue: str, node: str, now: float) -> int:
+    """Workers submitted and not started; those whose submission expired count no more, and are forgotten."""
+    key = submitted_key(queue, node)
+    with control.pipeline(transaction=True) as pipe:
+        pipe.zremrangebyscore(key, "-inf", now - SUBMISSION_EXPIRES_SECONDS)
+        pipe.zcard(key)
+        return int(pipe.execute()[1])

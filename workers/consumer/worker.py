@@ -1,0 +1,221 @@
+"""The short-lived worker: claims blocks of one segment, has them handled, acknowledges, reports, ends.
+
+No step costs Python time per event on the way of success: blocks are claimed together, decoded by Arrow,
+handled and acknowledged together. Its claims are renewed every KEEP_ALIVE_SECONDS as long as it lives,
+however long the handler takes; a claim idle for IDLE_SECONDS is therefore one of the dead, and the next
+worker takes it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import redis
+
+from queues.errors import MalformedEvent
+from queues.events.block import decode
+from queues.events.unreadable import unreadable
+from queues.segments.segment import Claimed, Segment
+from queues.topology import QueueSpec
+from workers.consumer.attempt import Attempt, OutOfTime
+from workers.consumer.backoff import Backoff
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure
+from workers.consumer.handlers.handler import Handler
+from workers.consumer.latency import Latencies
+from workers.consumer.work_report import Report
+from workers.pool.completions import Completion
+
+KEEP_ALIVE_SECONDS = 5.0
+IDLE_SECONDS = 15.0
+CLAIM_EVENTS = 16_384
+SPARE_TRIES = 2
+
+
+def time_to_work_seconds(handler_timeout_seconds: float) -> float:
+    """How long a worker begins new calls of its handler: room for a hang, and for separating a block with a
+    few hung events.
+    """
+    return 4 * handler_timeout_seconds + 10
+
+
+class KeepAlive:
+    """A thread that renews claims, and says that the worker lives."""
+
+    def __init__(self, segment: Segment, worker_id: str, alive: Callable[[], None]) -> None:
+        self._segment, self._worker_id, self._alive = segment, worker_id, alive
+        self._entries: frozenset[str] = frozenset()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keep-alive", daemon=True)
+
+    def __enter__(self) -> "KeepAlive":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def hold(self, entries: Sequence[str]) -> None:
+        """Renew these, and no others, from now on."""
+        self._entries = frozenset(entries)
+
+    def _run(self) -> None:
+        while not self._stop.wait(KEEP_ALIVE_SECONDS):
+            try:
+                self._alive()
+                if self._entries:
+                    self._segment.keep_alive(self._worker_id, list(self._entries))
+            except Exception:
+                # A missed renewal is made up for by the next; a lasting fault is met by the work itself.
+                continue
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has been done so far."""
+
+    events: int = 0
+    blocks: int = 0
+    failed: int = 0
+    dead: int = 0
+    latencies: Latencies = field(default_factory=Latencies)
+
+
+class Consumer:
+    """One worker at one segment. `run` once."""
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        segment: Segment,
+        handler: Handler,
+        worker_id: str,
+        *,
+        alive: Callable[[], None] = lambda: None,
+        completed: Callable[[Sequence[Completion]], None] = lambda done: None,
+        backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
+        monotonic: Callable[[], float] = time.monotonic,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._spec, self._segment, self._worker_id = spec, segment, worker_id
+        self._backoff, self._monotonic, self._idle_seconds = backoff, monotonic, idle_seconds
+        self._began_seconds = monotonic()
+        until = self._began_seconds + time_to_work_seconds(spec.handler_timeout_seconds)
+        self._attempt = Attempt(handler, spec.handler_timeout_seconds, until, monotonic)
+        self._until_seconds = until
+        self._keep_alive = KeepAlive(segment, worker_id, alive)
+        self._tally, self._completed = Tally(), completed
+
+    def run(self) -> None:
+        """Work until the quota is used, nothing is left, or the time is over.
+
+        Raises NodeUnavailable when the segment's node is away.
+        """
+        left = self._spec.events_per_worker
+        with self._keep_alive:
+            while left > 0 and self._monotonic() < self._until_seconds:
+                claimed = self._segment.claim(self._worker_id, min(left, CLAIM_EVENTS), self._idle_seconds)
+                if not claimed:
+                    break
+                left -= sum(block.events for block in claimed)
+                self._work(claimed)
+
+    def _work(self, claimed: Sequence[Claimed]) -> None:
+        self._keep_alive.hold([block.entry_id for block in claimed])
+        readable = self._decoded(claimed)
+        lost = [pair for pair in readable if pair[0].tries > self._spec.tries + SPARE_TRIES]
+        first = [pair for pair in readable if pair[0].tries <= 1]
+        again = [pair for pair in readable if 1 < pair[0].tries <= self._spec.tries + SPARE_TRIES]
+        for block, delivery in lost:
+            # Its workers never came to the point of putting it off: they were killed, each time.
+            error = f"its worker was killed or ran out of time {block.tries - 1} times"
+            self._bury(block, [(delivery.identified(), error)])
+        self._settle(first, self._attempt.together([delivery for _, delivery in first]))
+        self._settle(again, self._attempt.alone([delivery for _, delivery in again]))
+        self._tell_completed()
+        self._keep_alive.hold([])
+
+    def _tell_completed(self) -> None:
+        """What was done is measured by the host; that it can't be told right now stops no work."""
+        done, self._attempt.completions = self._attempt.completions, []
+        with suppress(redis.RedisError):
+            self._completed(done)
+
+    def _settle(self, pairs: list[tuple[Claimed, Delivery]], failures: dict[int, Failure]) -> None:
+        """Acknowledge what was handled, all at once; then see to what was not."""
+        self._acknowledge([block for place, (block, _) in enumerate(pairs) if place not in failures])
+        for place, failure in failures.items():
+            self._fail(*pairs[place], failure)
+
+    def _acknowledge(self, blocks: Sequence[Claimed]) -> None:
+        if not blocks:
+            return
+        removed = self._segment.acknowledge([block.entry_id for block in blocks])
+        self._tally.events += removed.events
+        self._tally.blocks += removed.blocks
+        self._tally.latencies = self._tally.latencies.merge(self._latencies_of(blocks))
+
+    def _latencies_of(self, blocks: Sequence[Claimed]) -> Latencies:
+        """By the node's clock at both ends: it stamped the entries, and two machines may disagree."""
+        try:
+            seconds, microseconds = self._segment.node.time()
+        except redis.RedisError:
+            return Latencies()  # the work is acknowledged; only its age stays unknown
+        now_seconds = seconds + microseconds / 1e6
+        return Latencies.of((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
+
+    def _fail(self, block: Claimed, delivery: Delivery, failure: Failure) -> None:
+        if not failure.poison and block.tries < self._spec.tries:
+            self._put_off(block, failure.delay_seconds)
+            return
+        try:
+            self._bury(block, self._attempt.separate(delivery, failure))
+        except OutOfTime:
+            self._put_off(block)
+
+    def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
+        delay_seconds = self._backoff.delay_seconds(block.block_id, block.tries)
+        self._segment.retry(block, max(delay_seconds, at_least_seconds))
+        self._tally.failed += 1
+
+    def _bury(self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]]) -> None:
+        if not poison:  # the last try went well after all, part by part
+            self._acknowledge([block])
+            return
+        removed = self._segment.bury(block, self._worker_id, poison)
+        if not removed.blocks:
+            return  # another worker ended this block meanwhile, and counted it
+        dead = sum(rows.num_rows for rows, _ in poison)
+        self._tally.dead += dead
+        self._tally.events += removed.events - dead
+        self._tally.blocks += 1
+
+    def _decoded(self, claimed: Sequence[Claimed]) -> list[tuple[Claimed, Delivery]]:
+        pairs = []
+        for block in claimed:
+            try:
+                batch = decode(block.block_id, block.data).batch
+            except MalformedEvent as error:
+                lost = unreadable(block.block_id, block.newest_time_us, block.data)
+                self._bury(block, [(lost, str(error))])
+            else:
+                pairs.append((block, Delivery(block.block_id, batch)))
+        return pairs
+
+    def report(self) -> Report:
+        """What it has done so far, also when `run` raised."""
+        tally, done = self._tally, self._attempt.done
+        return Report(
+            events=tally.events,
+            blocks=tally.blocks,
+            effects=done.effects,
+            duplicates=done.duplicates,
+            failed=tally.failed,
+            dead=tally.dead,
+            busy_seconds=self._monotonic() - self._began_seconds,
+            latencies=tally.latencies,
+        )

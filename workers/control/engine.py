@@ -1,0 +1,362 @@
+"""One loop, always the same shape: lease → observe → parameters → decide → guard → mode → record → apply.
+
+The record comes before the act, in one transaction with the law's state and under the lease's fencing number.
+Then:
+
+- a tick that was paused until another took its lease writes nothing, and so applies nothing;
+- a tick that dies before its action leaves an open entry, which the next tick applies
+  (`workers.control.ledger.ledger`);
+- one that dies after its action leaves the same, and the action's worker ids make the repetition harmless.
+
+| mode | decides | state | applies |
+|---|---|---|---|
+| auto | the law, guarded | advances | yes |
+| advise | the law, guarded | advances | no: it records what it would do |
+| hold | the law, guarded | stands still | no: it records what it would have done |
+| manual | a person's value (override of the actuator), guarded | stands still | yes |
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.guard import Guarded, Measured
+from controllers.framework.law import Law, resumed
+from queues.errors import BadInput
+from queues.topology import Topology
+from workers.control import actuators
+from workers.control.kinds import sensors
+from workers.control.kinds.schedule import TICK_SECONDS
+from workers.control.ledger import ledger
+from workers.coordination.leases import Lease
+from workers.models import LedgerEntry, Loop, Override
+from workers.plants.plant import Plant, Snapshot
+from workers.steering import overrides
+from workers.steering.scope import active_loops
+
+logger = logging.getLogger(__name__)
+Mode = Loop.Mode
+# Laws that steer the whole plant: how their loop is made. After an action the plant settles first.
+PLANT_LOOPS: dict[str, dict[str, Any]] = {
+    "rebalancing": {"interval_seconds": 15.0, "guard": {"cooldown_seconds": 60.0}},
+    # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.
+    "node_scaling": {
+        "interval_seconds": 60.0,
+        "guard": {"cooldown_seconds": 600.0},
+        "parameters": {"quiet_decisions": 10},
+        "mode": Loop.Mode.ADVISE,
+    },
+}
+KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
+HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
+# Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
+LEASE_SECONDS = 4.0
+# A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
+DUE_SHARE = 0.8
+# An open action older than this many intervals is not repeated: it was decided on a plant long gone.
+REPEAT_INTERVALS = 3.0
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What is in force for one tick: mode, parameters, guard, and in manual the person's value."""
+
+    mode: str
+    parameters: dict[str, Any]
+    guard: dict[str, Any]
+    manual: dict[str, Any] | None
+    misfit: str = ""  # why the overrides of parameters and guard are left out
+
+    def recorded(self) -> dict[str, Any]:
+        """As the ledger keeps it."""
+        manual = {} if self.manual is None else {"manual": self.manual}
+        return {**self.parameters, "guard": self.guard, **manual}
+
+
+def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> list[LedgerEntry]:
+    """Tick every due loop of a law on one snapshot, after judging what earlier actions did and noting expired
+    overrides.
+
+    An error in one loop stops no other: it is logged, and the loop's tick records nothing. Raises what
+    `observe` raises.
+    """
+    snapshot = plant.observe()
+    overrides.expire_due(now, control)
+    if not _too_old(snapshot, now):
+        ledger.judge_due(now, snapshot)
+    loops = list(active_loops().filter(law=law).order_by("name"))
+    in_force = overrides.by_loop(loops, now)
+    loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], now)]
+    entries = []
+    for loop in loops:
+        try:
+            entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
+        except Exception:
+            logger.exception("The tick of %s failed; it is tried again at its next interval.", loop.name)
+            continue
+        if entry is not None:
+            entries.append(entry)
+    return entries
+
+
+def tick(loop: Loop, plant: Plant, now: datetime, control: redis.Redis) -> LedgerEntry | None:
+    """One tick of one loop on a snapshot of its own; None when another has the lease or was there since."""
+    in_force = overrides.on(loop, now)
+    return _tick(loop, plant, plant.observe(), now, control, in_force)
+
+
+def ensure_loops(topology: Topology) -> list[Loop]:
+    """One worker_rate loop per container of the jobs queues, draining ones included, and one per law that
+    steers the whole plant; loops of vanished containers are retired, not deleted.
+
+    A container that returns gets its loop back, with its state. Gives back the active loops of containers.
+    """
+    for law in PLANT_LOOPS.keys() & catalog.LAWS.keys():
+        Loop.objects.get_or_create(name=law, defaults={"law": law, "target": {}, **PLANT_LOOPS[law]})
+    wanted = {
+        f"worker_rate/{queue.name}/{node}": (queue, node)
+        for queue in topology.queues.values()
+        if queue.kind == "jobs"
+        for node in queue.points
+    }
+    existing = {loop.name: loop for loop in Loop.objects.filter(law="worker_rate")}
+    for name, (queue, node) in wanted.items():
+        _ensure_loop(existing.get(name), name, {"queue": queue.name, "node": node}, queue.events_per_worker)
+    for name, loop in existing.items():
+        if name not in wanted and "retired_at" not in loop.target:
+            _update(loop, target={**loop.target, "retired_at": f"revision {topology.revision}"})
+    return list(active_loops().filter(law="worker_rate"))
+
+
+def _ensure_loop(loop: Loop | None, name: str, target: dict[str, str], events_per_worker: int) -> None:
+    if loop is None:
+        parameters = {"events_per_worker": events_per_worker, "interval_seconds": TICK_SECONDS}
+        made = {
+            "law": "worker_rate",
+            "target": target,
+            "parameters": parameters,
+            "interval_seconds": TICK_SECONDS,
+        }
+        Loop.objects.get_or_create(name=name, defaults=made)
+        return
+    parameters = {**loop.parameters, "events_per_worker": events_per_worker}
+    if (loop.target, loop.parameters) != (target, parameters):
+        _update(loop, target=target, parameters=parameters)
+
+
+def _update(loop: Loop, **values: Any) -> None:
+    Loop.objects.filter(pk=loop.pk).update(**values)
+
+
+def _due(loop: Loop, now: datetime) -> bool:
+    if loop.ticked_at is None:
+        return True
+    # The distance, not the difference: a clock set back by an hour must not stop the loop for an hour.
+    return abs((now - loop.ticked_at).total_seconds()) >= DUE_SHARE * loop.interval_seconds
+
+
+def _resumes(loop: Loop, in_force: list[Override], now: datetime) -> bool:
+    """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
+    return bool((loop.state or {}).get("held")) and _mode(loop, in_force, now) not in HANDED_OVER
+
+
+def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
+    return str(overrides.value_of("mode", in_force, now) or loop.mode)
+
+
+def _too_old(snapshot: Snapshot, now: datetime) -> bool:
+    at_seconds = snapshot.get("at")
+    return at_seconds is None or abs(now.timestamp() - at_seconds) > guard.STALE_SECONDS
+
+
+def _tick(
+    loop: Loop,
+    plant: Plant,
+    snapshot: Snapshot,
+    now: datetime,
+    control: redis.Redis,
+    in_force: list[Override],
+) -> LedgerEntry | None:
+    with Lease(control, f"loop:{loop.pk}", LEASE_SECONDS, at_least=loop.fence) as fence:
+        if fence is None:
+            return None
+        # What was read before the lease was ours may be outdated: the state, and whether it is still our
+        # turn.
+        read_at = loop.ticked_at
+        loop.refresh_from_db()
+        if loop.ticked_at != read_at:
+            return None
+        _finish_open(loop, plant, now)
+        entry = _record(loop, snapshot, now, fence, in_force)
+        if entry is not None:
+            _follow(entry, loop, plant, snapshot, now)
+        return entry
+
+
+def _follow(entry: LedgerEntry, loop: Loop, plant: Plant, snapshot: Snapshot, now: datetime) -> None:
+    """What comes of an entry: it is applied, or what was applied before is kept, or it is put to a person."""
+    if _acts(entry):
+        _apply(entry, loop, plant)
+    elif entry.mode in KEEPING and loop.law in actuators.KEEPERS:
+        actuators.KEEPERS[loop.law](loop, plant)
+    elif entry.action is not None and entry.mode == Mode.ADVISE:
+        actuators.advise(entry, loop, snapshot, now)
+
+
+def _acts(entry: LedgerEntry) -> bool:
+    return entry.action is not None and entry.mode in ledger.APPLYING_MODES
+
+
+def _record(
+    loop: Loop, snapshot: Snapshot, now: datetime, fence: int, in_force: list[Override]
+) -> LedgerEntry | None:
+    """Decide and write the entry and the state, together and only if no later tick was there."""
+    law = catalog.law(loop.law)
+    setting = effective(loop, law, in_force, now)
+    before = _state(loop, law, setting)
+    sensed = sensors.SENSORS[loop.law](loop.target, snapshot, before["sensor"], now.timestamp())
+    guarded = _decide(law, setting, before, sensed, now)
+    with transaction.atomic():
+        # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
+        # trace.
+        ours = Loop.objects.filter(pk=loop.pk, fence__lt=fence)
+        state = _next_state(setting.mode, before, guarded, sensed)
+        if not ours.update(fence=fence, state=state, ticked_at=now):
+            logger.warning("A later tick of %s was there; this one leaves no trace.", loop.name)
+            return None
+        return ledger.write(
+            loop,
+            at=now,
+            fence=fence,
+            mode=setting.mode,
+            parameters=setting.recorded(),
+            state_before=before,
+            observation={**sensed.observation, **_quality(sensed.measured)},
+            guarded=guarded,
+            reason=_reason(setting, guarded, in_force, now),
+            baseline=sensors.READINGS[loop.law](loop.target, snapshot),
+        )
+
+
+def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> _Setting:
+    """The loop's mode, parameters and guard with the overrides in force in their place.
+
+    Overrides that fitted together may not once one of them has ended: then the loop's own values hold, and
+    `misfit` says why, rather than that the loop steers with what its law refuses.
+    """
+    mode, manual = _mode(loop, in_force, now), None
+    if mode == Mode.MANUAL:
+        value = overrides.value_of(str(law.actuator), in_force, now)
+        manual = {} if value is None else {str(law.actuator): value}
+    held, misfit = in_force, ""
+    try:
+        law.check(overrides.effective_parameters(law, loop.parameters, held, now))
+        guard.read_settings(law, overrides.effective_guard(law, loop.guard, held, now))
+    except BadInput as error:
+        held, misfit = [], str(error)
+    return _Setting(
+        mode=mode,
+        parameters=overrides.effective_parameters(law, loop.parameters, held, now),
+        guard=overrides.effective_guard(law, loop.guard, held, now),
+        manual=manual,
+        misfit=misfit,
+    )
+
+
+def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
+    """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
+    stored = loop.state or {}
+    state = law.read_state(setting.parameters, stored.get("law"))
+    if stored.get("held") and setting.mode not in HANDED_OVER:
+        state = resumed(law, setting.parameters, state)
+    return {
+        "law": state,
+        "guard": guard.read_state(stored.get("guard")),
+        "sensor": stored.get("sensor"),
+    }
+
+
+def _decide(
+    law: Law, setting: _Setting, before: dict[str, Any], sensed: sensors.Sensed, now: datetime
+) -> Guarded:
+    return guard.decide(
+        law,
+        setting.parameters,
+        before["law"],
+        sensed.observation,
+        settings=setting.guard,
+        guard_state=before["guard"],
+        now_seconds=now.timestamp(),
+        measured=sensed.measured,
+        manual=setting.manual,
+    )
+
+
+def _next_state(
+    mode: str, before: dict[str, Any], guarded: Guarded, sensed: sensors.Sensed
+) -> dict[str, Any]:
+    """The sensor's counters go on in every mode; law and guard only while the law is at work.
+
+    What a law that stood still remembers is of another time: `held` says so to the tick that resumes.
+    """
+    counters = sensed.counters or None
+    if mode == Mode.HOLD:
+        return {**before, "sensor": counters, "held": True}
+    after = {"law": guarded.state, "guard": guarded.guard_state, "sensor": counters}
+    return {**after, "held": True} if mode == Mode.MANUAL else after
+
+
+def _quality(measured: Measured) -> dict[str, Any]:
+    return {"age_seconds": measured.age_seconds, "unfit": measured.unfit, "idle": measured.idle}
+
+
+def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:
+    reason = guarded.decision.reason
+    if setting.misfit:
+        reason = f"{reason} The overrides don't fit together any more ({setting.misfit}): left out."
+    if setting.mode == Mode.ADVISE:
+        return f"Advice only, nothing is applied. {reason}"
+    if setting.mode == Mode.HOLD:
+        return f"On hold{_until(in_force, now)}, nothing is applied. Otherwise: {reason}"
+    return reason
+
+
+def _until(in_force: list[Override], now: datetime) -> str:
+    """When the mode reverts, in words; nothing where it does not."""
+    holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
+    if not holding or holding[-1].expires_at is None:
+        return ""
+    return f" until {holding[-1].expires_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Do it, and note that it was done; an error of the plant is the entry's, and the loop goes on at its
+    next tick.
+    """
+    try:
+        actuators.ACTUATORS[loop.law](entry, loop, plant)
+    except Exception as error:
+        logger.warning("%s could not be applied: %s", loop.name, error)
+        ledger.fail(entry, f"{type(error).__name__}: {error}")
+        return
+    ledger.confirm(entry)
+
+
+def _finish_open(loop: Loop, plant: Plant, now: datetime) -> None:
+    """Apply what a tick that died had recorded, unless too much time has passed; then the entry says so."""
+    entry = ledger.open_entry(loop)
+    if entry is None:
+        return
+    age_seconds = abs((now - entry.at).total_seconds())
+    if age_seconds <= REPEAT_INTERVALS * loop.interval_seconds:
+        _apply(entry, loop, plant)
+        return
+    ledger.fail(
+        entry, f"Its tick ended before the action was confirmed; not repeated after {age_seconds:.0f} s."
+    )

@@ -1,0 +1,1 @@
+"""What each kind of loop observes, which loops there are of it, and how often they tick."""

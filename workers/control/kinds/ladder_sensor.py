@@ -1,0 +1,141 @@
+"""What a queue's ladder observes: whether its demand is met, and which remedies can do no more.
+
+    capacity = out/s                            a jobs queue that has fallen behind: it does what it can
+             = out/s / share of slots at work   one that keeps up
+             = demand * FULL / utilisation      a pipeline queue; utilisation: what all that is offered would
+                                                take of the operators' time, shed or not
+
+A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
+While those who publish over HTTP are told to wait, they offer what comes of them over the share of time that
+they are not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Counters, Sensed
+from workers.control.kinds.offered_work import OfferedWork
+
+# Beyond it a batch, or a worker, waits for the one before it longer than it takes.
+FULL = 0.9
+LEAST_UTILISATION = 0.01
+BEHIND_SECONDS = 5.0
+# Who publishes over HTTP, and so can be told to wait.
+THROTTLED_PRODUCER = "api"
+BEING_EXECUTED = ("approved", "running")
+# Laws whose actuator is what the last decision did; that of others stays, and their verdict says it.
+COUNTED_ANEW = ("rebalancing", "node_scaling", "worker_rate")
+NOTHING_DONE = (None, "no action")
+Document = Mapping[str, Any]
+
+
+def ladder(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
+    """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
+    name = str(target.get("queue"))
+    row = (snapshot.get("queues") or {}).get(name) or {}
+    demand = (row.get("in_per_second") or 0.0) + _held_back(name, snapshot)
+    observation = {
+        "demand_per_second": round(demand, 3),
+        "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
+        "backlog_seconds": row.get("wait_seconds") or 0.0,
+        "saturated": saturated(name, row, snapshot),
+    }
+    return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
+
+
+def _held_back(queue: str, snapshot: Document) -> float:
+    """What those offer beyond what comes who were told to wait lately, events/s."""
+    loop = (snapshot.get("loops") or {}).get(f"ladder/{queue}") or {}
+    closed = min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
+    return _over_http(queue, snapshot) * closed / (1 - closed)
+
+
+def _over_http(queue: str, snapshot: Document) -> float:
+    producer = (snapshot.get("producers") or {}).get(THROTTLED_PRODUCER) or {}
+    return float((producer.get("queues") or {}).get(queue) or 0.0)
+
+
+def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> float:
+    if row.get("kind") == "pipeline":
+        used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
+        return demand * FULL / max([LEAST_UTILISATION, *used])
+    out = row.get("out_per_second") or 0.0
+    if (row.get("wait_seconds") or 0.0) > BEHIND_SECONDS:
+        return float(out)
+    totals = snapshot.get("totals") or {}
+    slots = totals.get("worker_slots") or 0
+    busy = (totals.get("workers_busy") or 0) / slots if slots else 1.0
+    return max(out, demand) / max(busy, 1 / max(1, slots))
+
+
+def applications(queue: str, snapshot: Document) -> list[Document]:
+    """The applications that read a queue."""
+    found = ((snapshot.get("pipeline") or {}).get("applications") or {}).values()
+    return [row for row in found if queue in row["queues"]]
+
+
+def saturated(name: str, row: Document, snapshot: Document) -> dict[str, bool]:
+    """Rung → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
+    return {
+        "rebalance": _idle("rebalancing", snapshot),
+        "workers": _no_more_workers(name, row, snapshot),
+        "nodes": _idle("node_scaling", snapshot) or _all_in_use(snapshot),
+        "throttle": not _over_http(name, snapshot),  # nobody there can be told to wait
+        "shed": False,
+    }
+
+
+def _idle(loop: str, snapshot: Document) -> bool:
+    """A loop that is not there or may not act, or that had nothing to do last and has nothing under way."""
+    row = (snapshot.get("loops") or {}).get(loop)
+    if row is None or row["mode"] != "auto":
+        return True
+    plans = snapshot.get("plans") or ()
+    acted = row["actuator"] if row["law"] in COUNTED_ANEW else row["verdict"] not in NOTHING_DONE
+    return not acted and not any(plan["state"] in BEING_EXECUTED for plan in plans)
+
+
+def _all_in_use(snapshot: Document) -> bool:
+    totals = snapshot.get("totals") or {}
+    return totals.get("nodes_in_use") == totals.get("nodes")
+
+
+def _no_more_workers(name: str, row: Document, snapshot: Document) -> bool:
+    if row.get("kind") == "pipeline":
+        return all(_idle(loop, snapshot) for loop in _parallelism_loops(name, snapshot))
+    totals, loops = snapshot.get("totals") or {}, snapshot.get("loops") or {}
+    if (totals.get("workers_busy") or 0) >= (totals.get("worker_slots") or 0):
+        return all(_idle(loop, snapshot) for loop in loops if loop.startswith("concurrency/"))
+    return all(_idle(loop, snapshot) for loop in loops if loop.startswith(f"worker_rate/{name}/"))
+
+
+def _parallelism_loops(queue: str, snapshot: Document) -> list[str]:
+    pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
+    ours = {name for name, row in pipeline.items() if queue in row["queues"]}
+    return [
+        name
+        for name, loop in (snapshot.get("loops") or {}).items()
+        if loop["law"].startswith("parallelism") and loop["target"].get("application") in ours
+    ]
+
+
+def _measured(name: str, row: Document, snapshot: Document, now_seconds: float) -> Measured:
+    at_seconds = snapshot.get("at")
+    if at_seconds is None or not row:
+        return Measured(None, f"queue {name} is not in the snapshot")
+    age = abs(now_seconds - at_seconds)
+    if row.get("in_per_second") is None:
+        return Measured(age, f"what comes to {name} is not measured yet")
+    silent = [each for each in applications(name, snapshot) if each["state"] != "running"]
+    if row.get("kind") == "pipeline" and silent:
+        return Measured(age, f"an application that reads {name} is {silent[0]['state']}")
+    return Measured(age)
+
+
+def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
+    """What a rung is judged by: how far behind the queue is."""
+    row = (snapshot.get("queues") or {}).get(target.get("queue"))
+    if row is None:
+        return None
+    return {"wait_seconds": row.get("wait_seconds"), "node_state": None}

@@ -1,0 +1,116 @@
+"""What the shedding law observes of an application, and what its effect is judged by.
+
+Seconds of work are given as shares of what an operator can spend on its patterns (`OfferedWork.available`):
+a utilisation of 1 is all of it, whatever else it does.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Counters, Sensed
+from controllers.shedding.ladder import RUNGS
+from workers.control.kinds.offered_work import OfferedWork
+from workers.control.kinds.pattern_yield import MOST_SECONDS, PatternYield
+from workers.control.kinds.pipeline_sensors import application, measured
+
+SHED = RUNGS.index("shed") + 1
+SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
+
+
+def shedding(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """The law's observation of one application; unfit while no pattern that may be shed has worked lately."""
+    row = application(target, snapshot)
+    quality = measured(target, snapshot, now_seconds)
+    if row is None:
+        return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
+    work = OfferedWork(row, snapshot)
+    may_shed = permitted(row, snapshot)
+    names = _measured_ones(work, may_shed)
+    if not names and quality.unfit is None:
+        quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
+    yields = {name: PatternYield(name, before) for name in row["patterns"]}
+    for name, found in yields.items():
+        found.add(row["patterns"][name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS))
+    counters = {key: value for found in yields.values() for key, value in found.counters().items()}
+    observation = {
+        "arrivals": {
+            operator: {name: _short(rate) for name, rate in types.items()}
+            for operator, types in work.arrivals().items()
+        },
+        "patterns": [_pattern(name, work, yields[name]) for name in names],
+        "sinks": {
+            row["patterns"][name]["emits"]: 1.0
+            for name in names
+            if row["sinks"].get(row["patterns"][name]["emits"])
+        },
+        "service_cv2": None,
+        "bottleneck": None,
+        "batch_seconds": round(work.batch_seconds, 3),
+        "latency_seconds": row["latency_p95_seconds"],
+        "elsewhere_seconds": round(work.elsewhere_seconds, 3),
+        "permitted": may_shed,
+    }
+    return Sensed(observation, quality, {**counters, "at": now_seconds})
+
+
+def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
+    """The patterns that a table is made of: those that have worked lately. To end shedding nothing has to be
+    measured: then, or when nothing comes at all, every one.
+    """
+    every = list(work.sheddable())
+    found = [name for name in every if work.worked(name)]
+    return found or (every if work.is_idle or not may_shed else [])
+
+
+def permitted(row: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
+    """Whether the ladder of every queue the application reads has engaged shedding."""
+    return all(_engaged(snapshot, queue) >= SHED for queue in row["queues"])
+
+
+def _engaged(snapshot: Mapping[str, Any], queue: str) -> int:
+    """The rung a queue's ladder is on; only one that acts by itself engages any."""
+    loop = (snapshot.get("loops") or {}).get(f"ladder/{queue}")
+    return int(loop["terms"].get("rung", 0)) if loop and loop["mode"] == "auto" else 0
+
+
+def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any]:
+    row = work.row["patterns"][name]
+    operator, wanted = row["operator"], work.wanted(name)
+    rates = work.rates(operator)
+    takes = found.takes(wanted)
+    # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
+    # each match takes as much more of it, and each event costs as much less.
+    parts = {each: wanted[each] / rates[each] for each in wanted if rates[each]}
+    whole = sum(rates[each] for each in wanted)
+    part = sum(wanted.values()) / whole if whole else 1.0
+    share = part * found.seconds / work.tasks(operator) / work.available(operator)
+    return {
+        "operator": operator,
+        "name": name,
+        "expression": row["expression"],
+        "emits": row["emits"],
+        "seconds": _short(share),
+        "outputs": 1.0,
+        "correction": _short(found.correction(row["expression"])),
+        "limit": None,
+        "takes": {each: _short(takes[each] / parts[each]) for each in takes if parts.get(each)},
+    }
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a table is judged by: how long events take, and what is lost."""
+    row = application(target, snapshot)
+    if row is None:
+        return None
+    return {
+        "latency_seconds": row["latency_p95_seconds"],
+        "shed_share": row["shed_share"],
+        "node_state": None,
+    }
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{SIGNIFICANT}g}")

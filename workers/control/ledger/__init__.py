@@ -1,0 +1,1 @@
+"""Every decision with all it was based on: written, judged, replayed, searched."""

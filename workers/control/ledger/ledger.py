@@ -1,0 +1,207 @@
+"""The ledger: one entry per tick of a loop, whether it acted or not, and later whether it helped.
+
+An entry is written **before** the plant is touched, as an intent. A tick that dies in between leaves an
+*open* entry: an action that should have been applied, and nobody knows whether it was. The next tick finds it
+and applies it again under the same worker ids, which start at most once (`workers.plants.plant`): so an
+action is neither lost nor applied twice.
+
+What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and, in
+manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`,
+`unfit` and `idle`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from controllers import catalog, request
+from controllers.framework import code
+from controllers.framework.decision import Decision
+from controllers.framework.guard import Guarded
+from queues.errors import BadInput
+from workers.control.kinds import sensors
+from workers.models import LedgerEntry, Loop
+
+Verdict = LedgerEntry.Verdict
+APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
+# At least this share of what was expected counts as effective; as much the other way is harmful.
+EFFECTIVE_SHARE = 0.5
+MEASURED_KEYS = ("age_seconds", "unfit", "idle")
+
+
+def write(
+    loop: Loop,
+    *,
+    at: datetime,
+    fence: int,
+    mode: str,
+    parameters: Mapping[str, Any],
+    state_before: Any,
+    observation: Mapping[str, Any],
+    guarded: Guarded,
+    reason: str,
+    baseline: Mapping[str, Any] | None,
+) -> LedgerEntry:
+    """One entry. An action that is to be applied is checked later against the baseline of now."""
+    decision = guarded.decision
+    acts = decision.action is not None and mode in APPLYING_MODES
+    expected = decision.expected.to_json() if decision.expected is not None else None
+    return LedgerEntry.objects.create(
+        loop=loop,
+        at=at,
+        fence=fence,
+        mode=mode,
+        parameters=dict(parameters),
+        state_before=state_before,
+        observation=dict(observation),
+        action=None if decision.action is None else dict(decision.action),
+        raw=decision.raw,
+        guarded=guarded.value,
+        reason=reason,
+        terms=dict(decision.terms),
+        limited_by=decision.limited_by,
+        expected=expected,
+        outcome={"before": dict(baseline)} if acts and baseline is not None else None,
+        verdict=Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION,
+        code=code.version(),
+    )
+
+
+def confirm(entry: LedgerEntry) -> None:
+    """The plant took the action."""
+    entry.applied = True
+    LedgerEntry.objects.filter(pk=entry.pk).update(applied=True)
+
+
+def fail(entry: LedgerEntry, error: str) -> None:
+    """The action was not applied, or its fate can't be known any more: the entry says why."""
+    entry.error, entry.verdict = error, Verdict.NO_ACTION
+    LedgerEntry.objects.filter(pk=entry.pk).update(error=error, verdict=Verdict.NO_ACTION)
+
+
+def open_entry(loop: Loop) -> LedgerEntry | None:
+    """The loop's last entry where it is an action neither confirmed nor failed: its tick died."""
+    last = LedgerEntry.objects.filter(loop=loop, at=loop.ticked_at, mode__in=APPLYING_MODES)
+    return last.filter(applied=False, error="", action__isnull=False).order_by("-pk").first()
+
+
+def judge_due(now: datetime, snapshot: Mapping[str, Any]) -> list[LedgerEntry]:
+    """Compare expected with actual for each entry whose settling time is over; give back those judged.
+
+    effective: at least half of what was expected came. harmful: as much came the other way, or the node is
+    TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, or whose counters were
+    reset, is ineffective, and the outcome says why.
+    """
+    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING).select_related("loop")
+    due = [entry for entry in checking if _settled(entry, now)]
+    for entry in due:
+        entry.outcome, entry.verdict = _judged(entry, now, snapshot)
+        LedgerEntry.objects.filter(pk=entry.pk, verdict=Verdict.CHECKING).update(
+            outcome=entry.outcome, verdict=entry.verdict
+        )
+    return due
+
+
+def _settled(entry: LedgerEntry, now: datetime) -> bool:
+    return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
+
+
+def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    before = (entry.outcome or {}).get("before") or {}
+    after = sensors.READINGS[entry.loop.law](entry.loop.target, snapshot)
+    outcome = {"before": before, "after": after, "after_seconds": (now - entry.at).total_seconds()}
+    metric = entry.expected["metric"]
+    if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
+        return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
+    change = after[metric] - before[metric]
+    gained = change if entry.expected["direction"] == "up" else -change
+    outcome |= {"change": change, "gained": gained}
+    if metric in sensors.CUMULATIVE and change < 0:
+        return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
+    if after["node_state"] == "TOOBUSY" and before.get("node_state") != "TOOBUSY":
+        return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
+    return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
+
+
+def _verdict(gained: float, enough: float) -> str:
+    if gained >= enough:
+        return Verdict.EFFECTIVE
+    return Verdict.HARMFUL if gained <= -enough else Verdict.INEFFECTIVE
+
+
+def export(entry: LedgerEntry) -> dict[str, Any]:
+    """The entry as `manage.py decide` takes it: piped in again, it gives the same decision."""
+    law = catalog.law(entry.loop.law)
+    state = entry.state_before or {}
+    observed = entry.observation or {}
+    document = {
+        "law": law.name,
+        "parameters": {
+            key: value for key, value in entry.parameters.items() if key not in ("guard", "manual")
+        },
+        "state": state.get("law"),
+        "observation": {key: value for key, value in observed.items() if key not in MEASURED_KEYS},
+        "guard": {
+            "settings": entry.parameters.get("guard"),
+            "state": state.get("guard"),
+            "now_seconds": entry.at.timestamp(),
+            **{key: observed.get(key) for key in MEASURED_KEYS},
+        },
+    }
+    manual = entry.parameters.get("manual")
+    return document if manual is None else {**document, "manual": manual}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A decision taken once more from its record.
+
+    `differences`: {field: (recorded, replayed)}; empty means the same. `code`: of the replay, `recorded_code`
+    of the record ("" where it is older than that note). `error`: why it could not be replayed, else "".
+    """
+
+    decision: Decision | None
+    differences: Mapping[str, tuple[Any, Any]]
+    recorded_code: str
+    code: str
+    error: str = ""
+
+    @property
+    def same(self) -> bool | None:
+        """Whether the same was decided; None when it could not be replayed."""
+        return None if self.decision is None else not self.differences
+
+    @property
+    def same_code(self) -> bool:
+        """Whether the code that decided is the code of now: then a difference is a fault, not a change."""
+        return self.recorded_code == self.code
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object, for the API."""
+        return {
+            "same": self.same,
+            "differences": {
+                name: {"recorded": recorded, "replayed": replayed}
+                for name, (recorded, replayed) in self.differences.items()
+            },
+            "decision": None if self.decision is None else self.decision.to_json(),
+            "code": self.code,
+            "recorded_code": self.recorded_code,
+            "error": self.error,
+        }
+
+
+def replay(entry: LedgerEntry) -> Replay:
+    """The decision taken once more from the record; one that no longer fits its law says why."""
+    try:
+        decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision
+    except BadInput as error:
+        return Replay(None, {}, entry.code, code.version(), str(error))
+    return Replay(decision, _differences(entry, decision), entry.code, code.version())
+
+
+def _differences(entry: LedgerEntry, decision: Decision) -> dict[str, tuple[Any, Any]]:
+    recorded = {name: getattr(entry, name) for name in ("action", "raw", "terms", "limited_by", "expected")}
+    replayed = decision.to_json()
+    return {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}

@@ -1,0 +1,125 @@
+"""Which entries of the ledger are wanted: one filter for page, API, export and command line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, Min, QuerySet
+from django.db.models.functions import Coalesce
+
+from queues.errors import BadInput
+from workers.control.ledger import ledger_search
+from workers.models import LedgerEntry, Loop
+
+MAXIMUM_TEXT = 200
+ANY_LIMIT = "any"
+INDEXED = ("loop_id", "verdict", "at")
+
+
+@dataclass(frozen=True)
+class LedgerFilter:
+    """Each field narrows; empty chooses all.
+
+    loop: id or name. law, queue, node: of the loop's target. acted: whether an action was decided.
+    limited_by: what limited it, or `any`. text: words of the reason or the
+    error, beside each other, the last one by its beginning. since ≤ at < until.
+    """
+
+    loop: str = ""
+    law: str = ""
+    queue: str = ""
+    node: str = ""
+    verdict: str = ""
+    mode: str = ""
+    acted: bool | None = None
+    limited_by: str = ""
+    text: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def check(self) -> "LedgerFilter":
+        """Itself. Raises `BadInput` naming the field that takes something else."""
+        _one_of("verdict", self.verdict, LedgerEntry.Verdict.values)
+        _one_of("mode", self.mode, Loop.Mode.values)
+        if len(self.text) > MAXIMUM_TEXT:
+            raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+        if self.since and self.until and self.since >= self.until:
+            raise BadInput("to", "takes a time after from.")
+        return self
+
+    def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
+        """The entries wanted, for `workers.coordination.keyset`.
+
+        All but the words is answered by one index (`ledger_filters`), which is read along its ids. Columns
+        that have an index of their own are written so that it isn't taken instead: it would have to sort.
+        """
+        loops = self._loops()
+        exact = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
+        conditions: dict[str, Any] = {name: value for name, value in exact.items() if value}
+        if loops is not None:
+            conditions["loop_id__in"] = loops
+        if self.acted is not None:
+            conditions["acted"] = self.acted
+        if self.limited_by == ANY_LIMIT:
+            conditions["limited_by__isnull"] = False
+        if self.since:
+            conditions["at__gte"] = self.since
+        if self.until:
+            conditions["at__lt"] = self.until
+        for name, value in conditions.items():
+            entries = _along_ids(entries, name, value)
+        return self._with_words(entries, loops) if self.text else entries
+
+    @property
+    def _limit(self) -> str:
+        return "" if self.limited_by == ANY_LIMIT else self.limited_by
+
+    def _with_words(self, entries: QuerySet[LedgerEntry], loops: list[int] | None) -> QuerySet[LedgerEntry]:
+        facets = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
+        facets |= {"acted": "" if self.acted is None else str(int(self.acted))}
+        facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
+        facets |= {"loop_id": "|".join(map(str, loops or ()))}
+        known = {name: value for name, value in facets.items() if value}
+        return ledger_search.with_words(entries, self.text, known, *self._ids_in_time())
+
+    def _ids_in_time(self) -> tuple[int | None, int | None]:
+        """The least id from `since` on, and the greatest until `until`: beyond them nothing need be read."""
+        first = last = None
+        if self.since:
+            first = LedgerEntry.objects.filter(at__gte=self.since).aggregate(id=Min("pk"))["id"] or 2**62
+        if self.until:
+            last = LedgerEntry.objects.filter(at__lt=self.until).aggregate(id=Max("pk"))["id"] or 0
+        return first, last
+
+    def _loops(self) -> list[int] | None:
+        """The loops wanted, None for all: they are few, entries are many, so they are looked up first."""
+        if not (self.loop or self.law or self.queue or self.node):
+            return None
+        loops = Loop.objects.all()
+        if self.loop:
+            loops = loops.filter(**({"pk": int(self.loop)} if self.loop.isdigit() else {"name": self.loop}))
+        targets = {"law": self.law, "target__queue": self.queue, "target__node": self.node}
+        loops = loops.filter(**{name: value for name, value in targets.items() if value})
+        return list(loops.values_list("pk", flat=True))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it chooses every entry."""
+        return replace(self) == LedgerFilter()
+
+
+def _along_ids(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> QuerySet[LedgerEntry]:
+    """Filtered by a column's value and not by its own index."""
+    name, _, how = lookup.partition("__")
+    if name not in INDEXED:
+        return entries.filter(**{lookup: value})
+    plain = f"plain_{name}"
+    return entries.alias(**{plain: Coalesce(name, name)}).filter(
+        **{f"{plain}__{how}" if how else plain: value}
+    )
+
+
+def _one_of(field: str, value: str, known: Sequence[Any]) -> None:
+    if value and value not in known:
+        raise BadInput(field, f"takes {', '.join(known)}, not {value[:40]!r}.")

@@ -1,0 +1,203 @@
+"""What if: the recorded observations of a loop, decided on once more with other parameters.
+
+Each decision goes through the law and the guard as it did then (`controllers.request`), with the changed
+values in the place of those that held, and with the state that the re-run itself has come to. It is
+**open-loop**: what was observed does not answer to what would have been done. More workers would have emptied
+the queue; the record still shows it full. So it tells how the law would have answered to the same signals,
+not what would have come.
+
+With nothing changed it decides, entry for entry, what was decided: that is what its tests hold it to.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controllers import catalog, request
+from controllers.framework import guard
+from controllers.framework.guard import Guarded
+from controllers.framework.law import Law, resumed
+from queues.errors import BadInput
+from workers.control import actuators
+from workers.control.engine import HANDED_OVER
+from workers.control.ledger import ledger
+from workers.models import LedgerEntry, Loop
+
+MAXIMUM_HOURS = 24.0
+BUDGET_SECONDS = 10.0
+CHUNK = 500
+FIRST_DIFFERENCES = 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision: the size of the action that was decided, and that which would have been (0: none)."""
+
+    at: datetime
+    entry: int
+    did: float
+    would: float
+    did_reason: str
+    would_reason: str
+    differs: bool  # the actions, not only their sizes
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two came to: decisions with an action, their sum, and Σ|change| between decisions."""
+
+    actions: int = 0
+    total: float = 0.0
+    movement: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """All of it. `skipped`: entries that no longer fit the law. `left`: not reached in the time there was."""
+
+    steps: tuple[Step, ...] = ()
+    skipped: int = 0
+    left: int = 0
+    first_error: str = ""
+    did: Side = field(default_factory=Side)
+    would: Side = field(default_factory=Side)
+
+    @property
+    def differing(self) -> list[Step]:
+        return [step for step in self.steps if step.differs]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object, for the API."""
+        return {
+            "open_loop": "The recorded observations do not answer to what would have been done.",
+            "decisions": len(self.steps),
+            "differing": len(self.differing),
+            "skipped": self.skipped,
+            "left": self.left,
+            "first_error": self.first_error,
+            "did": vars(self.did),
+            "would": vars(self.would),
+            "series": {
+                "at": [step.at.timestamp() for step in self.steps],
+                "did": [step.did for step in self.steps],
+                "would": [step.would for step in self.steps],
+            },
+            "first_differences": [
+                {**vars(step), "at": step.at.timestamp()} for step in self.differing[:FIRST_DIFFERENCES]
+            ],
+        }
+
+
+def rerun(
+    loop: Loop,
+    changed: Mapping[str, Any],
+    since: datetime,
+    until: datetime,
+    monotonic: Callable[[], float],
+    budget_seconds: float = BUDGET_SECONDS,
+) -> Rerun:
+    """Decide on all entries of a loop in a time once more, `changed` ({parameter or guard.NAME: value}) in
+    place. Raises `BadInput` naming the field for a value that can't be, alone or with the loop's own.
+    """
+    law = catalog.law(loop.law)
+    checked = check(loop, law, changed)
+    if not since < until:
+        raise BadInput("hours", "takes a time that has begun before it ends")
+    entries = loop.entries.filter(at__gte=since, at__lt=until).order_by("pk")
+    count, end = entries.count(), monotonic() + budget_seconds
+    run = _Run(law, checked)
+    for entry in entries.iterator(CHUNK):
+        if monotonic() >= end:
+            break
+        run.take(entry)
+    reached = len(run.steps) + run.skipped
+    return Rerun(
+        tuple(run.steps),
+        run.skipped,
+        count - reached,
+        run.first_error,
+        _side([step.did for step in run.steps]),
+        _side([step.would for step in run.steps]),
+    )
+
+
+def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, each in its range and all together with the loop's own. Raises `BadInput`."""
+    checked = {}
+    for name, value in changed.items():
+        if name == law.actuator:
+            raise BadInput("name", f"{name} is what the law decides; change what it decides by")
+        try:
+            checked[name] = catalog.parameter(law, name).check(value, "value")
+        except BadInput as error:
+            raise BadInput("name" if error.field == "name" else name, error.message) from None
+    own, of_guard = _split(checked)
+    catalog.read_parameters(law, {**loop.parameters, **own})
+    guard.read_settings(law, {**loop.guard, **of_guard})
+    return checked
+
+
+def _split(changed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The law's values, and the guard's."""
+    own = {name: value for name, value in changed.items() if not name.startswith("guard.")}
+    of_guard = {name.removeprefix("guard."): value for name, value in changed.items() if name not in own}
+    return own, of_guard
+
+
+def _side(sizes: Iterable[float]) -> Side:
+    values = list(sizes)
+    moved = sum(abs(after - before) for before, after in itertools.pairwise(values))
+    return Side(sum(value != 0 for value in values), sum(values), moved)
+
+
+class _Run:
+    """The re-run under way: the law's state and the guard's as it has come to them itself."""
+
+    def __init__(self, law: Law, changed: Mapping[str, Any]) -> None:
+        self.law = law
+        self.own, self.of_guard = _split(changed)
+        self.steps: list[Step] = []
+        self.skipped = 0
+        self.first_error = ""
+        self._state: dict[str, Any] | None = None
+        self._held = False
+
+    def take(self, entry: LedgerEntry) -> None:
+        """One entry; one that does not fit the law any more is skipped, and the next begins from its own."""
+        try:
+            guarded = request.decide_once(self.law, self._document(entry))
+        except BadInput as error:
+            self.skipped, self._state = self.skipped + 1, None
+            self.first_error = self.first_error or f"entry {entry.pk}: {error}"
+            return
+        self._go_on(entry, guarded)
+        decision = guarded.decision
+        sizes = (actuators.size(entry.action), actuators.size(decision.action))
+        differs = entry.action != (None if decision.action is None else dict(decision.action))
+        self.steps.append(Step(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
+
+    def _document(self, entry: LedgerEntry) -> dict[str, Any]:
+        document = ledger.export(entry)
+        document["parameters"] = {**document["parameters"], **self.own}
+        document["guard"]["settings"] = {**(document["guard"]["settings"] or {}), **self.of_guard}
+        if self._state is not None:
+            document["state"] = self._resumed(entry, document["parameters"])
+            document["guard"]["state"] = self._state["guard"]
+        return document
+
+    def _resumed(self, entry: LedgerEntry, parameters: Mapping[str, Any]) -> Any:
+        assert self._state is not None
+        if self._held and entry.mode not in HANDED_OVER:
+            return resumed(self.law, parameters, self._state["law"])
+        return self._state["law"]
+
+    def _go_on(self, entry: LedgerEntry, guarded: Guarded) -> None:
+        """As a tick does: in hold law and guard stand still."""
+        before = entry.state_before or {}
+        if entry.mode != Loop.Mode.HOLD:
+            self._state = {"law": guarded.state, "guard": guarded.guard_state}
+        elif self._state is None:
+            self._state = {"law": before.get("law"), "guard": before.get("guard")}
+        self._held = entry.mode in HANDED_OVER

@@ -1,0 +1,27 @@
+"""Connections to Redis-protocol servers, one pool per server and process."""
+
+from functools import lru_cache
+
+import redis
+from django.conf import settings
+
+from queues.nodes.login import logged_in
+
+TIMEOUT_SECONDS = 5.0
+
+
+@lru_cache(maxsize=64)
+def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
+    """A client that connects on first use (so no socket is shared over a fork) and repeats nothing by itself.
+
+    A command whose reply was lost may have been done: whether it may be repeated is known only to who sent
+    it.
+    """
+    return redis.Redis.from_url(
+        logged_in(url), socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=None
+    )
+
+
+def control_server(timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
+    """The control server of the settings."""
+    return connection(settings.REDIS_URL, timeout_seconds)

@@ -1,0 +1,145 @@
+"""The event archive as batch jobs read it: partitions by queue and day, and files that are told apart before
+Spark sees them: sound, of a foreign schema, corrupt.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from queues.errors import BadInput
+from queues.events.block import SCHEMA
+
+ROOT = "archive"
+ON_ERROR = ("skip", "stop")
+
+
+@dataclass(frozen=True, order=True)
+class Partition:
+    """The events of a queue whose day (UTC) it is; `day` is ISO text, so days are ordered as text."""
+
+    day: str
+    queue: str
+
+    @property
+    def identifier(self) -> str:
+        return f"queue={self.queue}/day={self.day}"
+
+    def folder(self, data: Path) -> Path:
+        return data / ROOT / self.identifier
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The sound files of a partition, their rows, and what is wrong with the others."""
+
+    files: tuple[Path, ...]
+    rows: int
+    faults: tuple[dict[str, str], ...]
+
+
+def partitions(
+    data: Path, queues: Iterable[str] = (), since: str = "", until: str = "9999"
+) -> list[Partition]:
+    """What is archived, of these queues (none named: all), from day to day, both included; oldest first."""
+    wanted = set(queues)
+    found = []
+    for folder in (data / ROOT).glob("queue=*/day=*"):
+        partition = Partition(folder.name.removeprefix("day="), folder.parent.name.removeprefix("queue="))
+        in_range = since <= partition.day <= until
+        if in_range and (not wanted or partition.queue in wanted) and parquet_files(folder):
+            found.append(partition)
+    return sorted(found)
+
+
+def checked(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
+    """Tell sound files from others by their footers (fast: no data is read)."""
+    return _sorted_out(files, lambda path: _footer_fault(path, schema))
+
+
+def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
+    """The same, but every page of every file is read: for when Spark stumbled over a sound footer."""
+    return _sorted_out(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
+
+
+def demand(found: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
+    """The faults to be skipped, files named relative to the data folder.
+
+    Raises BadInput naming the first when the choice is to stop.
+    """
+    faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in found.faults)
+    if faults and on_error == "stop":
+        more = f" ({len(faults) - 1} more files are unsound)" if len(faults) > 1 else ""
+        first = faults[0]
+        raise BadInput(
+            "on_error", f"{first['file']} {first['why']}{more}; mend or move it, or run with on_error=skip."
+        )
+    return faults
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The visible files of a partition."""
+    return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+
+
+def _sorted_out(files: Iterable[Path], fault_of: Callable[[Path], str]) -> Checked:
+    sound: list[Path] = []
+    faults: list[dict[str, str]] = []
+    for path in files:
+        if why := fault_of(path):
+            faults.append({"file": str(path), "why": why})
+        else:
+            sound.append(path)
+    rows = sum(parquet.read_metadata(path).num_rows for path in sound)
+    return Checked(tuple(sound), rows, tuple(faults))
+
+
+def _footer_fault(path: Path, schema: pa.Schema) -> str:
+    try:
+        found = parquet.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"is corrupt: {_line(error)}"
+    return "" if (wrong := _differences(found, schema)) == "" else f"has a foreign schema: {wrong}"
+
+
+def _page_fault(path: Path) -> str:
+    try:
+        for _ in parquet.ParquetFile(path).iter_batches():
+            pass
+    except (pa.ArrowException, OSError) as error:
+        return f"is corrupt: {_line(error)}"
+    return ""
+
+
+def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
+    missing = [name for name in wanted.names if name not in found.names]
+    wrong = [
+        f"{field.name} is {found.field(field.name).type}, not {field.type}"
+        for field in wanted
+        if field.name in found.names and not _same_kind(found.field(field.name).type, field.type)
+    ]
+    return ", ".join([f"{name} is missing" for name in missing] + wrong)
+
+
+def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Spellings of one type pass: large strings, dictionaries of strings."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_string(wanted):
+        return pa.types.is_string(found) or pa.types.is_large_string(found)
+    return bool(found == wanted)
+
+
+def _relative(path: str, data: Path) -> str:
+    return str(Path(path).relative_to(data)) if Path(path).is_relative_to(data) else path
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def days_of(found: Sequence[Partition]) -> list[str]:
+    """The days among partitions, each once, in order."""
+    return sorted({partition.day for partition in found})

@@ -1,0 +1,199 @@
+"""What will be offered to each application, foreseen once a minute from what came (`controllers.design`).
+
+The past is what was measured (`metric_history`) and, before that, the newest set of `forecast_training` of
+the application's queues. It is read and foreseen in a thread of its own: the watcher, who asks each second,
+waits for nobody. What is foreseen stands in the snapshot, so that laws and pages see the same:
+
+{"at", "window_seconds", "mean_per_second", "deviation_per_second", "days", "trained_until", "refused"}
+
+means and deviations per window from `at` on, or null with `refused` saying why.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import redis
+
+from controllers.design.forecast import Forecaster
+from workers.history import metric_history, training_sets
+from workers.history.training_sets import TrainingRefused
+
+Floats = npt.NDArray[np.float64]
+DAY_SECONDS, MINUTE_SECONDS = 86_400.0, 60.0
+WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
+PAST_SECONDS = 7.5 * DAY_SECONDS
+# Of a short past finer means: from a handful nobody can tell how much it varies.
+LEAST_BUCKET_SECONDS, MOST_BUCKET_SECONDS, BUCKETS, LEAST_POINTS = MINUTE_SECONDS, DAY_SECONDS / 32, 32, 4
+DIGITS = 3
+Queues = Mapping[str, Sequence[str]]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What was offered at which times, events/s; and what a training set did for it."""
+
+    at_seconds: Floats
+    rates_per_second: Floats
+    trained_until: str | None
+    refused: str | None
+
+
+class Foresight:
+    """Asked each second by one thread; `past` reads what came to some queues until now."""
+
+    def __init__(
+        self, past: Callable[[Sequence[str], float], Past], every_seconds: float = EVERY_SECONDS
+    ) -> None:
+        self._past, self._every_seconds = past, every_seconds
+        self._forecasters: dict[str, Forecaster] = {}
+        self._documents: dict[str, Any] = {}
+        self._renewed_at: float | None = None
+        self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, control: redis.Redis, data: Path) -> "Foresight":
+        """From what the plant has kept."""
+        history = History(control, data)
+        return cls(lambda queues, now: past_of(history, data, queues, now))
+
+    def rows(self, applications: Queues, now_seconds: float) -> dict[str, Any]:
+        """Application → what was foreseen last; an application that has just come has none yet."""
+        is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
+        is_new = not applications.keys() <= self._documents.keys()
+        if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
+            self._renewed_at = now_seconds
+            self._thread = threading.Thread(
+                target=self._renew, args=(dict(applications), now_seconds), name="foresight", daemon=True
+            )
+            self._thread.start()
+        return {name: self._documents[name] for name in applications if name in self._documents}
+
+    def wait(self) -> None:
+        """Until what is being foreseen is."""
+        if self._thread:
+            self._thread.join()
+
+    def _renew(self, applications: Queues, now_seconds: float) -> None:
+        found = {}
+        for name, queues in applications.items():
+            try:
+                found[name] = self._foreseen(name, self._past(queues, now_seconds), now_seconds)
+            except Exception as error:  # a fault here must not end the watch of the plant
+                logger.exception("Nothing could be foreseen of %s.", name)
+                found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
+        self._documents = found
+
+    def _foreseen(self, name: str, past: Past, now_seconds: float) -> dict[str, Any]:
+        at, rates = means(past)
+        if at.size < LEAST_POINTS:
+            why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"
+            return document(now_seconds, past, why)
+        forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
+        ahead = now_seconds + (np.arange(WINDOWS) + 0.5) * WINDOW_SECONDS
+        mean, deviation = forecaster.ahead(at, rates, ahead)
+        return document(now_seconds, past) | {
+            "mean_per_second": np.round(mean, DIGITS).tolist(),
+            "deviation_per_second": np.round(deviation, DIGITS).tolist(),
+        }
+
+
+def document(now_seconds: float, past: Past | None = None, refused: str | None = None) -> dict[str, Any]:
+    """One that says nothing yet."""
+    at = past.at_seconds if past else np.zeros(0)
+    return {
+        "at": now_seconds,
+        "window_seconds": WINDOW_SECONDS,
+        "mean_per_second": None,
+        "deviation_per_second": None,
+        "days": round(float(at.max() - at.min()) / DAY_SECONDS, DIGITS) if at.size else 0.0,
+        "trained_until": past.trained_until if past else None,
+        "refused": refused or (past.refused if past else None),
+    }
+
+
+class History:
+    """What was measured, by the minute: read whole once, and from then on only what is new."""
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self._control, self._data = control, data
+        self._known: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
+
+    def of(self, queues: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
+        """Times and what was offered to all of the queues then, events/s."""
+        key, since = tuple(queues), now_seconds - PAST_SECONDS
+        at, rates = self._known.get(key, (np.zeros(0), np.zeros(0)))
+        kept = (at >= since) & (at <= now_seconds)
+        at, rates = at[kept], rates[kept]
+        # The newest minute may not have been over: it is read again.
+        begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
+        before = at < begin
+        found = _by_minute(*self._read(queues, begin, now_seconds, None if before.any() else PAST_SECONDS))
+        self._known[key] = (
+            np.concatenate([at[before], found[0]]),
+            np.concatenate([rates[before], found[1]]),
+        )
+        return self._known[key]
+
+    def _read(
+        self, queues: Sequence[str], since: float, until: float, range_seconds: float | None
+    ) -> tuple[Floats, Floats]:
+        series = [f"queues.{name}.in_per_second" for name in queues]
+        columns = metric_history.columns(self._control, self._data, since, until, series, range_seconds)
+        at = np.asarray(columns["at"], dtype=float)
+        rates = np.asarray([columns[name] for name in series], dtype=float).reshape(len(series), at.size)
+        known = ~np.isnan(rates).all(axis=0)
+        return at[known], np.nansum(rates[:, known], axis=0)
+
+
+def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
+    """Mean time and mean rate of each minute in which something was measured."""
+    _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
+    sums = [np.bincount(place, weights=each, minlength=counts.size) for each in (at, rates)]
+    return sums[0] / np.maximum(counts, 1), sums[1] / np.maximum(counts, 1)
+
+
+def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> Past:
+    """What was offered to all of the queues, measured and, before that, from their training sets."""
+    at, measured = history.of(queues, now_seconds)
+    try:
+        trained = [training_sets.newest(data, name, now_seconds) for name in queues]
+    except TrainingRefused as error:
+        return Past(at, measured, None, str(error))
+    if not trained or any(each is None for each in trained):
+        return Past(at, measured, None, None)
+    return _joined(at, measured, [each for each in trained if each is not None])
+
+
+def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> Past:
+    """The sets' windows that all queues have, up to where the measured begins."""
+    common = trained[0].at_seconds
+    for each in trained[1:]:
+        common = np.intersect1d(common, each.at_seconds)
+    before = common[common < at.min()] if at.size else common
+    sums = sum(each.rates_per_second[np.searchsorted(each.at_seconds, before)] for each in trained)
+    until = min(each.newest_day for each in trained)
+    return Past(
+        np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None
+    )
+
+
+def means(past: Past) -> tuple[Floats, Floats]:
+    """Middle and mean of each stretch of time in which something was measured."""
+    at, rates = past.at_seconds, past.rates_per_second
+    if at.size == 0:
+        return at, rates
+    span = float(at.max() - at.min())
+    bucket = min(max(span / BUCKETS, LEAST_BUCKET_SECONDS), MOST_BUCKET_SECONDS)
+    # Counted from now backwards, so that the newest is whole.
+    number = ((at.max() - at) // bucket).astype(int)
+    numbers, place = np.unique(number, return_inverse=True)
+    sums, counts = np.bincount(place, weights=rates), np.bincount(place)
+    middles = at.max() - (numbers + 0.5) * bucket
+    return middles[::-1], (sums / counts)[::-1]

@@ -1,0 +1,44 @@
+"""The plant's figures as files: what is spilled from the stream, and its roll-ups.
+
+`metrics/raw/day=…/{first id}_{last id}.parquet`: time, series, value; a file a spill, named by the stream
+ids of its first and last row. `metrics/{10s,1m,1h}/day=….parquet`: see `workers.batch.jobs.spark.rollup`.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
+ROOT = "metrics"
+RAW_ROOT = f"{ROOT}/raw"
+STEPS = {"10s": 10, "1m": 60, "1h": 3_600}  # name → seconds
+
+
+def raw_folder(data: Path, day: str) -> Path:
+    return data / RAW_ROOT / f"day={day}"
+
+
+def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
+    """The days with raw figures, from day to day, both included."""
+    found = (folder.name.removeprefix("day=") for folder in (data / RAW_ROOT).glob("day=*"))
+    return sorted(
+        day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))
+    )
+
+
+def last_spilled(data: Path) -> str | None:
+    """The greatest stream id in any file's name; None before the first spill."""
+    ends = (
+        path.stem.split("_")[1] for path in (data / RAW_ROOT).glob("day=*/*.parquet") if path.name[0] != "."
+    )
+    return max(ends, key=lambda entry: tuple(map(int, entry.split("-"))), default=None)
+
+
+def rollup_file(step: str, day: str) -> str:
+    return f"{ROOT}/{step}/day={day}.parquet"
+
+
+def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
+    """The days with roll-ups of this step, from day to day, both included."""
+    found = (path.stem.removeprefix("day=") for path in (data / ROOT / step).glob("day=*.parquet"))
+    return sorted(day for day in found if since <= day <= until)

@@ -1,0 +1,157 @@
+"""The plant's figures over any time range: from the files that were spilled and rolled up, and from the
+stream for what isn't spilled yet.
+
+Up to two hours come by the second; longer ranges by windows of 10 s, 1 min or 1 h, so that a week is read as
+quickly as an hour. A window gives two rows, its least value at its begin and its greatest in its middle: a
+chart of it loses no peak. What no roll-up holds yet comes by the second.
+"""
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import redis
+from numpy.typing import NDArray
+
+from workers.history import event_archive, metric_files, metrics
+
+# The longest range that is read by these windows; None: by the second.
+STEPS: tuple[tuple[float, str | None], ...] = (
+    (2 * 3_600, None),
+    (6 * 3_600, "10s"),
+    (8 * 86_400, "1m"),
+    (float("inf"), "1h"),
+)
+LAST_SECONDS = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+Part = tuple[NDArray[np.float64], NDArray[np.float64]]  # times in seconds, values
+
+
+def columns(
+    control: redis.Redis,
+    data: Path,
+    since_seconds: float,
+    until_seconds: float,
+    series: Collection[str],
+    range_seconds: float | None = None,
+) -> dict[str, list[float | None]]:
+    """`{"at": [seconds …], series: [number or None …]}`, both ends included.
+
+    `range_seconds`: the length of the whole range that this is a part of, which decides on the windows.
+    """
+    since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
+    parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys(series)}
+    step = _step(until - since if range_seconds is None else range_seconds)
+    if step is not None:
+        since = _add_windows(parts, data, step, since, until)
+    since = _add_seconds(parts, data, since, until)
+    _add_live(parts, control, since, until)
+    return _on_one_axis(parts)
+
+
+def step_seconds(range_seconds: float) -> int:
+    """How far apart the rows of so long a range are."""
+    step = _step(range_seconds)
+    return metric_files.STEPS[step] if step else 1
+
+
+def _step(range_seconds: float) -> str | None:
+    return next(step for longest, step in STEPS if range_seconds <= longest)
+
+
+def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
+    """The windows of the range; gives the second from which on there is none."""
+    width = metric_files.STEPS[step]
+    days = metric_files.rollup_days(data, step, _day(since - width), _day(until))
+    files = [data / metric_files.rollup_file(step, day) for day in days]
+    tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
+    table = _between(pa.concat_tables(tables), since - width, until) if tables else None
+    if not table:
+        return since
+    # The newest window may have been rolled up before it was over.
+    end = pc.max(table["time"]).as_py().timestamp()
+    for name, rows in _by_series(table):
+        begins = _seconds(rows["time"])
+        whole = begins < end
+        least, greatest = (rows[column].to_numpy()[whole] for column in ("minimum", "maximum"))
+        # A state that was bad for a moment was bad: its window is as bad as its worst.
+        first = greatest if name.endswith(".state") else least
+        parts[name] += [(begins[whole], first), (begins[whole] + width / 2, greatest)]
+    return max(since, end)
+
+
+def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: float) -> float:
+    """The spilled rows of the range; gives the second from which on nothing is spilled."""
+    for day in metric_files.raw_days(data, _day(since), _day(until)):
+        for path in event_archive.parquet_files(metric_files.raw_folder(data, day)):
+            first, last = (int(each.split("-")[0]) / 1000 for each in path.stem.split("_"))
+            if last < since or first > until:
+                continue
+            for name, rows in _by_series(_between(_rows(path, ("value",), parts), since, until)):
+                parts[name].append((_seconds(rows["time"]), rows["value"].to_numpy()))
+    spilled = metric_files.last_spilled(data)
+    # From the next millisecond after the last that was spilled.
+    return since if spilled is None else max(since, (int(spilled.split("-")[0]) + 1) / 1000)
+
+
+def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, until: float) -> None:
+    if since > until:
+        return
+    live = metrics.columns(control, since, until, parts)
+    at = np.array(live.pop("at"), dtype=np.float64)
+    for name, column in live.items():
+        parts[name].append((at, np.array(column, dtype=np.float64)))
+
+
+@lru_cache(maxsize=16)
+def _windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
+    """A day's windows of the wanted series, kept while the file is as it was: a week is asked for again as
+    soon as somebody moves or zooms it.
+    """
+    return _rows(path, ("minimum", "maximum"), series)
+
+
+def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Table:
+    wanted = pc.field("series").isin(list(series))
+    return pq.read_table(path, columns=["time", "series", *values], filters=wanted, partitioning=None)
+
+
+def _between(table: pa.Table, since: float, until: float) -> pa.Table:
+    first, last = (pa.scalar(_moment(each), pa.timestamp("us", "UTC")) for each in (since, until))
+    return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
+
+
+def _by_series(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    for name in pc.unique(table["series"]).to_pylist():
+        yield name, table.filter(pc.equal(table["series"], name))
+
+
+def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
+    """Every series on the times of all; of rows that came twice (two spills that overlap) one is kept."""
+    times = [at for pieces in parts.values() for at, _ in pieces]
+    axis = np.unique(np.concatenate(times)) if times else np.empty(0)
+    found: dict[str, list[Any]] = {"at": axis.tolist()}
+    for name, pieces in parts.items():
+        column = np.full(len(axis), np.nan)
+        for at, values in pieces:
+            column[np.searchsorted(axis, at)] = values
+        found[name] = np.where(np.isnan(column), None, column).tolist()
+    return found
+
+
+def _seconds(times: pa.ChunkedArray) -> NDArray[np.float64]:
+    microseconds: NDArray[np.int64] = times.cast(pa.int64()).to_numpy()
+    return microseconds / 1e6
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _day(seconds: float) -> str:
+    return _moment(max(0.0, seconds)).date().isoformat()

@@ -1,0 +1,109 @@
+"""The sets that `forecast_training` makes: rates by window, from the archive, to foresee by.
+
+`training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. Read is the newest run of
+days that belong together. A set that is stale or is none is refused with the reason: the forecast then rests
+on what was measured since.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from queues.errors import WeirError
+
+ROOT = "training"
+ALL_TYPES = ""
+TABLE = pa.schema(
+    [
+        ("time", pa.timestamp("s", "UTC")),
+        ("type", pa.string()),
+        ("rate_per_second", pa.float64()),
+        ("day_sin", pa.float64()),
+        ("day_cos", pa.float64()),
+        ("week_sin", pa.float64()),
+        ("week_cos", pa.float64()),
+        ("weekend", pa.bool_()),
+        ("history", pa.list_(pa.float64())),
+        ("target", pa.list_(pa.float64())),
+    ]
+)
+NEEDED = ("time", "type", "rate_per_second")
+# Older than that, the week it shows may be another one.
+STALE_DAYS, MOST_DAYS = 8, 14
+MOST_WINDOW_SECONDS = 3_600.0
+Floats = npt.NDArray[np.float64]
+
+
+class TrainingRefused(WeirError):  # noqa: N818
+    """A set can't be foreseen by; the message says why."""
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Middles of windows (s since 1970) and what came in them, events/s."""
+
+    at_seconds: Floats
+    rates_per_second: Floats
+    newest_day: date
+    days: int
+
+
+def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
+    """The newest days of a queue; None where there is no set. Raises TrainingRefused."""
+    files = sorted((data / ROOT / f"queue={queue}").glob("day=*.parquet"))[-MOST_DAYS:]
+    if not files:
+        return None
+    last = _day(files[-1])
+    age_days = (datetime.fromtimestamp(now_seconds, UTC).date() - last).days
+    if age_days > STALE_DAYS:
+        raise TrainingRefused(f"the training set of {queue} ends with {last}, {age_days} days ago")
+    parts = [_rates(path, path.stat().st_mtime_ns) for path in files]
+    widths = {width for _, _, width in parts}
+    if len(widths) > 1:
+        raise TrainingRefused(f"the training set of {queue} has days with different windows")
+    at, rates = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+    past = at < now_seconds
+    return TrainingSet(at[past], rates[past], last, len(files))
+
+
+def _day(path: Path) -> date:
+    try:
+        return date.fromisoformat(path.stem.removeprefix("day="))
+    except ValueError:
+        raise TrainingRefused(f"{path.name} names no day") from None
+
+
+@lru_cache(maxsize=64)
+def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
+    """Middles, rates and the width of the windows of the whole queue; kept while the file is as it was."""
+    try:
+        schema = pq.read_schema(path)
+        table = pq.read_table(path, columns=list(NEEDED), partitioning=None)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise TrainingRefused(
+            f"{path.parent.name}/{path.name} can't be read ({type(error).__name__})"
+        ) from error
+    if not _is_ours(schema):
+        raise TrainingRefused(f"{path.parent.name}/{path.name} has other columns than a training set")
+    whole = table.filter(pc.equal(table["type"], ALL_TYPES)).sort_by("time")
+    begins = whole["time"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_numpy().astype(float)
+    widths = np.unique(np.diff(begins))
+    if widths.size != 1 or not 0 < widths[0] <= MOST_WINDOW_SECONDS:
+        raise TrainingRefused(f"{path.parent.name}/{path.name} has no even windows of an hour at most")
+    width = float(widths[0])
+    return begins + width / 2, whole["rate_per_second"].to_numpy(), width
+
+
+def _is_ours(schema: pa.Schema) -> bool:
+    """Columns and types; in a file, times may be finer and lists name their items otherwise."""
+    if schema.names != TABLE.names:
+        return False
+    is_time = pa.types.is_timestamp(schema.field("time").type)
+    return is_time and all(schema.field(name).type == TABLE.field(name).type for name in NEEDED[1:])

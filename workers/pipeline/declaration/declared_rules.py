@@ -1,0 +1,72 @@
+"""Reading declared rules; what they take is said in `declaration`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from queues.errors import BadInput
+from workers.pipeline.declaration import fields
+from workers.pipeline.rules.reference import ReferenceTable, table_path
+from workers.pipeline.rules.rule_language import MOST_CHARACTERS
+from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule, Sample
+
+COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
+MOST_EXPRESSIONS = 64
+RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
+
+
+def read_rule(document: Any, where: str, folder: Path) -> Rule:
+    fields.mapping(document, where, ("name", *RULES), required=("name",))
+    name = fields.text(document["name"], f"{where}.name")
+    kinds = [key for key in document if key != "name"]
+    if len(kinds) != 1:
+        raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
+    kind, value = kinds[0], document[kinds[0]]
+    if kind in ("discard", "keep"):
+        return Filter(name, fields.text(value, f"{where}.{kind}", MOST_CHARACTERS), kind == "discard")
+    if kind == "sample":
+        return _sample(name, value, f"{where}.sample")
+    if kind == "cleanse":
+        return Cleanse(name, _expressions(value, f"{where}.cleanse"))
+    if kind == "project":
+        return _project(name, value, f"{where}.project")
+    return _enrich(name, value, f"{where}.enrich", folder)
+
+
+def _project(name: str, document: Any, where: str) -> Project:
+    fields.mapping(document, where, ("compute", "drop"), required=())
+    compute = _expressions(document.get("compute", {}), f"{where}.compute")
+    drop = [
+        fields.name(column, f"{where}.drop", COLUMN)
+        for column in fields.items(document.get("drop", []), f"{where}.drop", 0)
+    ]
+    return Project(name, compute, tuple(drop))
+
+
+def _sample(name: str, value: Any, where: str) -> Sample:
+    if type(value) not in (int, float) or not 0 < value <= 1:
+        raise BadInput(where, f"takes a share above 0 and up to 1, not {fields.shown(value)}")
+    return Sample(name, float(value))
+
+
+def _expressions(document: Any, where: str) -> dict[str, str]:
+    fields.pairs(document, where, "column: expression", MOST_EXPRESSIONS)
+    for column, text in document.items():
+        fields.name(column, where, COLUMN)
+        fields.text(text, f"{where}.{column}", MOST_CHARACTERS)
+    return document
+
+
+def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
+    fields.mapping(
+        document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
+    )
+    columns = [
+        fields.name(column, f"{where}.columns", COLUMN)
+        for column in fields.items(document["columns"], f"{where}.columns")
+    ]
+    path = table_path(folder, fields.text(document["table"], f"{where}.table"), f"{where}.table")
+    by = fields.text(document["by"], f"{where}.by")
+    using = fields.name(document["using"], f"{where}.using", COLUMN)
+    table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
+    return Enrich(name, using, table)

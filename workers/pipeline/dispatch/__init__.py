@@ -1,0 +1,1 @@
+"""Which replica works which entries: admitted, divided, assigned."""

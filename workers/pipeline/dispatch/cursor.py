@@ -1,0 +1,163 @@
+"""How far the queues have been dispatched to the replicas, and how far event time has come. Pure arithmetic.
+
+The watermark promises that no event at or before it is still to be dispatched (but for late ones). It is the
+slowest container's progress less the allowed lateness; a container of which everything has been dispatched
+holds nothing back, and the watermark never goes back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from queues.errors import BadInput
+from workers.pipeline.declaration.controls import Controls
+
+VERSION = 2
+BEGINNING = "0-0"
+NEW_START = "Start once with --reset to begin anew at the oldest events still waiting."
+
+Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a container has after what was dispatched. complete: there is nothing behind these entries."""
+
+    entries: tuple[Entry, ...]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """tick: counts dispatches. ids: container → last entry dispatched. newest_us: container → newest event
+    time dispatched. owed: replica → events its share still owes it. skipped: nodes that did not answer.
+    """
+
+    tick: int = 0
+    ids: Mapping[str, str] = field(default_factory=dict)
+    newest_us: Mapping[str, int] = field(default_factory=dict)
+    watermark_us: int | None = None
+    owed: Mapping[str, float] = field(default_factory=dict)
+    controls: Controls = field(default_factory=Controls)
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def latest_us(self) -> int | None:
+        return max(self.newest_us.values(), default=None)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "tick": self.tick,
+            "ids": dict(self.ids),
+            "newest_us": dict(self.newest_us),
+            "watermark_us": self.watermark_us,
+            "owed": dict(self.owed),
+            "controls": self.controls.to_document(),
+            "skipped": list(self.skipped),
+        }
+
+    @classmethod
+    def from_document(cls, document: Any) -> "Cursor":
+        """Raises BadInput when it is not of this version."""
+        check_version(document, "cursor")
+        return cls(
+            document["tick"],
+            document["ids"],
+            document["newest_us"],
+            document["watermark_us"],
+            document["owed"],
+            Controls().changed(document["controls"]),
+            tuple(document["skipped"]),
+        )
+
+
+def check_version(document: Any, what: str) -> None:
+    """Raises BadInput when a stored document is not of this version: nothing may be read out of it then."""
+    version = document.get("version") if isinstance(document, dict) else None
+    if version == VERSION:
+        return
+    if isinstance(version, int) and version > VERSION:
+        advice = "Start the newer program again, or begin anew."
+    else:
+        advice = "It can't be continued."
+    raise BadInput(f"{what}.version", f"is {version!r}; this program reads {VERSION}. {advice} {NEW_START}")
+
+
+def admit(surveys: Mapping[str, Survey], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
+    """Which entries are dispatched: one from each container in turn until the limit is reached (the last may
+    pass it: blocks stay whole). turn: counts the calls, and each begins with another container, so that a
+    limit of a few blocks leaves none behind for ever.
+    """
+    taken = dict.fromkeys(surveys, 0)
+    total = 0
+    names = sorted(surveys)
+    first = turn % max(1, len(names))
+    waiting = [name for name in (*names[first:], *names[:first]) if surveys[name].entries]
+    while waiting and total < limit_events:
+        for name in list(waiting):
+            if total >= limit_events:
+                break
+            total += surveys[name].entries[taken[name]][1]
+            taken[name] += 1
+            if taken[name] == len(surveys[name].entries):
+                waiting.remove(name)
+    return {name: surveys[name].entries[:count] for name, count in taken.items() if count}
+
+
+def advance(
+    start: Cursor,
+    surveys: Mapping[str, Survey],
+    admitted: Mapping[str, tuple[Entry, ...]],
+    controls: Controls,
+    now_us: int,
+    skipped: Iterable[str] = (),
+    holding: Iterable[str] = (),
+) -> Cursor:
+    """The cursor after the admitted entries; `start` itself when there are none.
+
+    skipped: nodes that did not answer. holding: containers that did not answer and may still hold earlier
+    events. An event time in the future counts as now, so that one wrong clock can't make everybody else late.
+    """
+    if not admitted:
+        return start
+    newest_us = dict(start.newest_us)
+    for name, entries in admitted.items():
+        newest_us[name] = max(newest_us.get(name, 0), min(now_us, max(entry[2] for entry in entries)))
+    unread = [name for name, survey in surveys.items() if not _is_read(survey, admitted.get(name, ()))]
+    return replace(
+        start,
+        tick=start.tick + 1,
+        ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
+        newest_us=newest_us,
+        watermark_us=_watermark(start, newest_us, {*unread, *holding}, controls),
+        controls=controls,
+        skipped=tuple(sorted(skipped)),
+    )
+
+
+def close(start: Cursor) -> Cursor:
+    """After a silence: lets the watermark come up to the newest event, so that what waits for order is not
+    kept for ever.
+    """
+    latest_us = start.latest_us
+    if latest_us is None or (start.watermark_us is not None and start.watermark_us >= latest_us):
+        return start
+    return replace(start, tick=start.tick + 1, watermark_us=latest_us)
+
+
+def _is_read(survey: Survey, taken: tuple[Entry, ...]) -> bool:
+    return survey.complete and len(taken) == len(survey.entries)
+
+
+def _watermark(
+    start: Cursor, newest_us: Mapping[str, int], holders: set[str], controls: Controls
+) -> int | None:
+    """The slowest holder's progress less the lateness. A holder nothing was ever read of holds the watermark
+    where it is.
+    """
+    if any(name not in newest_us for name in holders):
+        return start.watermark_us
+    progress_us = min((newest_us[name] for name in holders), default=max(newest_us.values()))
+    candidate_us = progress_us - controls.lateness_us
+    return candidate_us if start.watermark_us is None else max(start.watermark_us, candidate_us)

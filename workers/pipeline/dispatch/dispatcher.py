@@ -1,0 +1,241 @@
+"""The dispatcher: what is new in the containers, how much of it is admitted, and which replica works it.
+
+It runs in the driver, a few times a second. What is not admitted waits in its container: nothing is dropped.
+Admission is bounded by the room of the result queue, by `admit_events_per_second` (the flow loop's actuator)
+and by `admit_events_per_batch`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import redis
+
+from queues.errors import BadInput
+from queues.events.block import BLOCK_EVENTS
+from queues.topology import KEY as TOPOLOGY
+from queues.topology import Topology
+from workers.pipeline.declaration import controls as steering
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
+from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Survey, admit, advance, close
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.dispatch.trickle import Trickle
+from workers.pipeline.events.containers import UNREACHABLE, Nodes
+from workers.pipeline.tiers.result_queue import ResultQueue, Room
+
+SETTLING_SECONDS = 1.0
+TRIMMING_SECONDS = 0.5
+# Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
+BATCHES_AHEAD = 2
+BURST_SECONDS = 1.0
+# A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered.
+GATHERING_SECONDS = 1.0
+
+log = logging.getLogger("weir.pipeline")
+
+
+class Dispatcher:
+    """What one run remembers: connections, the allowance, since when a node, or everything, is silent."""
+
+    def __init__(
+        self,
+        control_url: str,
+        application: str,
+        queues: tuple[str, ...],
+        replicas: tuple[str, ...],
+        defaults: Controls,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._control = redis.Redis.from_url(control_url, socket_timeout=5.0)
+        self._nodes = Nodes(timeout_seconds=1.0)
+        self._queues, self._replicas, self._defaults = queues, replicas, defaults
+        self._controls_key = steering.key_of(application)
+        self._dispatches = Dispatches(self._control, application)
+        self._results = ResultQueue(self._control, application)
+        self._monotonic, self._clock = monotonic, clock
+        self._down_since: dict[str, float] = {}
+        self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
+        self._dispatched_at = -GATHERING_SECONDS
+        self._allowance: float | None = None
+        self._trickle = Trickle()
+        self._trimmed: dict[str, str] = {}
+        self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
+        self.admitted_events = 0
+        self.hindrance: str | None = None
+        self.skipped: tuple[str, ...] = ()
+
+    def step(self) -> int:
+        """One dispatch, when there is something new; how many events. `hindrance` then says what would keep
+        anything from being dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
+        """
+        stored, topology_text = self._control.mget(self._controls_key, TOPOLOGY)
+        controls = self._controls(stored)
+        topology = Topology.from_json(topology_text)
+        room, now = self._results.room(), self._monotonic()
+        limit, self.hindrance = self._limit(controls, room)
+        trickle = self._trickled(controls, room, now)
+        if now - self._trimmed_at >= TRIMMING_SECONDS:
+            self._trim(topology)
+            self._trimmed_at = now
+        if max(limit, trickle) <= 0:
+            return 0
+        surveys, down = self._survey(topology, max(limit, trickle))
+        self.skipped = tuple(sorted(down))
+        if down:
+            self.hindrance = f"{', '.join(self.skipped)} can't be read"
+        elif limit >= trickle:
+            self.hindrance = None
+        if self._is_gathering(surveys, now):
+            return 0
+        events = self._dispatch(topology, surveys, down, controls, max(limit, trickle))
+        if self._allowance is not None and limit >= trickle:
+            self._allowance -= events
+        return events
+
+    def _trickled(self, controls: Controls, room: Room, now: float) -> int:
+        """What is let through beyond the limits; but nothing is where nothing is what was asked for."""
+        events = self._trickle.events(room, now)
+        if not controls.admit_events_per_batch or controls.admitted_per_second(self._clock()) == 0:
+            return 0
+        free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
+        return min(events, max(1, free_events), controls.admit_events_per_batch)
+
+    def _is_gathering(self, surveys: dict[str, Survey], now: float) -> bool:
+        """Whether too few events are there to be worth a batch yet."""
+        if not all(survey.complete for survey in surveys.values()):
+            return False
+        waiting = sum(entry[1] for survey in surveys.values() for entry in survey.entries)
+        return 0 < waiting < LEAST_PIECE_EVENTS and now - self._dispatched_at < GATHERING_SECONDS
+
+    def _dispatch(
+        self, topology: Topology, surveys: dict[str, Survey], down: set[str], controls: Controls, limit: int
+    ) -> int:
+        start, now = self.cursor, self._monotonic()
+        holding = self._holding(topology, down, controls, now)
+        admitted = admit(surveys, limit, start.tick)
+        now_us = round(self._clock() * 1_000_000)
+        end = advance(start, surveys, admitted, controls, now_us, down, holding)
+        if end is start:
+            if not holding and now - self._quiet_since >= controls.lateness_seconds + SETTLING_SECONDS:
+                end = close(start)
+            if end is start:
+                return 0
+        else:
+            self._quiet_since = self._dispatched_at = now
+        assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
+        end = replace(end, owed=owed)
+        self._dispatches.commit(start, end, assignments)
+        self.cursor = end
+        events = sum(each.events for each in assignments.values())
+        self.admitted_events += events
+        return events
+
+    def _controls(self, stored: bytes | None) -> Controls:
+        try:
+            return Controls.read(stored, self._defaults).at(self._clock())
+        except BadInput as error:
+            # Wrong controls change nothing: it goes on with those of the dispatch before.
+            log.warning("%s is not taken: %s", self._controls_key, error)
+            return self.cursor.controls
+
+    def _limit(self, controls: Controls, room: Room) -> tuple[int, str]:
+        """(events that may be admitted now, what limits them)."""
+        flying = room.in_flight_events
+        used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
+        free_events = room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0)
+        ahead = BATCHES_AHEAD * controls.admit_events_per_batch
+        limits: list[tuple[float, str]] = [
+            (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
+            (
+                free_events,
+                f"{used} of the result queue are used, {flying:,} events on their way",
+            ),
+            (float(ahead - flying), f"{flying:,} events are handed out and have no result yet"),
+        ]
+        if (allowed := self._allowed(controls)) is not None:
+            rate = controls.admit_events_per_second
+            limits.append((allowed, f"{rate:g} events/s are admitted at most"))
+        least, why = min(limits, key=lambda limit: limit[0])
+        return int(least), why
+
+    def _allowed(self, controls: Controls) -> float | None:
+        """Events that the rate in force leaves; what was admitted while there was none is no debt."""
+        now = self._monotonic()
+        rate = controls.admitted_per_second(self._clock())
+        if rate is None:
+            self._allowance = None
+        else:
+            earned = rate * (now - self._looked_at)
+            self._allowance = min(rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
+        self._looked_at = now
+        return self._allowance
+
+    def _survey(self, topology: Topology, limit: int) -> tuple[dict[str, Survey], set[str]]:
+        """Per container what is new. Every node is asked, also one without points: it may hold what came
+        before they moved.
+        """
+        surveys: dict[str, Survey] = {}
+        down: set[str] = set()
+        for node, queue in ((node, queue) for node in topology.nodes.values() for queue in self._queues):
+            container = f"{queue}/{node.name}"
+            if node.name in down:
+                continue
+            try:
+                # One block more than the limit: what ends within the limit then has nothing behind it.
+                found = self._nodes.segment(queue, node.url).survey(
+                    self.cursor.ids.get(container, BEGINNING), limit + BLOCK_EVENTS
+                )
+            except UNREACHABLE:
+                down.add(node.name)
+                continue
+            entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in found)
+            surveys[container] = Survey(entries, sum(entry[1] for entry in entries) <= limit)
+        return surveys, down
+
+    def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
+        """Containers on nodes that are down, for as long as event time waits for them."""
+        self._down_since = {node: self._down_since.get(node, now) for node in down}
+        recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
+        containers = {f"{queue}/{node}" for queue in self._queues for node in recent}
+        known = set(self.cursor.ids) | {
+            f"{queue}/{node}"
+            for queue in self._queues
+            if queue in topology.queues
+            for node in topology.queues[queue].points
+        }
+        return containers & known
+
+    def _trim(self, topology: Topology) -> None:
+        """Removes from the containers what has its result in the queue, and the assignments with it."""
+        through = dict(self.cursor.ids)
+        published = self._results.room().published
+        for name in {*self._replicas, *published}:
+            done = published.get(name, 0)
+            self._dispatches.forget(name, done)
+            for part in (part for each in self._dispatches.after(name, done) for part in each.parts):
+                through[part.container] = _earlier(through.get(part.container, part.after), part.after)
+        for container, entry_id in through.items():
+            queue, node = container.split("/")
+            if entry_id in (BEGINNING, self._trimmed.get(container)) or node not in topology.nodes:
+                continue
+            try:
+                self._nodes.segment(queue, topology.nodes[node].url).trim(entry_id)
+                self._trimmed[container] = entry_id
+            except UNREACHABLE:
+                continue  # trimming goes through an id, so the next one makes up for it
+
+    def idle(self) -> bool:
+        """Whether every dispatch has its result in the queue."""
+        return self._results.room().in_flight_events == 0
+
+    def close(self) -> None:
+        self._nodes.close()
+        self._control.close()
+
+
+def _earlier(one: str, other: str) -> str:
+    """The smaller of two stream ids."""
+    return min(one, other, key=lambda entry_id: tuple(int(part) for part in entry_id.split("-")))

@@ -1,0 +1,93 @@
+"""What the tasks of a replica's batch work, each its ranges of containers.
+
+It travels with the Spark job, as a local property: the plan that the job carries out is the same for every
+batch (`rule_plan`), and only this is new.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
+
+from pyspark import SparkContext, TaskContext
+
+from workers.pipeline.events.containers import UNREACHABLE, Nodes, Range
+from workers.pipeline.shedding.shedder import Shedder
+
+EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: a small batch is worked by one
+_PROPERTY = "weir.portion"
+
+
+@dataclass(frozen=True)
+class Portion:
+    """tick: of the batch. tasks: the ranges of each. ahead_us: how far ahead of the clock an event may be.
+    cut: whether results are cut by key groups. shedder: what is dropped. criteria: name → value.
+    """
+
+    tick: int
+    tasks: tuple[tuple[Range, ...], ...]
+    ahead_us: int
+    cut: bool
+    shedder: Shedder
+    criteria: Mapping[str, float] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        shed = [getattr(self.shedder, each.name) for each in fields(Shedder)]
+        tasks = [[astuple(part) for part in task] for task in self.tasks]
+        return json.dumps([self.tick, tasks, self.ahead_us, self.cut, shed, dict(self.criteria)])
+
+    @classmethod
+    def from_text(cls, text: str) -> "Portion":
+        tick, tasks, ahead_us, cut, shed, criteria = json.loads(text)
+        ranges = tuple(tuple(Range(*part) for part in task) for task in tasks)
+        return cls(tick, ranges, ahead_us, cut, Shedder(*shed), criteria)
+
+    def attach(self, spark: SparkContext) -> None:
+        """To the jobs that this thread submits from now on."""
+        spark.setLocalProperty(_PROPERTY, self.to_text())
+
+    @classmethod
+    def of_this_job(cls) -> "Portion":
+        """Called in a task. Raises RuntimeError where none is attached to its job."""
+        context = TaskContext.get()
+        text = context.getLocalProperty(_PROPERTY) if context else None
+        if text is None:
+            raise RuntimeError("no portion is attached to this job")
+        return cls.from_text(text)
+
+
+def on_tasks(nodes: Nodes, ranges: Iterable[tuple[Range, int]], most: int) -> tuple[tuple[Range, ...], ...]:
+    """Ranges, with their events, on as many tasks as they are worth, at most `most`: each to the task with
+    the fewest events so far, the largest first. A range of more than half a task's events is cut.
+    """
+    ranges = list(ranges)
+    total = sum(events for _, events in ranges)
+    wanted = min(most, 1 + total // EVENTS_PER_TASK)
+    if wanted > 1:
+        ranges = [piece for part in ranges for piece in _cut(nodes, *part, total // (2 * wanted))]
+    groups: list[list[Range]] = [[] for _ in range(wanted)]
+    loads = [0] * wanted
+    for part, events in sorted(ranges, key=lambda item: -item[1]):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(part)
+        loads[lightest] += events
+    return tuple(tuple(group) for group in groups)
+
+
+def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tuple[Range, int]]:
+    """A range in pieces of about `piece_events`, when its container can be asked now."""
+    if events <= piece_events:
+        return [(whole, events)]
+    try:
+        entries = nodes.segment(whole.queue, whole.url).survey(whole.after, events)
+    except UNREACHABLE:
+        return [(whole, events)]
+    pieces: list[tuple[Range, int]] = []
+    after, gathered = whole.after, 0
+    for entry in entries:
+        gathered += entry.events
+        if gathered >= piece_events or entry.entry_id == whole.through:
+            pieces.append((replace(whole, after=after, through=entry.entry_id), gathered))
+            after, gathered = entry.entry_id, 0
+        if entry.entry_id == whole.through:
+            return pieces
+    return [*pieces, (replace(whole, after=after), gathered)]

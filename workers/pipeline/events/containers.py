@@ -1,0 +1,210 @@
+"""Reading containers: entries of segments as Arrow batches of the columns an application needs."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+
+from queues.errors import MalformedEvent, NodeUnavailable
+from queues.events import block
+from queues.events.unreadable import unreadable
+from queues.nodes.login import logged_in
+from queues.segments.segment import Segment
+from workers.pipeline.events.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
+from workers.pipeline.rules.rules import criterion_column
+
+READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
+MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
+UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_KINDS = {
+    **{each.name: each.type for each in block.SCHEMA},
+    "queue": pa.string(),
+    "node": pa.string(),
+    "block": pa.string(),
+    "published": _TIMESTAMP,
+}
+_SQL = {pa.string(): "string", pa.float64(): "double", _TIMESTAMP: "timestamp"}
+COLUMNS = tuple(_KINDS)
+CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
+    which the value of the moment is a column, too, behind the others.
+    """
+
+    columns: tuple[str, ...] = COLUMNS
+    attributes: tuple[Attribute, ...] = ()
+    criteria: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        own = [pa.field(name, _KINDS[name]) for name in self.columns]
+        return pa.schema([*own, *(pa.field(each.name, TYPES[each.kind]) for each in self.attributes)])
+
+    @property
+    def sql(self) -> str:
+        """The same for Spark."""
+        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
+        attributes = [f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes]
+        criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
+        return ", ".join([*own, *attributes, *criteria])
+
+    def with_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
+        """Rows under `schema` with the columns of the criteria."""
+        for name in self.criteria:
+            rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
+        return rows
+
+
+@dataclass(frozen=True)
+class Range:
+    """Entries of one container, read after one id and through another."""
+
+    queue: str
+    node: str
+    url: str
+    after: str
+    through: str
+
+
+@dataclass
+class Faults:
+    """Rows that can't be worked, by their origin: (queue, node, entry id, block id) → (rows, cause)."""
+
+    ahead_us: int
+    now_us: int
+    found: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
+
+    def refuse(self, origin: tuple[str, str, str, str], data: bytes, cause: str) -> None:
+        """Keep a block that can't be read, as one event that carries its bytes."""
+        entry_us = int(origin[2].partition("-")[0]) * 1000
+        self.found.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
+
+    def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
+        for cause in pc.unique(faults.drop_null()).to_pylist():
+            rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
+            self.found.setdefault(origin, []).append((rows, cause))
+
+
+class Nodes:
+    """Segments by queue and node, connected when needed. Short timeouts: a batch must not wait for a node
+    that is down.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._connections: dict[str, redis.Redis] = {}
+        self._segments: dict[tuple[str, str], Segment] = {}
+
+    def segment(self, queue: str, url: str) -> Segment:
+        if url not in self._connections:
+            self._connections[url] = redis.Redis.from_url(
+                logged_in(url),
+                socket_connect_timeout=0.3,
+                socket_timeout=self._timeout_seconds,
+                socket_read_size=READ_BYTES,
+                retry=None,
+            )
+        if (queue, url) not in self._segments:
+            self._segments[queue, url] = Segment(self._connections[url], queue)
+        return self._segments[queue, url]
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._segments.clear()
+
+
+class Stored(NamedTuple):
+    """A block as it was read, with its event ids written out."""
+
+    part: Range
+    entry_id: str
+    block_id: str
+    batch: pa.RecordBatch
+
+
+def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[Stored]:
+    """The blocks of a range that was dispatched. They were promised to this batch, so a node that went away
+    meanwhile is waited for. One that can't be read is kept by `faults`, and the batch goes on.
+    """
+    deadline = time.monotonic() + patience_seconds
+    after = part.after
+    while True:
+        try:
+            for entry_id, block_id, data in nodes.segment(part.queue, part.url).read(after, part.through):
+                try:
+                    rows = block.decode(block_id, data).explicit()
+                except MalformedEvent as error:
+                    faults.refuse((part.queue, part.node, entry_id, block_id), data, str(error))
+                else:
+                    yield Stored(part, entry_id, block_id, rows)
+                after = entry_id
+            return
+        except UNREACHABLE as error:
+            if time.monotonic() >= deadline:
+                raise NodeUnavailable(
+                    f"node {part.node} holds events that a running batch has to read and does not answer "
+                    f"({error}); start it again, or take it out of the topology to give these events up"
+                ) from error
+            time.sleep(0.2)
+
+
+def merged(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """The same blocks in fewer, larger lots: what a batch costs on its way to Spark does not depend on its
+    rows.
+    """
+    gathered: list[Stored] = []
+    rows = 0
+    for each in blocks:
+        gathered.append(each)
+        rows += each.batch.num_rows
+        if rows >= MERGED_ROWS:
+            yield gathered
+            gathered, rows = [], 0
+    if gathered:
+        yield gathered
+
+
+def laid_out(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
+    """Blocks under the layout, as one batch without the faulty rows, which `faults` keeps."""
+    stored = pa.concat_batches([each.batch for each in blocks])
+    own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
+    given, wrong = extract(own["attributes"], layout.attributes) if layout.attributes else ([], None)
+    times_us = own["time"].view(pa.int64()).to_numpy(zero_copy_only=False)
+    found = ahead_faults(times_us, faults.now_us, faults.ahead_us)
+    found = found if wrong is None else pc.coalesce(wrong, found)
+    columns = [own[name] if name in own else _origin(name, blocks) for name in layout.columns]
+    batch = pa.RecordBatch.from_arrays([*columns, *given], schema=layout.schema)
+    if found.null_count == len(found):
+        return batch
+    _keep(blocks, found, faults)
+    return batch.filter(pc.is_null(found))
+
+
+def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
+    start = 0
+    for each in blocks:
+        own = found.slice(start, each.batch.num_rows)
+        start += each.batch.num_rows
+        if own.null_count < len(own):
+            faults.add((each.part.queue, each.part.node, each.entry_id, each.block_id), each.batch, own)
+
+
+def _origin(name: str, blocks: list[Stored]) -> pa.Array:
+    """Where rows come from, as a column."""
+    rows = [each.batch.num_rows for each in blocks]
+    if name == "published":
+        published_us = [int(each.entry_id.partition("-")[0]) * 1000 for each in blocks]
+        return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(_TIMESTAMP)
+    values = [each.block_id if name == "block" else getattr(each.part, name) for each in blocks]
+    return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(blocks)), rows)))

@@ -1,0 +1,89 @@
+"""Events that can't be worked (attributes not as declared, a time far in the future): to the dead letters of
+the container they came from, with the cause, once.
+
+A task keeps them on the control server; when the batch's result is published they are due, and are delivered
+until their node has them. Who delivers again delivers nothing: a segment takes the letters of an entry once.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:faults:{app}:{replica}:{tick}` | hash | `queue/node/entry/block/place` → cause and rows |
+"""
+
+import redis
+
+from queues.errors import NodeFull, NodeUnavailable
+from queues.segments.dead_letters import DeadLetters
+from queues.topology import KEY as TOPOLOGY
+from queues.topology import Topology
+from workers.pipeline.events.arrow_blob import decode, encode
+from workers.pipeline.events.containers import Faults, Nodes
+
+WORKER = "pipeline"
+
+
+class FaultStore:
+    """The keys above, of one application."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control = control
+        self._prefix = f"weir:pipeline:faults:{application}"
+
+    def keep(self, replica: str, tick: int, faults: Faults) -> None:
+        """What a task found. The same entry again replaces what was kept of it."""
+        kept = {
+            "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
+            for origin, found in faults.found.items()
+            for place, (rows, cause) in enumerate(found)
+        }
+        if kept:
+            self._control.hset(f"{self._prefix}:{replica}:{tick}", mapping=kept)
+
+    def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
+        """Everything of published batches to its segment; how many events. A node that is away is tried at
+        the next call.
+        """
+        delivered = 0
+        topology: Topology | None = None
+        for key in self._control.scan_iter(f"{self._prefix}:*"):
+            replica, tick = key.decode().rsplit(":", 2)[1:]
+            if published.get(replica, 0) < int(tick):
+                continue
+            topology = topology or Topology.from_json(self._control.get(TOPOLOGY))
+            for entry, letters in _by_entry(self._control.hgetall(key)).items():
+                delivered += self._letters(nodes, topology, key, entry, letters)
+        return delivered
+
+    def _letters(self, nodes: Nodes, topology: Topology, key: bytes, entry: str, letters: dict) -> int:
+        queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
+        rows = [(batch, cause) for cause, batches in letters.values() for batch in batches]
+        if node in topology.nodes:
+            try:
+                segment = nodes.segment(queue, topology.nodes[node].url)
+                DeadLetters(segment).add(entry_id, WORKER, block_id, rows)
+            except (NodeUnavailable, NodeFull):
+                return 0
+        self._control.hdel(key, *letters)
+        return sum(batch.num_rows for batch, _ in rows)
+
+    def abandon(self, replica: str, tick: int) -> None:
+        """What an attempt at a batch that is not published has kept."""
+        self._control.delete(f"{self._prefix}:{replica}:{tick}")
+
+    def clear(self) -> None:
+        """Forgets everything: what it holds is read again."""
+        if keys := list(self._control.scan_iter(f"{self._prefix}:*")):
+            self._control.delete(*keys)
+
+
+def _by_entry(found: dict[bytes, bytes]) -> dict[str, dict[bytes, tuple]]:
+    entries: dict[str, dict[bytes, tuple]] = {}
+    for name, value in found.items():
+        cause, _, data = value.partition(b"\n")
+        entry = name.decode().rpartition("/")[0]
+        entries.setdefault(entry, {})[name] = (cause.decode(), decode(data))
+    return entries
+
+
+def _one_line(cause: str) -> bytes:
+    """A cause as it is kept: to its end of line."""
+    return cause.replace("\n", " ").encode(errors="backslashreplace") + b"\n"

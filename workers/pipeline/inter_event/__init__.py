@@ -1,0 +1,1 @@
+"""The second tier: events together, by operators, to complex events."""

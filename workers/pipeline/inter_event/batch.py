@@ -1,0 +1,96 @@
+"""The work on one inter-event micro-batch, called by Spark (foreachBatch): level by level one Spark job, in
+which each operator has as many tasks as its parallelism says; then the complex events.
+"""
+
+import time
+
+import redis
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.portion import EVENTS_PER_TASK
+from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.finished_batch import InterEventBatch
+from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
+from workers.pipeline.inter_event.outbox import Outbox
+from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, shares_of_groups
+from workers.pipeline.runtime.checkpoint import Checkpoint
+from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.tiers.batch_work import BatchWork
+from workers.pipeline.tiers.state import StateStore
+
+
+class InterEventWork(BatchWork):
+    """Of an application's combiner and operators; its events are `nothing`."""
+
+    def __init__(
+        self,
+        control_url: str,
+        application: Application,
+        checkpoint: Checkpoint,
+        control: redis.Redis,
+        outbox: Outbox,
+        status: StatusBoard,
+    ) -> None:
+        self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
+        self._store = StateStore(control, application.name)
+        self._outbox, self._status = outbox, status
+
+    def work(self, events: DataFrame, batch: int) -> None:
+        started = time.monotonic()
+        spark = events.sparkSession.sparkContext
+        combined = Combined.from_document(self._checkpoint.offset(batch))
+        counts: dict[str, OperatorCount] = {}
+        worked: list[OperatorCount] = []
+        for level, operators in enumerate(self._application.graph.levels):
+            groups = self._tasks(level, operators, combined, batch)
+            for count in _run(spark, self._level(batch, combined, level), groups):
+                worked.append(count)
+                counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
+        self._store.forget_between(batch)
+        self._outbox.try_publish()
+        seconds = time.monotonic() - started
+        at = time.monotonic()
+        self._status.inter_event(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
+
+    def _level(self, batch: int, combined: Combined, level: int) -> Work:
+        application = self._application
+        return Work(
+            self._control_url,
+            application.name,
+            self._checkpoint.run,
+            batch,
+            combined,
+            application.graph,
+            application.sinks,
+            level,
+        )
+
+    def _tasks(
+        self, level: int, operators: tuple[Operator, ...], combined: Combined, batch: int
+    ) -> list[list[Unit]]:
+        """The units of each task: one task for a small batch, none for one without anything to do."""
+        everything = tuple(range(KEY_GROUPS))
+        rows = combined.rows
+        if level:
+            rows = sum(each.num_rows for each in self._store.between(batch)) + rows
+        if rows >= EVENTS_PER_TASK:
+            return [
+                [Unit(operator.name, groups, task)]
+                for operator in operators
+                for task, groups in enumerate(
+                    shares_of_groups(combined.controls.tasks_of(operator.name), everything), 1
+                )
+            ]
+        due = {} if combined.watermark_us is None else self._store.due(combined.watermark_us)
+        if not rows and not any(operator.name in due for operator in operators):
+            return []
+        return [[Unit(operator.name, everything) for operator in operators]]
+
+
+def _run(spark: SparkContext, work: Work, tasks: list[list[Unit]]) -> list[OperatorCount]:
+    """A lone task is not worth its own batch plan, but runs where all others do."""
+    if not tasks:
+        return []
+    return spark.parallelize(tasks, len(tasks)).flatMap(work).collect()

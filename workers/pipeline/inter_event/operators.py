@@ -1,0 +1,364 @@
+"""What one task does of an inter-event batch: some key groups of an operator, from the rows that are due to
+the matches, written together with the state they leave.
+
+An event that was stored twice (a block sent again after an unknown outcome) counts once: both copies have the
+same time, so they are due in the same batch, where equal (time, id) are one; a copy that comes after the
+watermark has passed it is late.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+
+from workers.pipeline.events.connections import control_of
+from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.operator_memory import OperatorMemory
+from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
+from workers.pipeline.matching.complex_event import complex_events
+from workers.pipeline.matching.kept.matches import Matches, joined
+from workers.pipeline.matching.matcher import Matcher, masks_of
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.shedding.shed_counts import bounded
+from workers.pipeline.shedding.shedder import SPARED_GROUPS, Fates, KeyRanks, Shedder, by_type
+from workers.pipeline.tiers.result_queue import Result, ResultQueue
+from workers.pipeline.tiers.state import StateStore, Written
+
+_NOTHING = pa.table({"time": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True)
+class Unit:
+    """An operator and those of its key groups that a task works. task: which of the operator's, from 1."""
+
+    operator: str
+    groups: tuple[int, ...]
+    task: int = 1
+
+
+@dataclass
+class PatternCount:
+    """types: event type → events that the pattern was given. seconds: of matching, its state included. quiet:
+    not emitted. shed: event type → events that it did without. spared_types: those given that are of spared
+    keys; spared_events, spared_matches (quiet ones left out): the same by group (`shedder`), empty while
+    nothing is shed.
+    """
+
+    types: dict[str, int] = field(default_factory=dict)
+    matches: int = 0
+    quiet: int = 0
+    seconds: float = 0.0
+    shed: dict[str, int] = field(default_factory=dict)
+    spared_types: dict[str, int] = field(default_factory=dict)
+    spared_events: list[int] = field(default_factory=list)
+    spared_matches: list[int] = field(default_factory=list)
+
+    def add(self, other: "PatternCount") -> None:
+        self.matches, self.quiet = self.matches + other.matches, self.quiet + other.quiet
+        self.seconds += other.seconds
+        for name in ("types", "shed", "spared_types"):
+            _add_types(getattr(self, name), getattr(other, name))
+        self.spared_events = _added(self.spared_events, other.spared_events)
+        self.spared_matches = _added(self.spared_matches, other.spared_matches)
+
+
+@dataclass
+class OperatorCount:
+    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late. task:
+    whose, from 1. early_us: of its due rows all but 5 % are later.
+    """
+
+    operator: str
+    task: int = 1
+    events: int = 0
+    late: int = 0
+    seconds: float = 0.0
+    early_us: int | None = None
+    patterns: dict[str, PatternCount] = field(default_factory=dict)
+
+    @property
+    def matches(self) -> int:
+        """Complex events that it emitted."""
+        return sum(pattern.matches for pattern in self.patterns.values())
+
+    def of(self, pattern: str) -> PatternCount:
+        return self.patterns.setdefault(pattern, PatternCount())
+
+    def add(self, other: "OperatorCount") -> None:
+        self.events += other.events
+        self.late += other.late
+        self.seconds += other.seconds
+        known = [each for each in (self.early_us, other.early_us) if each is not None]
+        self.early_us = min(known, default=None)
+        for name, count in other.patterns.items():
+            self.of(name).add(count)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One inter-event batch; travels to the tasks. level: of the operators that are worked now. sinks: type →
+    queue; `default_sink` takes the others.
+    """
+
+    control_url: str
+    application: str
+    run: str  # of the checkpoint: makes ids unique over resets
+    batch: int
+    combined: Combined
+    graph: Graph
+    sinks: dict[str, tuple[str, ...]]
+    level: int = 0
+
+    def __call__(self, units: Iterable[Unit]) -> list[OperatorCount]:
+        """What a Spark task runs."""
+        control = control_of(self.control_url)
+        return [self.unit(control, unit) for unit in units]
+
+    def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
+        """Works a unit, unless an attempt before has written it."""
+        started = time.perf_counter()
+        operator = next(each for each in self.graph.operators if each.name == unit.operator)
+        store = StateStore(control, self.application)
+        count = OperatorCount(operator.name, unit.task)
+        rows = self._rows(control, store, operator, unit.groups)
+        due, late = self._due(rows, self._counts_late(operator))
+        count.events, count.late = due.num_rows, late.num_rows
+        if due.num_rows:
+            count.early_us = due.column("time")[due.num_rows // 20].as_py()
+        wakes = {f"{operator.name}/{group}" for group in self._woken(store, unit)}
+        groups = sorted(set(_groups(due)) | set(_groups(late)))
+        places = sorted({f"{operator.name}/{group}" for group in groups} | wakes)
+        before = store.load(places, self.batch)
+        if places and before is not None:
+            store.write(self.batch, self._work(operator, places, before, due, late, count))
+        count.seconds = time.perf_counter() - started
+        return count
+
+    def _woken(self, store: StateStore, unit: Unit) -> list[int]:
+        if self.combined.watermark_us is None:
+            return []
+        return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
+
+    def _counts_late(self, operator: Operator) -> bool:
+        """Rows come to every operator of their route: one of them tells of the late ones."""
+        return operator is next(each for each in self.graph.operators if each.key == operator.key)
+
+    def _rows(
+        self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
+    ) -> pa.Table:
+        """The unit's rows of every blob that may hold some, and of what operators before have emitted."""
+        results = ResultQueue(control, self.application)
+        tables = [
+            _marked(batch, groups, result in self.combined.fresh)
+            for result in self.combined.read
+            for batch in results.read(result, self._blobs(result, operator, groups))
+        ]
+        if self.level:
+            emitted = [inner(rows, operator) for rows in store.between(self.batch)]
+            tables += [_marked(rows, groups, True) for rows in emitted if rows.num_rows]
+        tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
+        if not tables:
+            return _NOTHING
+        return _complete(pa.concat_tables(tables, promote_options="default"), operator)
+
+    def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
+        slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}
+        return [
+            blob.name
+            for blob in result.blobs
+            if blob.route == operator.key and blob.slice in slices and self.combined.wants(blob.first_us)
+        ]
+
+    def _due(self, rows: pa.Table, tells_late: bool) -> tuple[pa.Table, pa.Table]:
+        """(rows that the watermark passes in this batch, in event-time order; rows that came too late)."""
+        if not rows.num_rows:
+            return rows, rows
+        times_us = rows.column("time").to_numpy()
+        passed = times_us <= (self.combined.watermark_us if self.combined.watermark_us is not None else -1)
+        before_us = self.combined.previous_watermark_us
+        if before_us is None:
+            return ordered(rows.filter(pa.array(passed))), rows.slice(0, 0)
+        old = times_us <= before_us
+        due = ordered(rows.filter(pa.array(passed & ~old)))
+        if not tells_late:
+            return due, rows.slice(0, 0)
+        late = old & rows.column("fresh").to_numpy() & rows.column("first").to_numpy()
+        return due, rows.filter(pa.array(late))
+
+    def _work(
+        self,
+        operator: Operator,
+        places: list[str],
+        before: dict[str, bytes],
+        due: pa.Table,
+        late: pa.Table,
+        count: OperatorCount,
+    ) -> Written:
+        memory = OperatorMemory.of(before)
+        batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
+        made = []
+        shedder = self.combined.controls.shedder
+        fates = (
+            Fates(shedder, batch, batch.column("match_key")) if batch is not None and shedder.sheds else None
+        )
+        for pattern in operator.patterns:
+            found = self._found(pattern, memory, batch, fates, count.of(pattern.name))
+            if shedder.sheds:
+                _count_spared_matches(shedder, found, count.of(pattern.name))
+            if len(found) > found.quiet.sum():
+                made.append(complex_events(pattern, found, self._ids(pattern, places)))
+        return Written(memory.written(places), *self._outputs(places, made), late=_told(late))
+
+    def _ids(self, pattern: Pattern, places: list[str]) -> str:
+        """What its complex events' ids begin with: a batch that is worked again repeats them."""
+        return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
+
+    def _found(
+        self,
+        pattern: Pattern,
+        memory: OperatorMemory,
+        due: pa.RecordBatch | None,
+        fates: Fates | None,
+        count: PatternCount,
+    ) -> Matches:
+        """What the pattern finds. To go on with what is open, and to keep it, is its work too."""
+        started = time.perf_counter()
+        matcher = Matcher.resume(pattern, memory.states(pattern.signature))
+        found = self._matches(matcher, due, fates, count)
+        memory.keep(pattern.signature, matcher.save(), matcher.wakes())
+        count.seconds += time.perf_counter() - started
+        return found
+
+    def _matches(
+        self, matcher: Matcher, due: pa.RecordBatch | None, fates: Fates | None, count: PatternCount
+    ) -> Matches:
+        """In the order of completion, also those that event time completes."""
+        parts = []
+        if due is not None:
+            masks = None if matcher.pattern.looks_back else masks_of(matcher.pattern, due)
+            if masks is not None and fates is not None:
+                masks = _admitted(matcher.pattern, due, masks, fates, count)
+            parts.append(matcher.take(due, masks))
+            of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
+            _add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
+        if self.combined.watermark_us is not None:
+            parts.append(matcher.advance(self.combined.watermark_us + 1))
+        found = joined(parts)
+        quiet = int(found.quiet.sum())
+        count.matches += len(found) - quiet
+        count.quiet += quiet
+        return found
+
+    def _outputs(
+        self, places: list[str], made: list[pa.RecordBatch]
+    ) -> tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]]:
+        """(for other operators, for sinks): each by its name."""
+        first = places[0]
+        between, outbox = {}, {}
+        for place, rows in enumerate(made):
+            event_type = rows.column("type")[0].as_py()
+            if event_type in self.graph.inner_types:
+                between[f"{first}/{place}"] = rows
+            for queue in self.sinks.get(event_type, ()):
+                outbox[f"{queue}|{self.batch}/{first}/{place}"] = rows
+        return between, outbox
+
+
+def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
+    """Complex events as rows of a route: those whose type the operator reads, with its key."""
+    names = ("id", "type", "source", "key", "value")
+    read = set().union(*map(types_named, operator.patterns))
+    kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
+    kept = kept.filter(pc.is_valid(kept.column(operator.key)))
+    keys = kept.column(operator.key)
+    arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
+    groups, first = pa.array(key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
+    return pa.RecordBatch.from_arrays(
+        [*arrays, groups, first], names=["time", *names, "match_key", "group", "first"]
+    )
+
+
+def ordered(rows: pa.Table) -> pa.Table:
+    """In the order of (time, id), and of equal ones one."""
+    if rows.num_rows < 2:
+        return rows
+    times_us = rows.column("time").to_numpy()
+    order = np.argsort(times_us, kind="stable")
+    sorted_us = times_us[order]
+    equal = sorted_us[1:] == sorted_us[:-1]
+    if not equal.any():
+        return rows.take(pa.array(order))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[("time", "ascending"), ("id", "ascending")]))
+    ids = rows.column("id").combine_chunks()
+    copies = equal & np.asarray(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)))
+    return rows.filter(pa.array(np.concatenate(([True], ~copies)))) if copies.any() else rows
+
+
+def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
+    """With every column that its patterns read: rows of another version may lack some, complex events do."""
+    needed = set().union(*(pattern.columns for pattern in operator.patterns))
+    for name in sorted(needed - set(rows.column_names)):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
+    return rows
+
+
+def _marked(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa.RecordBatch:
+    """Those of the groups, and whether they are read for the first time."""
+    if len(groups) < KEY_GROUPS:
+        own = np.zeros(KEY_GROUPS, bool)
+        own[list(groups)] = True
+        rows = rows.filter(pa.array(own[rows.column("group").to_numpy()]))
+    return rows.append_column("fresh", pa.repeat(fresh, rows.num_rows))
+
+
+def _groups(rows: pa.Table) -> list[int]:
+    return np.unique(rows.column("group").to_numpy()).tolist() if rows.num_rows else []
+
+
+def _told(late: pa.Table) -> pa.RecordBatch | None:
+    """What is kept of late events."""
+    if not late.num_rows:
+        return None
+    return (
+        late.select(["time", "id", "type", "source", "match_key", "value"]).combine_chunks().to_batches()[0]
+    )
+
+
+def _admitted(
+    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, fates: Fates, count: PatternCount
+) -> np.ndarray:
+    """The masks without what the pattern does without; what is dropped and spared is counted."""
+    dropped = fates.dropped(pattern, masks)
+    named = types_named(pattern)
+    _add_types(count.shed, bounded(by_type(due, dropped), named))
+    spared = fates.spared & (masks != 0)
+    _add_types(count.spared_types, bounded(by_type(due, spared), named))
+    count.spared_events = _added(count.spared_events, _by_group(fates.groups[spared]))
+    return np.where(dropped, 0, masks)
+
+
+def _count_spared_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:
+    if not len(found):
+        return
+    keys = KeyRanks(shedder, found.keys)
+    groups = keys.groups[keys.spared & ~found.quiet]
+    count.spared_matches = _added(count.spared_matches, _by_group(groups))
+
+
+def _by_group(groups: np.ndarray) -> list[int]:
+    return np.bincount(groups, minlength=SPARED_GROUPS).tolist()
+
+
+def _added(own: list[int], others: list[int]) -> list[int]:
+    """Group by group; an empty list counts nothing."""
+    return [a + b for a, b in zip(own, others, strict=True)] if own and others else own or others
+
+
+def _add_types(own: dict[str, int], others: dict[str, int]) -> None:
+    for event_type, events in others.items():
+        own[event_type] = own.get(event_type, 0) + events

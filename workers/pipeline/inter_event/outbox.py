@@ -1,0 +1,77 @@
+"""Publishes complex events that were written together with the state they came from. At least once, under ids
+that never change.
+"""
+
+import logging
+import threading
+
+import orjson
+import pyarrow as pa
+import redis
+
+from queues.errors import WeirError
+from queues.publishing.client import Client
+from workers.pipeline.events.arrow_blob import decode
+from workers.pipeline.tiers.state import KEPT, StateStore
+
+MOST_AT_ONCE = 256  # blobs
+
+log = logging.getLogger("weir.pipeline")
+
+
+class Outbox:
+    """An event leaves the outbox after its publishing was acknowledged; a crash in between publishes it
+    again, with the same id.
+    """
+
+    def __init__(self, store: StateStore, client: Client) -> None:
+        self._store, self._client = store, client
+        self._pending = True  # what a process before may have left
+        # A batch's end and who looks after the process are threads of their own.
+        self._turn = threading.Lock()
+
+    def publish(self) -> int:
+        """All that is there; how many. Raises WeirError when a queue takes none: they stay."""
+        with self._turn:
+            return self._publish()
+
+    def _publish(self) -> int:
+        self._pending = True
+        total = 0
+        while outputs := self._store.outputs(MOST_AT_ONCE):
+            for queue, names in _by_queue(outputs).items():
+                batches = [rows for name in names for rows in decode(outputs[name])]
+                self._client.publish_batches(queue, batches)
+                self._store.published(names, newest(batches))
+                total += sum(rows.num_rows for rows in batches)
+        self._pending = False
+        return total
+
+    def retry(self) -> None:
+        """What could not be published before; nothing while it is being published."""
+        if self._pending and not self._turn.locked():
+            self.try_publish()
+
+    def try_publish(self) -> None:
+        """Publishes; a queue that takes nothing now is tried again each second, and the pipeline goes on."""
+        try:
+            self.publish()
+        except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
+            log.warning("complex events wait in the outbox: %s", error)
+
+
+def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
+    """The last of these complex events, the newest first: for those who look on."""
+    events = [event for batch in batches for event in batch.slice(max(0, batch.num_rows - KEPT)).to_pylist()]
+    events.sort(key=lambda event: event["time"], reverse=True)
+    return [
+        orjson.dumps({**event, "attributes": orjson.loads(event["attributes"])}) for event in events[:KEPT]
+    ]
+
+
+def _by_queue(outputs: dict[str, bytes]) -> dict[str, list[str]]:
+    """The names for each queue, those of earlier batches first."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(outputs, key=lambda name: (int(name.partition("|")[2].split("/")[0]), name)):
+        found.setdefault(name.partition("|")[0], []).append(name)
+    return found

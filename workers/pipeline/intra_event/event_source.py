@@ -1,0 +1,85 @@
+"""The Spark source of a replica's events: each task reads the ranges that its batch's portion gives it."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.events.attributes import Attribute
+from workers.pipeline.events.connections import control_of, nodes_of
+from workers.pipeline.events.containers import Faults, Layout, laid_out, merged, read_range
+from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.intra_event.monitor import MonitorStore, Sketches
+
+READING_SECONDS = 10.0  # that a node may take to answer
+
+
+def layout_option(layout: Layout) -> str:
+    """A layout as an option of the source."""
+    attributes = [[each.name, each.kind, each.required] for each in layout.attributes]
+    return json.dumps([list(layout.columns), attributes, list(layout.criteria)])
+
+
+def monitored_option(monitored: tuple[Monitored, ...]) -> str:
+    """What is monitored, as an option of the source."""
+    return json.dumps([list(vars(each).values()) for each in monitored])
+
+
+def _layout(option: str) -> Layout:
+    columns, attributes, criteria = json.loads(option)
+    return Layout(tuple(columns), tuple(Attribute(*each) for each in attributes), tuple(criteria))
+
+
+class EventSource(DataSource):
+    """Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
+    (`monitored_option`), patience (seconds a read waits for a node to come back), tasks (how many read).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "weir_events"
+
+    def schema(self) -> str:
+        return _layout(self.options["layout"]).sql
+
+    def reader(self, schema: StructType) -> "EventReader":
+        return EventReader(dict(self.options))
+
+
+class EventReader(DataSourceReader):
+    """What is read is not known when it is planned: partition i reads the ranges of the portion's task i."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._layout = _layout(options["layout"])
+        self._monitored = tuple(Monitored(*each) for each in json.loads(options["monitored"]))
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(task) for task in range(int(self._options["tasks"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        portion = Portion.of_this_job()
+        nodes, patience_seconds = nodes_of(READING_SECONDS), float(self._options["patience"])
+        faults = Faults(portion.ahead_us, time.time_ns() // 1000)
+        sketches = Sketches(self._monitored)
+        ranges = portion.tasks[partition.value]
+        blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds, faults))
+        for lot in merged(blocks):
+            rows = laid_out(lot, self._layout, faults)
+            sketches.add(rows)
+            yield self._layout.with_criteria(rows, portion.criteria)
+        self._keep(portion.tick, partition.value, faults, sketches)
+
+    def _keep(self, tick: int, task: int, faults: Faults, sketches: Sketches) -> None:
+        application, replica = self._options["application"], self._options["replica"]
+        control = control_of(self._options["control"])
+        if faults.found:
+            FaultStore(control, application).keep(replica, tick, faults)
+        if sketches.found:
+            writer = f"{replica}:{tick}:{task}"
+            MonitorStore(control, application).keep(sketches, writer, time.time())

@@ -1,0 +1,135 @@
+"""The monitor: sliding quantiles of what comes in, fed back to the rules as criteria (Xu et al., exceptional
+response times), without a restart.
+
+A monitored value is sketched where it is read, before any rule: a criterion that its own filter fed would run
+away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100) is some kilobytes whatever the number of events;
+those of the window's slots are merged. The criterion follows its quantile from LEAST_EVENTS on. A batch that
+is worked again is sketched again: a quantile is not an account.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:sketches:{app}` | hash | `{criterion}/{slot}/{writer}` → a KLL sketch |
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+from datasketches import kll_doubles_sketch
+
+from workers.pipeline.declaration.monitored import SLOTS, Monitored
+from workers.pipeline.declaration.steering import steer
+
+ACCURACY = 200  # the sketch's k
+LEAST_EVENTS = 100
+WORTH_CHANGING = 0.001  # of the value; less is the sketch's own noise
+
+
+@dataclass
+class Sketches:
+    """What one task has seen."""
+
+    monitored: tuple[Monitored, ...]
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        for each in self.monitored:
+            values = rows.column(each.column).cast(pa.float64())
+            if each.type is not None:
+                values = values.filter(pc.equal(rows.column("type"), each.type))
+            values = values.drop_null()
+            if len(values):
+                sketch = self.found.setdefault(each.criterion, kll_doubles_sketch(ACCURACY))
+                # Arrow's memory is read-only, which the sketch does not take.
+                sketch.update(np.array(values))
+
+
+class MonitorStore:
+    """The key above, of one application."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control = control
+        self._key = f"weir:pipeline:sketches:{application}"
+
+    def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
+        """What a task has seen, in the slot of now. writer: no two of a slot are the same."""
+        kept = {
+            f"{each.criterion}/{each.slot(now_seconds)}/{writer}": sketches.found[each.criterion].serialize()
+            for each in sketches.monitored
+            if each.criterion in sketches.found
+        }
+        if kept:
+            self._control.hset(self._key, mapping=kept)
+
+    def merged(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
+        """Criterion → the sketch of its window; what has left the windows is forgotten."""
+        windows = {each.criterion: each for each in monitored}
+        found: dict[str, Any] = {}
+        gone = []
+        for name, data in self._control.hgetall(self._key).items():
+            criterion, slot, _ = name.decode().split("/", 2)
+            each = windows.get(criterion)
+            if each is None or int(slot) <= each.slot(now_seconds) - SLOTS:
+                gone.append(name)
+                continue
+            found.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(
+                kll_doubles_sketch.deserialize(data)
+            )
+        if gone:
+            self._control.hdel(self._key, *gone)
+        return found
+
+
+class Monitor:
+    """Called each second by who runs the application: looks at the windows, and steers the criteria."""
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        application: str,
+        monitored: tuple[Monitored, ...],
+        declared: dict[str, float],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._control, self._application, self._monitored = control, application, monitored
+        self._store = MonitorStore(control, application)
+        self._clock = clock
+        self._criteria = dict(declared)
+
+    def step(self) -> dict[str, dict[str, Any]]:
+        """Criterion → what is shown of it: its quantile over the window, of how many events."""
+        if not self._monitored:
+            return {}
+        sketches = self._store.merged(self._monitored, self._clock())
+        shown = {each.criterion: _shown(each, sketches.get(each.criterion)) for each in self._monitored}
+        known = {
+            name: each["value"]
+            for name, each in shown.items()
+            if each["events"] >= LEAST_EVENTS and self._differs(name, each["value"])
+        }
+        if known:
+            steered = steer(self._control, self._application, {}).get("criteria", {})
+            self._criteria = {**self._criteria, **steered, **known}
+            steer(self._control, self._application, {"criteria": self._criteria})
+        return shown
+
+    def _differs(self, name: str, value: float) -> bool:
+        before = self._criteria.get(name)
+        return before is None or abs(value - before) > WORTH_CHANGING * max(abs(value), abs(before))
+
+
+def _shown(each: Monitored, sketch: Any) -> dict[str, Any]:
+    events = sketch.n if sketch is not None else 0
+    return {
+        "column": each.column,
+        "type": each.type,
+        "quantile": each.quantile,
+        "window_seconds": each.window_seconds,
+        "events": events,
+        "value": float(sketch.get_quantile(each.quantile)) if events else None,
+    }

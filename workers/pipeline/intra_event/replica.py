@@ -1,0 +1,94 @@
+"""The work on one micro-batch of a replica, called by Spark (foreachBatch): one Spark job for the rules,
+whose tasks leave their rows in the result queue, and then the publishing of them.
+"""
+
+import time
+
+import redis
+from pyspark.sql import DataFrame
+
+from queues.topology import KEY as TOPOLOGY
+from queues.topology import Topology
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.assignment import Assignment
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.dispatch.portion import Portion, on_tasks
+from workers.pipeline.events.connections import nodes_of
+from workers.pipeline.events.containers import Range
+from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.inter_event.finished_batch import ReplicaBatch
+from workers.pipeline.intra_event.result_writer import CUT_ROWS
+from workers.pipeline.intra_event.rule_plan import RulePlans
+from workers.pipeline.rules.rule_sql import rule_counts
+from workers.pipeline.runtime.checkpoint import Checkpoint
+from workers.pipeline.shedding.shed_counts import together
+from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.tiers.batch_work import BatchWork
+from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
+
+PLANNING_SECONDS = 1.0  # that a node may take to answer
+
+
+class ReplicaWork(BatchWork):
+    """Of one replica of an application."""
+
+    def __init__(
+        self,
+        plans: RulePlans,
+        application: Application,
+        replica: str,
+        checkpoint: Checkpoint,
+        control: redis.Redis,
+        status: StatusBoard,
+    ) -> None:
+        self._plans, self._application, self._replica = plans, application, replica
+        self._checkpoint, self._control, self._status = checkpoint, control, status
+        self._dispatches = Dispatches(control, application.name)
+        self._results = ResultQueue(control, application.name)
+        self._faults = FaultStore(control, application.name)
+
+    def work(self, events: DataFrame, batch: int) -> None:
+        started = time.monotonic()
+        tick = self._checkpoint.offset(batch)["tick"]
+        given = self._given(tick)
+        if not given:
+            return  # published before: whatever is there counts, and nothing is done twice
+        arrived = sum(each.events for each in given)
+        self._results.abandon(self._replica, tick)
+        for table in self._application.tables:
+            table.refresh()
+        rows, passed = self._plans.run(self._portion(tick, given))
+        kept = sum(row["kept"] for row in rows)
+        blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
+        result = Result(self._replica, tick, given[0].watermark_us, blobs)
+        if self._results.publish(result, arrived):
+            counts = rule_counts(self._application.rules, passed, arrived, kept)
+            now = time.monotonic()
+            made = (batch, arrived, kept, result.size_bytes, now - started, counts)
+            response_seconds = max(0.0, time.time() - given[0].at_seconds)
+            shed = together([row["shed"] for row in rows])
+            self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
+
+    def _given(self, tick: int) -> list[Assignment]:
+        """The batch's assignments that are not published."""
+        published = self._results.room().published.get(self._replica, 0)
+        return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
+
+    def _portion(self, tick: int, given: list[Assignment]) -> Portion:
+        """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
+        controls = given[-1].controls
+        tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
+        cut = sum(each.events for each in given) >= CUT_ROWS
+        criteria = {**self._application.controls.criteria, **controls.criteria}
+        return Portion(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
+
+    def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
+        topology = Topology.from_json(self._control.get(TOPOLOGY))
+        found = []
+        for part in (part for each in given for part in each.parts):
+            queue, node = part.container.split("/")
+            # A node that was taken out of the topology is gone for good, and what it held with it.
+            if node in topology.nodes:
+                whole = Range(queue, node, topology.nodes[node].url, part.after, part.through)
+                found.append((whole, part.events))
+        return found

@@ -1,0 +1,142 @@
+"""What a task of the intra-event stage does with the rows its rules let through: those that some pattern may
+use go into the result queue, as Arrow blobs cut by key.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from workers.pipeline.events.arrow_blob import encode
+from workers.pipeline.events.connections import control_of
+from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted, to_text
+from workers.pipeline.shedding.shedder import Fates, Shedder, by_type
+from workers.pipeline.tiers.result_queue import Blob, ResultQueue
+
+SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
+WHOLE = -1
+CUT_ROWS = 20_000
+WRITTEN = (
+    "name string, route string, slice int, first_us long, last_us long, rows long, size long, "
+    "kept long, shed string"
+)
+
+
+@dataclass(frozen=True)
+class ResultWriter:
+    """Travels to the tasks. cut: whether blobs are cut by key groups. shedder: what is dropped; an event that
+    no pattern of a route is to get does not travel there.
+    """
+
+    control_url: str
+    application: str
+    replica: str
+    tick: int
+    graph: Graph
+    cut: bool
+    shedder: Shedder = field(default_factory=Shedder)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Of all rows of a task (mapInArrow): a row per blob, and one that tells of the rows kept."""
+        kept, shed = 0, ShedCounts()
+        parts: dict[str, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            kept += batch.num_rows
+            for route, rows in self.wanted(batch, shed):
+                parts.setdefault(route, []).append(rows)
+        blobs, data = self.blobs(parts, TaskContext.get().partitionId())
+        if data:
+            ResultQueue(control_of(self.control_url), self.application).put(self.replica, self.tick, data)
+        yield _told(blobs, kept, to_text(shed))
+
+    def wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """(route, the rows that a pattern of the route may use). `first` marks a row in its first route.
+        shed: is added what no pattern of a route gets.
+        """
+        batch = batch.set_column(
+            batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
+        )
+        taken = np.zeros(batch.num_rows, bool)
+        for key in self.graph.routes:
+            held = self._held(self.graph.patterns_of(key), key, batch, shed)
+            if not held.any():
+                continue
+            yield key, batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
+            taken |= held
+
+    def _held(
+        self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
+    ) -> np.ndarray:
+        held = np.zeros(batch.num_rows, bool)
+        present = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
+        present = present.to_numpy(zero_copy_only=False)
+        fates = (
+            Fates(self.shedder, batch, batch.column(key).cast(pa.string())) if self.shedder.sheds else None
+        )
+        dropped: dict[str, np.ndarray] = {}
+        for pattern in patterns:
+            if pattern.needs_every_event:
+                held[:] = True
+                continue
+            masks = masks_of(pattern, batch)
+            wanted = masks != 0
+            if fates is not None:
+                dropped[pattern.name] = fates.dropped(pattern, masks)
+                wanted &= ~dropped[pattern.name]
+            held |= wanted
+        for name, rows in dropped.items():
+            # What stays for another pattern is dropped, and counted, at the operator.
+            counted(shed, name, bounded(by_type(batch, rows & present & ~held)))
+        return held & present
+
+    def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
+        """(what is told of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
+        blobs: list[Blob] = []
+        data: dict[str, bytes] = {}
+        for route, batches in parts.items():
+            for slice_, rows in self._slices(_keyed(pa.concat_batches(batches), route)):
+                name = f"{task}:{route}:{slice_}"
+                data[name] = encode(rows)
+                times = pc.min_max(rows.column("time")).as_py()
+                blobs.append(
+                    Blob(name, route, slice_, times["min"], times["max"], rows.num_rows, len(data[name]))
+                )
+        return blobs, data
+
+    def _slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not self.cut:
+            yield WHOLE, rows
+            return
+        slices = rows.column("group").to_numpy() // SLICE_GROUPS
+        rows = rows.take(pa.array(np.argsort(slices, kind="stable")))
+        ends = np.cumsum(np.bincount(slices, minlength=KEY_GROUPS // SLICE_GROUPS))
+        start = 0
+        for slice_, end in enumerate(ends.tolist()):
+            if end > start:
+                yield slice_, rows.slice(start, end - start)
+            start = end
+
+
+def _keyed(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
+    """With their key as text, and its group."""
+    keys = rows.column(route).cast(pa.string())
+    rows = rows.append_column("match_key", keys)
+    return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
+
+
+def _told(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
+    """The blobs as Spark takes them back, and a last row with the rows kept, and those shed."""
+    rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
+    columns = list(zip(*rows, strict=True))
+    kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    counts = pa.array([0] * len(blobs) + [kept], pa.int64())
+    texts = pa.array([""] * len(blobs) + [shed], pa.string())
+    names = ["name", "route", "slice", "first_us", "last_us", "rows", "size", "kept", "shed"]
+    return pa.RecordBatch.from_arrays([*arrays, counts, texts], names=names)

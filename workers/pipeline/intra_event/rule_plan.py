@@ -1,0 +1,83 @@
+"""A replica's rules as Spark has planned them: analysed, optimised and compiled once, and carried out for
+every batch, each with a portion of its own. Planning anew costs as much as some hundred thousand events.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.events.containers import CARRIED
+from workers.pipeline.intra_event.event_source import EventSource, layout_option, monitored_option
+from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
+from workers.pipeline.rules.rule_sql import Ruled, apply_rules
+
+MOST_PLANS = 4  # as many are kept; one is used but for moments
+
+
+class RulePlans:
+    """One for each number of tasks and state of the reference tables."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        control_url: str,
+        application: Application,
+        replica: str,
+        patience_seconds: float,
+    ) -> None:
+        self._spark, self._control_url = spark, control_url
+        self._application, self._replica = application, replica
+        self._patience_seconds = patience_seconds
+        self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
+
+    def run(self, portion: Portion) -> tuple[list[Row], dict[str, int]]:
+        """(what the tasks tell of what they have written, events that passed each counted rule)."""
+        told, ruled = self.plan(len(portion.tasks))
+        portion.attach(self._spark.sparkContext)
+        return told.collect(), ruled.passed(told)
+
+    def plan(self, tasks: int) -> tuple[DataFrame, Ruled]:
+        """What is run, and its rules: made when it is wanted first. The oldest makes room for a new one."""
+        tables = tuple(table.seen for table in self._application.tables)
+        kind = (tasks, tables)
+        if kind not in self._plans:
+            for old in list(self._plans)[: 1 - MOST_PLANS]:
+                del self._plans[old]
+            self._plans[kind] = self._made(tasks)
+        return self._plans[kind]
+
+    def _made(self, tasks: int) -> tuple[DataFrame, Ruled]:
+        application, options = self._application, self._options(tasks)
+        events = self._spark.read.format(EventSource.name()).options(**options).load()
+        ruled = apply_rules(events, application.rules, application.layout.criteria)
+        names = sorted({"time", *CARRIED, *application.graph.columns})
+        return ruled.events.select(*names).mapInArrow(self._write(), WRITTEN), ruled
+
+    def _options(self, tasks: int) -> dict[str, str]:
+        application = self._application
+        return {
+            "control": self._control_url,
+            "application": application.name,
+            "replica": self._replica,
+            "layout": layout_option(application.layout),
+            "monitored": monitored_option(application.monitored),
+            "patience": str(self._patience_seconds),
+            "tasks": str(tasks),
+        }
+
+    def _write(self) -> Any:
+        written = (self._control_url, self._application.name, self._replica, self._application.graph)
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            control_url, name, replica, graph = written
+            portion = Portion.of_this_job()
+            writer = ResultWriter(
+                control_url, name, replica, portion.tick, graph, portion.cut, portion.shedder
+            )
+            return writer(batches)
+
+        return write

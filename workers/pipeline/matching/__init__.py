@@ -1,0 +1,1 @@
+"""Finding matches: one exact matcher a kind of pattern."""

@@ -1,0 +1,75 @@
+"""Complex events: matches as events under the blocks' schema, in columns: there may be as many as events."""
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queues.events.block import SCHEMA
+from workers.pipeline.matching.kept.matches import Matches
+from workers.pipeline.patterns.pattern import Pattern
+
+_ESCAPED = r'["\\\x00-\x1f]'  # what a JSON text can't hold as it is
+
+
+def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
+    """Each match that is not quiet as an event: time and value of its last event, source the key, key the
+    pattern, its contributing events in the attributes. ids: what the event ids begin with.
+    """
+    events, ends = _told(matches)
+    last = events.take(pa.array(ends - 1))
+    number = len(ends)
+    columns = {
+        "id": pc.binary_join_element_wise(ids, pa.array(np.arange(number)).cast(pa.string()), ":"),
+        "time": last.column("time").cast(SCHEMA.field("time").type),
+        "type": pa.repeat(pattern.emits, number),
+        "source": last.column("match_key"),
+        "key": pa.repeat(pattern.name, number),
+        "value": last.column("value"),
+        "attributes": _attributes(pattern, events, ends),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
+    """The events of the matches that are not quiet, and where each match's events end."""
+    if not matches.quiet.any():
+        return matches.events, matches.ends
+    lengths = matches.ends - matches.starts
+    kept = np.repeat(~matches.quiet, lengths)
+    return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.quiet])
+
+
+def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
+    """{"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value", "source"}]}."""
+    times = events.column("time")
+    parts = pc.binary_join_element_wise(
+        '{"time_us":',
+        times.cast(pa.string()),
+        ',"id":',
+        _quoted(events.column("id")),
+        _named(',"type":', events.column("type"), ',"value":'),
+        pc.fill_null(events.column("value").cast(pa.string()), "null"),
+        _named(',"source":', events.column("source"), "}"),
+        "",
+    )
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
+    told = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
+    first = pc.divide(times.take(pa.array(starts)).cast(pa.float64()), 1e6).cast(pa.string())
+    head = orjson.dumps({"pattern": pattern.name, "severity": pattern.severity}).decode()[:-1]
+    return pc.binary_join_element_wise(f'{head},"first_time":', first, ',"events":[', told, "]}", "")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    """Each text as JSON; null as null."""
+    if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return pa.array([orjson.dumps(text).decode() for text in texts.to_pylist()])
+    return pc.fill_null(pc.binary_join_element_wise('"', texts, '"', ""), "null")
+
+
+def _named(before: str, texts: pa.Array, after: str) -> pa.Array:
+    """The same of texts of which there are few, between what is always the same."""
+    encoded = texts.dictionary_encode()
+    named = pc.binary_join_element_wise(before, _quoted(encoded.dictionary), after, "")
+    return pc.fill_null(named.take(encoded.indices), f"{before}null{after}")

@@ -1,0 +1,1 @@
+"""The interpreter: any pattern, one event after the other."""

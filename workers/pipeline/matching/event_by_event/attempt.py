@@ -1,0 +1,125 @@
+"""One attempt to match: a state machine that has taken its first event. Pure.
+
+Where a pattern leaves a choice, all ways are followed at once, the preferred first; the match is the first of
+them that ends, as if each had been tried in turn.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from workers.pipeline.patterns.automaton import Automaton, Take, parted_by_choice
+
+Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event; JSON values
+
+
+class Way(NamedTuple):
+    """One way through the pattern. taken: the events of the match. through: how many events of the stream,
+    from the attempt's first, lie up to its last taken one. turns: where it parted from other ways.
+    """
+
+    state: int
+    taken: tuple[Event, ...]
+    through: int
+    turns: tuple[int, ...] = ()
+
+
+@dataclass
+class Attempt:
+    """ways: still open, the preferred first. ended: the way that counts when none of these ends. seen: events
+    of the stream since its first. count: how many it has taken.
+    """
+
+    first_us: int
+    ways: list[Way] = field(default_factory=list)
+    ended: Way | None = None
+    seen: int = 0
+    count: int = 0
+
+    @classmethod
+    def begin(cls, automaton: Automaton, event: Event, mask: int, to_the_last: bool) -> "Attempt | None":
+        """An attempt with its first event; None where the pattern can't begin with it."""
+        attempt = cls(event[0], [Way(automaton.start, (), 0)])
+        if not attempt.can_take(automaton, mask):
+            return None
+        attempt.take(automaton, event, mask, relaxed=False, to_the_last=to_the_last)
+        return attempt
+
+    @property
+    def is_decided(self) -> bool:
+        return not self.ways
+
+    def can_take(self, automaton: Automaton, mask: int) -> bool:
+        return any(automaton.taking(way.state, mask) for way in self.ways)
+
+    def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
+        """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
+        up.
+        """
+        before, self.ways, reached = self.ways, [], set()
+        self.seen += 1
+        self.count += 1
+        for way in before:
+            for following in self._following(automaton, way, event, mask, relaxed):
+                if following.state in reached:
+                    continue
+                reached.add(following.state)
+                state = automaton.state(following.state)
+                if to_the_last or state.takes or state.ends_late:
+                    self.ways.append(following)
+                if state.ends and not to_the_last and following.through == self.seen:
+                    self._end(following, relaxed)
+                    return
+            if not relaxed and self._has_outlasted(automaton, way, mask):
+                self.ended = way
+                return
+
+    def _following(self, automaton: Automaton, way: Way, event: Event, mask: int, relaxed: bool) -> list[Way]:
+        takes = automaton.taking(way.state, mask)
+        if len(takes) == 1:
+            return [_taken(way, takes[0], event, self.seen, way.turns)]
+        if takes:
+            return [_taken(way, take, event, self.seen, (*way.turns, *take.turns)) for take in takes]
+        passed = automaton.passed_over(way.state, mask) if relaxed else None
+        return [] if passed is None else [way._replace(state=passed)]
+
+    def _end(self, way: Way, relaxed: bool) -> None:
+        """`way` has ended: it counts unless a more preferred one ends later. Where events may lie in between,
+        that could be long: an OR then is what comes first, and only repetitions go on.
+        """
+        self.ended = way
+        if relaxed:
+            self.ways = [other for other in self.ways if not parted_by_choice(other.turns, way.turns)]
+
+    def pass_over(self, automaton: Automaton, mask: int, relaxed: bool) -> None:
+        """An event that went to another attempt, or to none."""
+        self.seen += 1
+        if not relaxed:
+            lasting = (way for way in self.ways if self._has_outlasted(automaton, way, mask))
+            self.ended, self.ways = next(lasting, self.ended), []
+            return
+        states = [automaton.passed_over(way.state, mask) for way in self.ways]
+        self.ways = [
+            way._replace(state=state)
+            for way, state in zip(self.ways, states, strict=True)
+            if state is not None
+        ]
+
+    @staticmethod
+    def _has_outlasted(automaton: Automaton, way: Way, mask: int) -> bool:
+        """With strict contiguity a NOT at the end is about the very next event."""
+        state = automaton.state(way.state)
+        return (
+            state.ends_late and not mask & state.wanted and automaton.passed_over(way.state, mask) is not None
+        )
+
+    def closed(self, automaton: Automaton, to_the_last: bool = False) -> Way | None:
+        """What it comes to when no further event can belong to it."""
+        for way in self.ways:
+            state = automaton.state(way.state)
+            if state.ends_late or (to_the_last and state.ends and way.through == self.seen):
+                return way
+        return self.ended
+
+
+def _taken(way: Way, take: Take, event: Event, through: int, turns: tuple[int, ...]) -> Way:
+    return Way(take.state, way.taken if take.hidden else (*way.taken, event), through, turns)

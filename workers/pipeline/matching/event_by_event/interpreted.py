@@ -1,0 +1,125 @@
+"""Any pattern over batches of events: a machine per key, fed event by event."""
+
+import heapq
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from workers.pipeline.matching.event_by_event.attempt import Event
+from workers.pipeline.matching.event_by_event.machine import Machine, Rules, Taken
+from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
+from workers.pipeline.matching.event_by_event.row_search import RowSearch
+from workers.pipeline.matching.kept.group_state import GroupStates
+from workers.pipeline.matching.kept.matches import EVENT, KEYED, Matches, nothing
+from workers.pipeline.patterns.pattern import Pattern
+
+
+class Found(NamedTuple):
+    key: str
+    group: int
+    taken: Taken
+
+
+class Interpreted:
+    """machines: by key, with the key group it belongs to. What is over is closed in the order of time over
+    all keys, so that matches come in the same order however the events are cut into batches.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._rules = Rules(pattern)
+        self._machines: dict[str, tuple[Machine, int]] = {}
+        self._deadlines: list[tuple[int, str]] = []
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+        if not self._rules.pattern.needs_every_event and not masks.all():
+            wanted = np.flatnonzero(masks)
+            rows, masks = rows.take(pa.array(wanted)), masks[wanted]
+        events = zip(*(rows.column(name).to_pylist() for name in EVENT.names), strict=True)
+        keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
+        found: list[Found] = []
+        for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
+            if self._deadlines and self._deadlines[0][0] < event[0]:
+                found += self._advance(event[0])
+            found += self._take(event, mask, key, group)
+        return self._told(found)
+
+    def _machine(self) -> Machine:
+        by_rows = self._rules.pattern.consume == "skip-past-last"
+        return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
+
+    def _take(self, event: Event, mask: int, key: str, group: int) -> list[Found]:
+        if key not in self._machines:
+            self._machines[key] = self._machine(), group
+        machine = self._machines[key][0]
+        before_us = machine.deadline_us()
+        found = machine.take(event, mask)
+        self._watch(key, before_us)
+        return [Found(key, group, taken) for taken in found]
+
+    def _watch(self, key: str, before_us: int | None) -> None:
+        deadline_us = self._machines[key][0].deadline_us()
+        if deadline_us is not None and deadline_us != before_us:
+            heapq.heappush(self._deadlines, (deadline_us, key))
+
+    def _advance(self, now_us: int) -> list[Found]:
+        found: list[Found] = []
+        while self._deadlines and self._deadlines[0][0] < now_us:
+            deadline_us, key = heapq.heappop(self._deadlines)
+            if key not in self._machines or self._machines[key][0].deadline_us() != deadline_us:
+                continue
+            machine, group = self._machines[key]
+            found += [Found(key, group, taken) for taken in machine.advance(deadline_us + 1)]
+            self._watch(key, deadline_us)
+            if machine.is_empty():
+                del self._machines[key]
+        return found
+
+    def advance(self, now_us: int) -> Matches:
+        """No event before `now_us` will come: closes what is over."""
+        found = self._told(self._advance(now_us))
+        self._machines = {key: pair for key, pair in self._machines.items() if not pair[0].is_empty()}
+        return found
+
+    def finish(self) -> Matches:
+        """No event will come at all."""
+        machines = [(key, group, machine) for key, (machine, group) in self._machines.items()]
+        self._machines, self._deadlines = {}, []
+        return self._told(
+            [Found(key, group, taken) for key, group, machine in machines for taken in machine.finish()]
+        )
+
+    @staticmethod
+    def _told(found: list[Found]) -> Matches:
+        if not found:
+            return nothing()
+        rows = [(*event, each.key, each.group) for each in found for event in each.taken]
+        columns = [
+            pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), KEYED, strict=True)
+        ]
+        ends = np.cumsum([len(each.taken) for each in found])
+        return Matches.of(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` closes something."""
+        found: dict[int, int] = {}
+        for machine, group in self._machines.values():
+            deadline_us = machine.deadline_us()
+            if deadline_us is not None:
+                found[group] = min(found.get(group, deadline_us + 1), deadline_us + 1)
+        return found
+
+    def save(self, states: GroupStates) -> None:
+        found: dict[int, dict[str, Any]] = {}
+        for key, (machine, group) in self._machines.items():
+            if not machine.is_empty():
+                found.setdefault(group, {})[key] = machine.snapshot()
+        states.put_values("machines", found)
+
+    def load(self, states: GroupStates) -> None:
+        for group, machines in states.values("machines").items():
+            for key, state in machines.items():
+                machine = self._machine()
+                machine.restore(state)
+                self._machines[key] = machine, group
+                self._watch(key, None)

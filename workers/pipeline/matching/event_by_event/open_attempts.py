@@ -1,0 +1,142 @@
+"""Policy once, for any pattern (CONTRACT, `match`; Röger et al. II and IX-C): several attempts are open at a
+time. An event goes to the one that has taken most, the oldest among equals, else opens a new one; it
+belongs to one match at most.
+
+A greedy end takes what it can get: such a match is complete when the next event can't belong to it, the
+window is over, or the events are.
+"""
+
+import heapq
+from collections import deque
+from typing import Any
+
+from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
+from workers.pipeline.matching.event_by_event.machine import Rules, Taken
+
+Likeness = tuple[int, ...]  # events taken, states
+
+
+class OpenAttempts:
+    """Policy once. order: the numbers of the open attempts, oldest first, with some that are open no more.
+    alike: the numbers of those that have taken as many events and are in the same states, a heap each: all
+    of them can take the same events, so only the oldest is looked at.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._open: dict[int, Attempt] = {}
+        self._order: deque[int] = deque()
+        self._alike: dict[Likeness, list[int]] = {}
+        self._next = 0
+        self._begun = False
+
+    def take(self, event: Event, mask: int) -> list[Taken]:
+        rules, found = self._rules, self.advance(event[0])
+        number = self._chosen(mask)
+        attempt = None if number is None else self._taken_out(number)
+        if rules.concerns_all(mask):
+            found += self._passed_over(mask)
+        if attempt:
+            attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
+        elif not (rules.pattern.expression.at_first and self._begun):
+            attempt, number = rules.begin(event, mask), None
+        self._begun = True
+        return found + (self._put(attempt, number) if attempt else [])
+
+    def _chosen(self, mask: int) -> int | None:
+        """The most advanced that can take it, the oldest among equals."""
+        able = [
+            (-likeness[0], self._oldest(likeness))
+            for likeness in self._alike
+            if self._open[self._oldest(likeness)].can_take(self._rules.automaton, mask)
+        ]
+        return min(able)[1] if able else None
+
+    def _oldest(self, likeness: Likeness) -> int:
+        return self._alike[likeness][0]
+
+    def _taken_out(self, number: int) -> Attempt:
+        """No longer open; it is the oldest of those that are like it."""
+        attempt = self._open.pop(number)
+        alike = self._alike[_likeness(attempt)]
+        heapq.heappop(alike)
+        if not alike:
+            del self._alike[_likeness(attempt)]
+        return attempt
+
+    def _put(self, attempt: Attempt, number: int | None = None) -> list[Taken]:
+        """Open again, or (no number) newly; the match when it is decided."""
+        if attempt.is_decided:
+            return self._match(attempt)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+            self._order.append(number)
+        self._open[number] = attempt
+        heapq.heappush(self._alike.setdefault(_likeness(attempt), []), number)
+        return []
+
+    def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
+        way = attempt.closed(self._rules.automaton, to_the_last)
+        return [way.taken] if way and way.taken else []
+
+    def _passed_over(self, mask: int) -> list[Taken]:
+        """All that are open see an event they don't take."""
+        concerned = [likeness for likeness in self._alike if self._is_changed(likeness, mask)]
+        numbers = sorted(number for likeness in concerned for number in self._alike.pop(likeness))
+        attempts = [(number, self._open.pop(number)) for number in numbers]
+        found: list[Taken] = []
+        for number, attempt in attempts:
+            attempt.pass_over(self._rules.automaton, mask, self._rules.relaxed)
+            found += self._put(attempt, number)
+        return found
+
+    def _is_changed(self, likeness: Likeness, mask: int) -> bool:
+        """Whether an event nobody takes makes a difference to those attempts."""
+        if not self._rules.relaxed or self._rules.to_the_last:
+            return True
+        return any(self._rules.automaton.passed_over(state, mask) != state for state in likeness[1:])
+
+    def advance(self, now_us: int) -> list[Taken]:
+        found: list[Taken] = []
+        while (oldest := self._first()) is not None and self._rules.is_over(
+            self._open[oldest].first_us, now_us
+        ):
+            # Of those alike it is the oldest, too.
+            found += self._match(self._taken_out(oldest))
+        return found
+
+    def _first(self) -> int | None:
+        while self._order and self._order[0] not in self._open:
+            self._order.popleft()
+        return self._order[0] if self._order else None
+
+    def finish(self) -> list[Taken]:
+        attempts = [attempt for _, attempt in sorted(self._open.items())]
+        self._open, self._alike = {}, {}
+        return [taken for attempt in attempts for taken in self._match(attempt, self._rules.to_the_last)]
+
+    def deadline_us(self) -> int | None:
+        oldest = self._first()
+        return None if oldest is None else self._open[oldest].first_us + self._rules.pattern.within_us
+
+    def is_empty(self) -> bool:
+        return not self._open and not self._rules.pattern.expression.at_first
+
+    def snapshot(self) -> Any:
+        return [[self._kept(attempt) for _, attempt in sorted(self._open.items())], self._begun]
+
+    def _kept(self, attempt: Attempt) -> Any:
+        ways = [self._rules.write(way) for way in attempt.ways]
+        ended = attempt.ended and self._rules.write(attempt.ended)
+        return [attempt.first_us, ways, ended, attempt.seen, attempt.count]
+
+    def restore(self, state: Any) -> None:
+        attempts, self._begun = state
+        for first_us, ways, ended, seen, count in attempts:
+            open_ways = [self._rules.read(way) for way in ways]
+            ended_way = self._rules.read(ended) if ended else None
+            self._put(Attempt(first_us, open_ways, ended_way, seen, count))
+
+
+def _likeness(attempt: Attempt) -> Likeness:
+    return attempt.count, *(way.state for way in attempt.ways)

@@ -1,0 +1,131 @@
+"""Policy skip-past-last, for any pattern (SQL's AFTER MATCH SKIP PAST LAST ROW): one attempt at a time,
+from the leftmost event that can begin; after a match the search goes on behind its last event, without a
+match at the next event.
+
+A greedy end takes what it can get: such a match is complete when the next event can't belong to it, the
+window is over, or the events are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
+from workers.pipeline.matching.event_by_event.machine import Rules, Taken
+
+_COMPACT_ROWS = 1_000
+
+
+class RowSearch:
+    """rows: from `head` on, the events from the first that may still begin a match. there: how many of them
+    satisfy each symbol that a match needs. While one of those is lacking, nothing is attempted: whatever
+    begins would have to wait, and be gone over again when it fails.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._rows: list[tuple[Event, int]] = []
+        self._head = 0
+        self._there: Counter[int] = Counter()
+        self._attempt: Attempt | None = None
+        self._begun = False
+
+    def take(self, event: Event, mask: int) -> list[Taken]:
+        found = self.advance(event[0])
+        may_begin = not (self._begun and self._rules.pattern.expression.at_first)
+        self._begun = True
+        if may_begin or self._size():
+            self._append(event, mask)
+        return found + list(self._search())
+
+    def _size(self) -> int:
+        return len(self._rows) - self._head
+
+    def _append(self, event: Event, mask: int) -> None:
+        self._rows.append((event, mask))
+        self._there.update(bit for bit in self._rules.needed if mask & bit)
+
+    def _search(self) -> Iterator[Taken]:
+        """Goes on until all rows are seen. What follows an attempt that came to nothing is looked at
+        again.
+        """
+        rules = self._rules
+        while self._attempt or self._begins():
+            assert self._attempt is not None
+            if self._attempt.is_decided:
+                yield from self._conclude()
+                continue
+            if self._attempt.seen == self._size():
+                return
+            event, mask = self._rows[self._head + self._attempt.seen]
+            if rules.is_over(self._attempt.first_us, event[0]):
+                yield from self._conclude()
+            else:
+                self._attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
+
+    def _begins(self) -> bool:
+        """An attempt from the first row that can begin one, unless something is lacking anyway."""
+        while self._size():
+            event, mask = self._rows[self._head]
+            attempt = self._rules.begin(event, mask)
+            if attempt:
+                self._attempt = None if self._is_lacking() else attempt
+                return self._attempt is not None
+            self._drop(1)
+        return False
+
+    def _is_lacking(self) -> bool:
+        needed = self._rules.needed
+        return self._rules.relaxed and any(self._there[bit] < count for bit, count in needed.items())
+
+    def _conclude(self) -> Iterator[Taken]:
+        assert self._attempt is not None
+        way = self._attempt.closed(self._rules.automaton)
+        self._attempt = None
+        self._drop(way.through if way else 1)
+        if way and way.taken:
+            yield way.taken
+
+    def _drop(self, rows: int) -> None:
+        if self._rules.pattern.expression.at_first:
+            rows = self._size()  # only the first event of the key may begin
+        for _, mask in self._rows[self._head : self._head + rows]:
+            self._there.subtract(bit for bit in self._rules.needed if mask & bit)
+        self._head += rows
+        if self._head > max(_COMPACT_ROWS, len(self._rows) // 2):
+            self._rows, self._head = self._rows[self._head :], 0
+
+    def advance(self, now_us: int) -> list[Taken]:
+        found: list[Taken] = []
+        while self._size() and self._rules.is_over(self._rows[self._head][0][0], now_us):
+            if self._attempt:
+                found += self._conclude()
+            else:
+                self._drop(1)
+            found += self._search()
+        return found
+
+    def finish(self) -> list[Taken]:
+        found: list[Taken] = []
+        while self._attempt:
+            if self._rules.to_the_last:
+                self._attempt.ended = self._attempt.closed(self._rules.automaton, to_the_last=True)
+            found += self._conclude()
+            found += self._search()
+        return found
+
+    def deadline_us(self) -> int | None:
+        return self._rows[self._head][0][0] + self._rules.pattern.within_us if self._size() else None
+
+    def is_empty(self) -> bool:
+        return not self._size() and not self._rules.pattern.expression.at_first
+
+    def snapshot(self) -> Any:
+        return [[[*row] for row in self._rows[self._head :]], self._begun]
+
+    def restore(self, state: Any) -> None:
+        rows, self._begun = state
+        for event, mask in rows:
+            self._append(tuple(event), mask)
+        for _ in self._search():
+            raise AssertionError("rows that are kept back hold no decided match")

@@ -1,0 +1,67 @@
+"""A matcher's state as one value for each key group: JSON values and Arrow rows, packed."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from workers.pipeline.events.arrow_blob import decode, encode
+from workers.pipeline.matching.kept.keyed_rows import by_group
+
+_LENGTH = struct.Struct("<I")
+
+
+@dataclass
+class GroupParts:
+    """values: JSON values by name. rows: Arrow rows by name. Whatever is empty is left out."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, pa.RecordBatch] = field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        streams = {name: encode(rows) for name, rows in self.rows.items()}
+        lengths = {name: len(stream) for name, stream in streams.items()}
+        head = orjson.dumps({"values": self.values, "rows": lengths})
+        return b"".join((_LENGTH.pack(len(head)), head, *streams.values()))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "GroupParts":
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        head = orjson.loads(data[_LENGTH.size : end])
+        rows = {}
+        for name, size in head["rows"].items():
+            (rows[name],) = decode(data[end : end + size])
+            end += size
+        return cls(head["values"], rows)
+
+
+class GroupStates:
+    """The parts of many groups, put together by name and taken apart again."""
+
+    def __init__(self, states: Mapping[int, bytes] | None = None) -> None:
+        self._parts = {group: GroupParts.unpack(data) for group, data in (states or {}).items()}
+
+    def put_values(self, name: str, values: Mapping[int, Any]) -> None:
+        for group, value in values.items():
+            self._parts.setdefault(group, GroupParts()).values[name] = value
+
+    def put_rows(self, name: str, rows: pa.RecordBatch | None) -> None:
+        """Rows with a column `group`."""
+        if rows is not None and rows.num_rows:
+            for group, part in by_group(rows).items():
+                self._parts.setdefault(group, GroupParts()).rows[name] = part
+
+    def values(self, name: str) -> dict[int, Any]:
+        return {group: parts.values[name] for group, parts in self._parts.items() if name in parts.values}
+
+    def rows(self, name: str) -> pa.RecordBatch | None:
+        """What the groups hold together."""
+        found = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
+        return pa.concat_batches(found) if found else None
+
+    def packed(self) -> dict[int, bytes]:
+        return {group: parts.pack() for group, parts in self._parts.items()}

@@ -1,0 +1,56 @@
+"""The events that a finder over whole batches keeps for later ones, with the symbols each satisfies.
+
+They leave once no match that is still to end can contain them: `within_us` after their time.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workers.pipeline.matching.kept.group_state import GroupStates
+from workers.pipeline.matching.kept.keyed_rows import least_by_group
+from workers.pipeline.matching.kept.matches import KEYED, Matches, nothing
+
+SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
+
+
+class KeptRows:
+    """`kept`: the events, in event-time order, with a column `mask` of the bits of their symbols."""
+
+    def __init__(self, within_us: int) -> None:
+        self._within_us = within_us
+        self.kept = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+
+    def keep(self, events: pa.RecordBatch, masks: np.ndarray, places: np.ndarray) -> None:
+        """Keeps the events at these places, ascending, and no others."""
+        kept = events.take(pa.array(places, pa.int64()))
+        self.kept = kept.append_column(SCHEMA.field("mask"), pa.array(masks[places], pa.int64()))
+
+    def kept_masks(self) -> np.ndarray:
+        """The symbols of what is kept, int64[events]."""
+        masks: np.ndarray = self.kept.column("mask").to_numpy()
+        return masks
+
+    def advance(self, now_us: int) -> Matches:
+        """Discards what no match that ends from `now_us` on can contain."""
+        if self.kept.num_rows:
+            self.kept = self.kept.filter(pc.greater_equal(self.kept.column("time"), now_us - self._within_us))
+        return nothing()
+
+    def finish(self) -> Matches:
+        """Nothing comes any more."""
+        self.kept = self.kept.slice(0, 0)
+        return nothing()
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` discards something."""
+        least = least_by_group(self.kept, "time")
+        return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
+
+    def save(self, states: GroupStates) -> None:
+        """Puts what is kept into the states of its key groups."""
+        states.put_rows("open", self.kept)
+
+    def load(self, states: GroupStates) -> None:
+        """Takes it out again."""
+        self.kept = states.rows("open") or self.kept

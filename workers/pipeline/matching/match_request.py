@@ -1,0 +1,158 @@
+"""`manage.py match`: a pattern and a closed set of events in, the matches out (CONTRACT)."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from queues.errors import BadInput
+from workers.pipeline.matching.kept.matches import KEYED, joined
+from workers.pipeline.matching.matcher import Matcher, masks_of
+from workers.pipeline.matching.previous import Previous
+from workers.pipeline.patterns.pattern import (
+    CONSUMPTIONS,
+    CONTIGUITIES,
+    Pattern,
+    check_states,
+    definitions,
+    expression_of,
+    one_of,
+)
+
+KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
+MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
+
+
+def answer(document: Mapping[str, Any]) -> dict[str, Any]:
+    """{"matches": [[id, …], …]}, in the order of completion. Raises BadInput naming the field.
+
+    Events are taken in the order of their time, equal times as they are given. Left out, `contiguity` is
+    relaxed, `consume` once, and neither a key nor a window divides the events.
+    """
+    for name in document:
+        if name not in KEYS:
+            raise BadInput(name, f"is not known; known are {', '.join(KEYS)}")
+    pattern = _pattern(document)
+    events = _events(document.get("events"))
+    attributes = _attributes(pattern, events)
+    before = Previous(pattern).columns(attributes) if pattern.looks_back else {}
+    masks = masks_of(pattern, attributes, before)
+    ids = pa.array([event["id"] for event in events], pa.string())
+    rows = [
+        attributes.column("time"),
+        ids,
+        *(pa.nulls(len(events), KEYED.field(name).type) for name in ("type", "value", "source")),
+    ]
+    rows += [attributes.column("match_key"), attributes.column("group")]
+    matcher = Matcher(pattern)
+    found = joined([matcher.take(pa.RecordBatch.from_arrays(rows, schema=KEYED), masks), matcher.finish()])
+    return {"matches": found.ids()}
+
+
+def _pattern(document: Mapping[str, Any]) -> Pattern:
+    expression = expression_of(document.get("pattern"), "pattern")
+    key = document.get("key")
+    if key is not None and (not isinstance(key, str) or not key):
+        raise BadInput("key", f"takes the name of an attribute, or null, not {key!r}")
+    pattern = Pattern(
+        "match",
+        expression,
+        definitions(expression, document.get("define") or {}, "define"),
+        key,
+        _within_us(document.get("within_seconds")),
+        contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
+        consume=one_of(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
+    )
+    check_states(pattern, "pattern")
+    return pattern
+
+
+def _within_us(seconds: Any) -> int:
+    if seconds is None:
+        return round(MOST_SECONDS * 1e6)
+    if not _is_number(seconds) or seconds < 0:
+        raise BadInput("within_seconds", f"takes seconds, 0 or more, not {seconds!r}")
+    return round(min(float(seconds), MOST_SECONDS) * 1e6)
+
+
+def _events(events: Any) -> list[dict[str, Any]]:
+    """The events in the order of their time. Raises BadInput naming the event and its attribute."""
+    if not isinstance(events, list):
+        raise BadInput("events", 'takes a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
+    seen: dict[str, int] = {}
+    for place, event in enumerate(events):
+        where = f"events[{place}]"
+        if not isinstance(event, dict):
+            raise BadInput(where, f"takes an object with id, time and type, not {event!r}")
+        _check_event(event, where)
+        first = seen.setdefault(event["id"], place)
+        if first != place:
+            raise BadInput(f"{where}.id", f"{event['id']!r} is also the id of events[{first}]; ids differ")
+    return sorted(events, key=lambda event: event["time"])
+
+
+def _check_event(event: dict[str, Any], where: str) -> None:
+    if not isinstance(event.get("id"), str):
+        raise BadInput(f"{where}.id", f"takes a text, not {event.get('id')!r}")
+    time: Any = event.get("time")
+    if not _is_number(time) or abs(time) > MOST_SECONDS:
+        raise BadInput(f"{where}.time", f"takes seconds as a number, not {time!r}")
+    if not isinstance(event.get("type", ""), str):
+        raise BadInput(f"{where}.type", f"takes a text, not {event['type']!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
+    """What the predicates read, one column each, with time (µs), match_key and group."""
+    times_us = np.array([round(event["time"] * 1e6) for event in events], np.int64)
+    columns: dict[str, pa.Array] = {"time": pa.array(times_us)}
+    columns["match_key"] = pa.array([_key(pattern.key, event) for event in events], pa.string())
+    columns["group"] = pa.array(np.zeros(len(events), np.int32))
+    for symbol, predicate in pattern.defines.items():
+        for name in sorted(predicate.columns | predicate.previous):
+            if name not in columns:
+                columns[name] = _column(name, events, symbol)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _key(key: str | None, event: dict[str, Any]) -> str:
+    if key is None:
+        return ""
+    value = event.get(key)
+    if value is None or isinstance(value, (list, dict)):
+        raise BadInput("key", f"event {event['id']!r} has no {key!r} to bring events together by: {value!r}")
+    return json.dumps(float(value) if _is_number(value) else value)
+
+
+def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
+    values = [event.get(name) for event in events]
+    given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
+    if not given:
+        if events and name != "type":
+            raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
+        return pa.nulls(len(events), pa.string())
+    kind = _kind(given[0][1])
+    for id_, value in given:
+        if _kind(value) != kind or kind is None:
+            raise BadInput(
+                "events",
+                f"{name} of event {id_!r} is {value!r}; what {symbol} reads is one kind of number or text",
+            )
+    return pa.array(values, kind)
+
+
+def _kind(value: Any) -> pa.DataType | None:
+    match value:
+        case bool():
+            return pa.bool_()
+        case int() | float():
+            return pa.float64()
+        case str():
+            return pa.string()
+    return None

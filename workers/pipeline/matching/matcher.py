@@ -1,0 +1,150 @@
+"""The matcher: finds one pattern in events that come in event-time order, batch after batch. Pure: no Spark,
+no Redis, no clock.
+
+Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event
+by event (`conjunction_once`, `interpreted`); all are exact, however the events are cut into batches. State
+belongs to key groups and is one value for each, so that groups can be worked at wherever they are.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queues.errors import BadInput
+from workers.pipeline.matching.conjunction_once import ConjunctionOnce
+from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.kept.group_state import GroupStates
+from workers.pipeline.matching.kept.matches import Matches, joined
+from workers.pipeline.matching.previous import Previous
+from workers.pipeline.matching.quiet import Quiet
+from workers.pipeline.matching.sequence_once import SequenceOnce
+from workers.pipeline.matching.sequence_rows import SequenceRows
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.predicate import previous_of
+
+
+class Finder(Protocol):
+    """Looks for a pattern. `masks`: the bits of the symbols each row satisfies."""
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches: ...
+
+    def advance(self, now_us: int) -> Matches: ...
+
+    def finish(self) -> Matches: ...
+
+    def wakes(self) -> dict[int, int]: ...
+
+    def save(self, states: GroupStates) -> None: ...
+
+    def load(self, states: GroupStates) -> None: ...
+
+
+def finder_of(pattern: Pattern) -> Finder:
+    """The quickest that finds this pattern."""
+    if pattern.plain and pattern.consume == "skip-past-last":
+        return SequenceRows(pattern)
+    if pattern.plain and pattern.is_relaxed:
+        return SequenceOnce(pattern)
+    if pattern.needed and pattern.consume == "once" and pattern.is_relaxed:
+        return ConjunctionOnce(pattern)
+    return Interpreted(pattern)
+
+
+class Matcher:
+    """Holds what is open of one pattern, of all keys it is given."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self._finder = finder_of(pattern)
+        self._previous = Previous(pattern) if pattern.looks_back else None
+        self._quiet = Quiet(pattern.quiet_us)
+
+    @classmethod
+    def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":
+        """A matcher that goes on with what was saved of some key groups."""
+        matcher, parts = cls(pattern), GroupStates(states)
+        matcher._finder.load(parts)
+        matcher._quiet.load(parts)
+        if matcher._previous:
+            matcher._previous.load(parts)
+        return matcher
+
+    def save(self) -> dict[int, bytes]:
+        """The state of each key group that has some."""
+        states = GroupStates()
+        self._finder.save(states)
+        self._quiet.save(states)
+        if self._previous:
+            self._previous.save(states)
+        return states.packed()
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the event time (µs) from which on `advance` has something to do, also without
+        events.
+        """
+        found: dict[int, int] = {}
+        parts = [self._finder.wakes(), self._quiet.wakes(), self._previous.wakes() if self._previous else {}]
+        for part in parts:
+            for group, time_us in part.items():
+                found[group] = min(found.get(group, time_us), time_us)
+        return found
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
+        """Rows (columns of KEYED, the key never null) in event-time order, also with those taken before.
+
+        masks: int64, the bits of the symbols each satisfies (`masks_of`); None: they are made here, and
+        must be when a predicate reads the event before. Only rows of mask 0 may have been left out, and not
+        even those where the pattern `needs_every_event`.
+        """
+        if masks is None:
+            before = self._previous.columns(rows) if self._previous else {}
+            masks = masks_of(self.pattern, rows, before)
+        return self._quiet.told(self._finder.take(rows, masks))
+
+    def advance(self, now_us: int) -> Matches:
+        """No event before `now_us` will come: closes what is over."""
+        found = self._quiet.told(self._finder.advance(now_us))
+        self._quiet.advance(now_us)
+        if self._previous:
+            self._previous.advance(now_us)
+        return found
+
+    def finish(self) -> Matches:
+        """No event will come at all."""
+        return self._quiet.told(self._finder.finish())
+
+
+def masks_of(
+    pattern: Pattern, rows: pa.RecordBatch, before: Mapping[str, pa.Array] | None = None
+) -> np.ndarray:
+    """int64 per row: bit i is set where the row satisfies symbol i. before: columns of the events before
+    (`Previous`). A predicate sees `time` in seconds. Raises BadInput where a column's type does not fit.
+    """
+    columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
+    columns.update(before or {})
+    for name in {"time", previous_of("time")} & set(columns):
+        columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64()), 1e6)
+    total = np.zeros(rows.num_rows, np.int64)
+    for symbol, bit in pattern.bits.items():
+        held = _held(pattern, symbol, columns, rows.num_rows)
+        total |= held.to_numpy(zero_copy_only=False).astype(np.int64) * bit
+    return total
+
+
+def _held(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+    predicate = pattern.defines[symbol]
+    try:
+        return predicate.mask(columns, rows)
+    except pa.ArrowException as error:
+        raise BadInput(
+            f"define.{symbol}", f"{predicate.text!r} does not fit the events: {' '.join(str(error).split())}"
+        ) from None
+
+
+def match_all(pattern: Pattern, rows: pa.RecordBatch) -> Matches:
+    """All matches of a closed set of events, in the order of completion."""
+    matcher = Matcher(pattern)
+    return joined([matcher.take(rows), matcher.finish()])

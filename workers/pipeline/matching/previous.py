@@ -1,0 +1,56 @@
+"""The event before, of the same key: what prev() in a predicate reads."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workers.pipeline.matching.kept.group_state import GroupStates
+from workers.pipeline.matching.kept.keyed_rows import KeyedRows, least_by_group
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.predicate import previous_of
+
+# A key that has been silent for so long begins anew: the last events of all keys there ever were can't be
+# kept.
+KEPT_US = 86_400_000_000
+
+
+class Previous:
+    """last: the last event of each key, with what the predicates read of it."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        read = (pattern.defines[symbol].previous for symbol in pattern.symbols)
+        self._columns = tuple(sorted(frozenset().union(*read)))
+        self._kept_us = max(KEPT_US, pattern.within_us)
+        self.last: pa.RecordBatch | None = None
+
+    def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        """For each row, in event-time order, what was read of the event before it; null at the first of a
+        key.
+        """
+        own = dict.fromkeys(("time", "match_key", "group", *self._columns))
+        rows, kept = rows.select(list(own)), 0
+        if self.last is not None:
+            rows, kept = pa.concat_batches([self.last, rows]), self.last.num_rows
+        keyed = KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy())
+        first = keyed.starts == np.arange(len(keyed.order))
+        before = np.empty(len(keyed.order), np.int64)
+        before[keyed.order] = np.where(first, -1, np.roll(keyed.order, 1))
+        places = pa.array(before[kept:], mask=before[kept:] < 0)
+        last = keyed.order[keyed.ends == np.arange(len(keyed.order)) + 1]
+        self.last = rows.take(pa.array(np.sort(last)))
+        return {previous_of(name): rows.column(name).take(places) for name in self._columns}
+
+    def advance(self, now_us: int) -> None:
+        if self.last is not None:
+            self.last = self.last.filter(pc.greater_equal(self.last.column("time"), now_us - self._kept_us))
+
+    def wakes(self) -> dict[int, int]:
+        """Per key group the time (µs) from which on `advance` forgets something."""
+        least = {} if self.last is None else least_by_group(self.last, "time")
+        return {group: time_us + self._kept_us + 1 for group, time_us in least.items()}
+
+    def save(self, states: GroupStates) -> None:
+        states.put_rows("previous", self.last)
+
+    def load(self, states: GroupStates) -> None:
+        self.last = states.rows("previous")

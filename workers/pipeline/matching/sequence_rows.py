@@ -1,0 +1,117 @@
+"""SEQ(A; B; C), policy skip-past-last, over whole batches at a time.
+
+For every event that can begin, the rest of its match follows from where the next event of each step is
+(relaxed) or from the events right behind it (strict); which of these matches count is one walk from end to
+end.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from workers.pipeline.matching.kept.kept_rows import KeptRows
+from workers.pipeline.matching.kept.keyed_rows import KeyedRows, appended
+from workers.pipeline.matching.kept.matches import Matches, nothing, of_rows
+from workers.pipeline.patterns.pattern import Pattern
+
+
+class SequenceRows(KeptRows):
+    """kept: per key the events from the first on that may still begin a match. A later start ends no
+    sooner, so while that one lacks an event the others do, too: time alone completes nothing.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__(pattern.within_us)
+        self._relaxed = pattern.is_relaxed
+        self._plan = pattern.plain or ()
+
+    def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
+        """Rows in event-time order, `masks` with the bits of the symbols each satisfies; of no symbol matters
+        where contiguity is strict.
+        """
+        if self._relaxed and not masks.all():
+            wanted = np.flatnonzero(masks)
+            rows, masks = rows.take(pa.array(wanted)), masks[wanted]
+        if not len(masks):
+            return nothing()
+        events = appended(self.kept, rows)
+        keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
+        masks = np.concatenate((self.kept_masks(), masks))
+        found = self._found(keyed, masks[keyed.order])
+        chosen, pending = _walk(keyed, found)
+        self._keep_from(events, keyed, masks, pending)
+        return of_rows(events, keyed.order[found[chosen]])
+
+    def _found(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        """int64[starts, steps]: the rows of each start's match. The last is the number of rows where events
+        are still missing, and the start is left out where no match can come of it.
+        """
+        rows = self._next_hits(keyed, masks) if self._relaxed else self._right_behind(keyed, masks)
+        starts, last = rows[:, 0], rows[:, -1]
+        missing = last == len(masks)
+        end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
+        in_time: np.ndarray = rows[end_us - keyed.time[starts] <= self._within_us]
+        return in_time
+
+    def _next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        count = len(masks)
+        rows = [np.flatnonzero(masks & self._plan[0].bit)]
+        for bit, forbidden in self._plan[1:]:
+            ends, behind = keyed.ends[rows[0]], np.minimum(rows[-1] + 1, count)
+            following = _next(masks, bit)[behind]
+            rows.append(np.where(following < ends, following, count))
+            if forbidden:  # it must not come first, nor at all while the step is still awaited
+                fits = _next(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
+                rows = [taken[fits] for taken in rows]
+        return np.stack(rows, axis=1)
+
+    def _right_behind(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+        """A NOT says nothing here: there is no event in between."""
+        count = len(masks)
+        starts = np.flatnonzero(masks & self._plan[0].bit)
+        rows = [starts]
+        for place, (bit, _) in enumerate(self._plan[1:], 1):
+            behind = np.minimum(starts + place, count)
+            inside = behind < keyed.ends[starts]
+            fits = ~inside | np.append((masks & bit) != 0, False)[behind]
+            rows = [taken[fits] for taken in rows]
+            starts = rows[0]
+            rows.append(np.where(inside, behind, count)[fits])
+        return np.stack(rows, axis=1)
+
+    def _keep_from(
+        self, events: pa.RecordBatch, keyed: KeyedRows, masks: np.ndarray, pending: np.ndarray
+    ) -> None:
+        edges = np.zeros(len(masks) + 1, np.int64)
+        np.add.at(edges, pending, 1)
+        np.add.at(edges, keyed.ends[pending], -1)
+        places = np.sort(keyed.order[np.cumsum(edges[:-1]) > 0])
+        self.keep(events, masks, places)
+
+
+def _next(masks: np.ndarray, bits: int) -> np.ndarray:
+    """For each row, and behind the last, the first row from there on that has one of the bits; the number of
+    rows where there is none.
+    """
+    count = len(masks)
+    following = np.full(count + 1, count, np.int64)
+    hits = np.where((masks & bits) != 0, np.arange(count), count)
+    following[:-1] = np.minimum.accumulate(hits[::-1])[::-1]
+    return following
+
+
+def _walk(keyed: KeyedRows, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(which of the matches found count, the starts that wait for more). The next that counts is the first
+    start behind the end of the one before; who waits, keeps all that follows in its key waiting.
+    """
+    count = len(keyed.time)
+    starts, last = found[:, 0], found[:, -1]
+    waits = last == count
+    end = np.where(waits, keyed.ends[starts] - 1 if len(starts) else last, last)
+    behind = np.searchsorted(starts, end, side="right").tolist()
+    chosen, at = [], 0
+    while at < len(behind):
+        chosen.append(at)
+        at = behind[at]
+    counted = np.array(chosen, np.int64)
+    waiting = waits[counted]
+    return counted[~waiting], starts[counted[waiting]]

@@ -1,0 +1,1 @@
+"""What is looked for: patterns, their conditions and automata, and the graph between them."""

@@ -1,0 +1,332 @@
+"""What may come next: a pattern's expression taken apart event by event.
+
+A state is the expression of what is still to come (Brzozowski's derivative, with Antimirov's choice kept in
+order of preference). States are made when they are first reached, and kept: a pattern has few of them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, reduce
+from math import prod
+from operator import or_
+from typing import NamedTuple
+
+from controllers.patterns.expression import (
+    Absent,
+    Choice,
+    Conjunction,
+    Hidden,
+    Item,
+    Repeat,
+    Sequence,
+    Symbol,
+)
+
+EMPTY = Sequence(())
+
+
+class Ending(Enum):
+    """The pattern may end here: NOW, or once the window is over (a NOT is still being watched): LATE."""
+
+    NOW = "now"
+    LATE = "late"
+
+
+class Move(NamedTuple):
+    """Taking an event that satisfies `symbol` leaves `rest` to come. hidden: it is not part of the match."""
+
+    symbol: str
+    hidden: bool
+    rest: Item
+
+
+class Option(NamedTuple):
+    """A move or an ending, and the turns that led to it: n > 0 the n-th part of an OR or AND, AGAIN or ON
+    where a repetition went on or ended.
+    """
+
+    what: Move | Ending
+    turns: tuple[int, ...] = ()
+
+
+AGAIN, ON = -1, -2
+MOST_STATES = 20_000
+
+
+def options(item: Item) -> tuple[Option, ...]:
+    """What may be done next, the most preferred first, each once."""
+    found: dict[Move | Ending, Option] = {}
+    for option in _options(item):
+        found.setdefault(option.what, option)
+    return tuple(found.values())
+
+
+def _options(item: Item) -> Iterator[Option]:
+    match item:
+        case Symbol(name):
+            yield Option(Move(name, False, EMPTY))
+        case Sequence(items):
+            yield from _of_sequence(items)
+        case Choice(items):
+            for number, part in enumerate(items, 1):
+                yield from (Option(what, (number, *turns)) for what, turns in _options(part))
+        case Conjunction(items):
+            yield from _of_conjunction(items)
+        case Repeat():
+            yield from _of_repeat(item)
+        case Hidden(part):
+            for what, turns in _options(part):
+                yield Option(_concealed(what) if isinstance(what, Move) else what, turns)
+        case Absent():
+            yield Option(Ending.LATE)
+
+
+def _concealed(move: Move) -> Move:
+    return Move(move.symbol, True, hidden(move.rest))
+
+
+def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
+    """What follows an item that may end follows each of its endings alike: it is worked out for the first
+    only, so that items that may all be left out cost their number, not a power of it.
+    """
+    if not items:
+        yield Option(Ending.NOW)
+        return
+    first, rest = items[0], items[1:]
+    if isinstance(first, Absent):
+        for what, turns in _options(sequence(rest)):
+            yield Option(what if isinstance(what, Move) else Ending.LATE, turns)
+        return
+    ended: set[Ending] = set()
+    for what, turns in _options(first):
+        if isinstance(what, Move):
+            yield Option(Move(what.symbol, what.hidden, sequence((what.rest, *rest))), turns)
+        elif rest and not ended:
+            yield from (Option(after, (*turns, *more)) for after, more in _options(sequence(rest)))
+        elif not rest and what not in ended:
+            yield Option(what, turns)
+        if isinstance(what, Ending):
+            ended.add(what)
+
+
+def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
+    endings: list[Ending] = []
+    for place, part in enumerate(items):
+        for what, turns in _options(part):
+            if isinstance(what, Ending):
+                endings.append(what)
+                break
+            others = (*items[:place], what.rest, *items[place + 1 :])
+            yield Option(Move(what.symbol, what.hidden, conjunction(others)), (place + 1, *turns))
+    if len(endings) == len(items):
+        yield Option(Ending.LATE if Ending.LATE in endings else Ending.NOW)
+
+
+def _of_repeat(item: Repeat) -> Iterator[Option]:
+    most = None if item.most is None else item.most - 1
+    again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
+    body = list(_options(item.item))
+    moves = [
+        Option(Move(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *turns))
+        for what, turns in body
+        if isinstance(what, Move)
+    ]
+    may_end = item.least == 0 or len(moves) < len(body)
+    if may_end and not item.greedy:
+        yield Option(Ending.NOW, (ON,))
+    yield from moves
+    if may_end and item.greedy:
+        yield Option(Ending.NOW, (ON,))
+
+
+def most_states(item: Item) -> int:
+    """How many states a pattern may come to, at most: of what is in order the sum, of what is in any order
+    the product.
+    """
+    match item:
+        case Sequence(items) | Choice(items):
+            return 1 + sum(most_states(part) - 1 for part in items)
+        case Conjunction(items):
+            return prod(most_states(part) for part in items)
+        case Repeat(part, least, most, _):
+            return 1 + max(least + 1, most or 0) * (most_states(part) - 1)
+        case Hidden(part):
+            return most_states(part)
+    return 2
+
+
+def parted_by_choice(turns: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether two ways first parted at an OR or AND, rather than at a repetition."""
+    for turn, another in zip(turns, other, strict=False):
+        if turn != another:
+            return turn > 0
+    return False
+
+
+def sequence(items: Iterable[Item]) -> Item:
+    """The items one after the other, flat: a NOT that ends an inner sequence then lies between two steps."""
+    flat: list[Item] = []
+    for item in items:
+        if isinstance(item, Repeat) and item.most == 0:
+            continue
+        flat.extend(item.items if isinstance(item, Sequence) else (item,))
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def conjunction(items: Iterable[Item]) -> Item:
+    left = tuple(item for item in items if item != EMPTY)
+    return left[0] if len(left) == 1 else Conjunction(left) if left else EMPTY
+
+
+def hidden(item: Item) -> Item:
+    return item if item == EMPTY else Hidden(item)
+
+
+def passed_over(item: Item, held: frozenset[str]) -> Item | None:
+    """What is still to come after an event nobody takes, which satisfies the symbols `held`; None: a NOT
+    forbids it.
+    """
+    match item:
+        case Absent(symbol):
+            return None if symbol.name in held else item
+        case Sequence(items) if items:
+            return _sequence_passed_over(items, held)
+        case Conjunction(items):
+            parts = [passed_over(part, held) for part in items]
+            left = [part for part in parts if part is not None]
+            return conjunction(left) if len(left) == len(parts) else None
+        case Choice(items):
+            return _choice(passed_over(part, held) for part in items)
+        case Hidden(part):
+            inner = passed_over(part, held)
+            return None if inner is None else hidden(inner)
+    return item
+
+
+def _sequence_passed_over(items: tuple[Item, ...], held: frozenset[str]) -> Item | None:
+    first, rest = items[0], sequence(items[1:])
+    head, tail = passed_over(first, held), passed_over(rest, held)
+    if isinstance(first, Absent):
+        return None if head is None or tail is None else sequence((head, tail))
+    if not _may_end(first):
+        return None if head is None else sequence((head, rest))
+    if tail == rest and head is not None:
+        return sequence((head, rest))
+    # The event came where a NOT forbids it, but only if `first` had ended: so it has not.
+    begun = None if head is None else _choice(_not_empty(head))
+    return _choice([None if begun is None else sequence((begun, rest)), tail])
+
+
+def _may_end(item: Item) -> bool:
+    return any(isinstance(what, Ending) for what, _ in _options(item))
+
+
+def _not_empty(item: Item) -> Iterator[Item]:
+    """The ways through `item` that take at least one event."""
+    match item:
+        case Symbol():
+            yield item
+        case Repeat(part, least, most, greedy):
+            yield Repeat(part, max(least, 1), most, greedy)
+        case Choice(items):
+            for part in items:
+                yield from _not_empty(part)
+        case Sequence(items) | Conjunction(items):
+            join = sequence if isinstance(item, Sequence) else conjunction
+            for place, part in enumerate(items):
+                for begun in _not_empty(part):
+                    yield join((*items[:place], begun, *items[place + 1 :]))
+        case Hidden(part):
+            yield from (hidden(begun) for begun in _not_empty(part))
+
+
+def _choice(items: Iterable[Item | None]) -> Item | None:
+    left = tuple(dict.fromkeys(item for item in items if item is not None))
+    return None if not left else left[0] if len(left) == 1 else Choice(left)
+
+
+class Take(NamedTuple):
+    """Takes an event with the symbol's bit in its mask. turns: as in Option."""
+
+    bit: int
+    hidden: bool
+    state: int
+    turns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """takes: the preferred first, up to where the pattern may end. ends: it may end now. ends_late: it may
+    end when the window is over.
+    """
+
+    takes: tuple[Take, ...]
+    ends: bool
+    ends_late: bool
+
+    @cached_property
+    def wanted(self) -> int:
+        """The bits of the symbols it can take."""
+        return reduce(or_, (take.bit for take in self.takes), 0)
+
+
+class Automaton:
+    """The states of one pattern, by number; `bits` gives each symbol its bit in an event's mask. to_the_last:
+    an end counts only with the last event, so that what comes behind an end matters too.
+    """
+
+    def __init__(self, root: Item, bits: dict[str, int], to_the_last: bool = False) -> None:
+        self._bits, self._to_the_last = bits, to_the_last
+        self._numbers: dict[Item, int] = {}
+        self._items: list[Item] = []
+        self._states: list[State | None] = []
+        self._passed: dict[tuple[int, int], int | None] = {}
+        self._taking: dict[tuple[int, int], tuple[Take, ...]] = {}
+        self.start = self.number(root)
+
+    def number(self, item: Item) -> int:
+        """The number of the state with `item` still to come."""
+        found = self._numbers.get(item)
+        if found is None:
+            found = self._numbers[item] = len(self._items)
+            self._items.append(item)
+            self._states.append(None)
+        return found
+
+    def item(self, number: int) -> Item:
+        return self._items[number]
+
+    def state(self, number: int) -> State:
+        found = self._states[number]
+        if found is None:
+            found = self._states[number] = self._made(self._items[number])
+        return found
+
+    def _made(self, item: Item) -> State:
+        takes, found = [], options(item)
+        endings = [option.what for option in found if isinstance(option.what, Ending)]
+        ends = Ending.NOW in endings
+        for what, turns in found:
+            if isinstance(what, Move):
+                takes.append(Take(self._bits[what.symbol], what.hidden, self.number(what.rest), turns))
+            elif what is Ending.NOW and not self._to_the_last:
+                break  # what comes behind is never preferred to ending
+        return State(tuple(takes), ends, Ending.LATE in endings)
+
+    def taking(self, number: int, mask: int) -> tuple[Take, ...]:
+        """The ways it can take an event, the preferred first."""
+        found = self._taking.get((number, mask))
+        if found is None:
+            found = tuple(take for take in self.state(number).takes if take.bit & mask)
+            self._taking[number, mask] = found
+        return found
+
+    def passed_over(self, number: int, mask: int) -> int | None:
+        """The state after an event nobody takes; None: it is forbidden."""
+        key = (number, mask)
+        if key not in self._passed:
+            held = frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)
+            item = passed_over(self._items[number], held)
+            self._passed[key] = None if item is None else self.number(item)
+        return self._passed[key]

@@ -1,0 +1,207 @@
+"""The operator graph: operators hold patterns, patterns emit types, and edges follow from who reads which
+type.
+
+A complex event goes to every pattern that names its type, in whichever operator; what nobody reads goes to a
+sink. The graph has no cycles, so a batch works it level by level, each with the same watermark: an operator
+of a level has by then everything that the levels before make of this batch.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from controllers.patterns.expression import (
+    Choice,
+    Conjunction,
+    Expression,
+    Hidden,
+    Item,
+    Repeat,
+    Sequence,
+    Symbol,
+)
+from queues.errors import BadInput
+from workers.pipeline.patterns.pattern import Pattern
+
+KEY_GROUPS = 64
+
+
+@dataclass(frozen=True)
+class Operator:
+    """key: the column whose equal values its patterns bring together."""
+
+    name: str
+    key: str
+    patterns: tuple[Pattern, ...]
+
+    @property
+    def emits(self) -> frozenset[str]:
+        return frozenset(pattern.emits for pattern in self.patterns)
+
+    def reads(self, event_type: str) -> bool:
+        return event_type in self.types
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The event types that its patterns name."""
+        return frozenset().union(*map(types_named, self.patterns))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Complex events of a type, from the operator that emits them to one that reads them."""
+
+    source: str
+    target: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Raises BadInput when operators read one another's events in a circle."""
+
+    operators: tuple[Operator, ...]
+
+    def __post_init__(self) -> None:
+        self.levels  # noqa: B018  a cycle is found when the levels are
+        for pattern in self.patterns:
+            if pattern.emits in self.inner_types and not ends_with_an_event(pattern.expression):
+                raise BadInput(
+                    f"operators ({pattern.name})",
+                    "emits for another operator, but its last step may stay open until the window is over: "
+                    "its complex events would come out of order. Let it end with an event",
+                )
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        readers: dict[str, list[str]] = {}
+        for target in self.operators:
+            for event_type in target.types:
+                readers.setdefault(event_type, []).append(target.name)
+        return tuple(
+            Edge(source.name, target, event_type)
+            for source in self.operators
+            for event_type in sorted(source.emits)
+            for target in readers.get(event_type, ())
+        )
+
+    @cached_property
+    def inner_types(self) -> frozenset[str]:
+        """Types that an operator makes for another."""
+        return frozenset(edge.type for edge in self.edges)
+
+    @cached_property
+    def routes(self) -> tuple[str, ...]:
+        """The key columns, in order of first use: a result's rows are kept once for each."""
+        return tuple(dict.fromkeys(operator.key for operator in self.operators))
+
+    @cached_property
+    def levels(self) -> tuple[tuple[Operator, ...], ...]:
+        """Operators in the order they are worked; those of one level don't read one another."""
+        left = list(self.operators)
+        found: list[tuple[Operator, ...]] = []
+        while left:
+            names = {operator.name for operator in left}
+            waiting = {edge.target for edge in self.edges if edge.source in names}
+            level = tuple(operator for operator in left if operator.name not in waiting)
+            if not level:
+                circle = self._circle(names)
+                raise BadInput("operators", f"read one another's events in a circle: {' → '.join(circle)}")
+            found.append(level)
+            left = [operator for operator in left if operator.name in waiting]
+        return tuple(found)
+
+    def _circle(self, names: set[str]) -> list[str]:
+        """A circle among operators of which each waits for another."""
+        path = [min(names)]
+        while path[-1] not in path[:-1]:
+            before = [edge.source for edge in self.edges if edge.target == path[-1] and edge.source in names]
+            path.append(min(before))
+        circle = path[path.index(path[-1]) :]
+        return circle[::-1]
+
+    def operator(self, name: str) -> Operator:
+        return next(each for each in self.operators if each.name == name)
+
+    def reads_source(self, operator: Operator) -> bool:
+        """Whether a symbol of the operator may be satisfied by an event that no operator has emitted."""
+        return any(
+            not (named := pattern.defines[symbol].types) or not named <= self.inner_types
+            for pattern in operator.patterns
+            for symbol in pattern.symbols
+        )
+
+    def patterns_of(self, route: str) -> tuple[Pattern, ...]:
+        return tuple(p for operator in self.operators if operator.key == route for p in operator.patterns)
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return tuple(pattern for operator in self.operators for pattern in operator.patterns)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """What its patterns read."""
+        return frozenset().union(*(pattern.columns for pattern in self.patterns))
+
+
+def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]) -> None:
+    """Every type that a pattern names comes in or is emitted. places: pattern → where it is declared. Raises
+    BadInput.
+    """
+    emitted = frozenset(pattern.emits for pattern in graph.patterns)
+    for pattern in graph.patterns:
+        for event_type in sorted(types_named(pattern) - types - emitted):
+            raise BadInput(
+                f"{places[pattern.name]}.pattern",
+                f"waits for {event_type!r}, which nobody emits: it is neither in types "
+                f"({', '.join(sorted(types))}) nor emitted by a pattern",
+            )
+
+
+def ends_with_an_event(expression: Expression) -> bool:
+    """Whether a match is complete when its last event comes; else it may take until the window is over."""
+    return not expression.at_last and _ends_firmly(expression.root)
+
+
+def _ends_firmly(item: Item) -> bool:
+    match item:
+        case Symbol():
+            return True
+        case Sequence(items):
+            return _ends_firmly(items[-1])
+        case Conjunction(items) | Choice(items):
+            return all(_ends_firmly(each) for each in items)
+        case Repeat(inner, least, most, _):
+            return least == most and _ends_firmly(inner)
+        case Hidden(inner):
+            return _ends_firmly(inner)
+    return False
+
+
+def types_named(pattern: Pattern) -> frozenset[str]:
+    """The event types that its conditions ask for by name."""
+    return frozenset().union(*(pattern.defines[symbol].types for symbol in pattern.symbols))
+
+
+def key_group(key: str) -> int:
+    """The key group of a key: the same in every process, for ever."""
+    return crc32(key.encode()) % KEY_GROUPS
+
+
+def key_groups(keys: pa.Array) -> np.ndarray:
+    """uint8 per row; keys are texts without nulls. Each distinct key is computed once."""
+    encoded = keys.dictionary_encode()
+    groups = np.array([key_group(key) for key in encoded.dictionary.to_pylist()], np.uint8)
+    return groups[encoded.indices.to_numpy(zero_copy_only=False)] if len(keys) else groups
+
+
+def shares_of_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]:
+    """The groups on `tasks` tasks, by ranges of equal width."""
+    found: dict[int, list[int]] = {}
+    for group in sorted(groups):
+        found.setdefault(group * tasks // KEY_GROUPS, []).append(group)
+    return [tuple(each) for each in found.values()]

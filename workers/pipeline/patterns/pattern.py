@@ -1,0 +1,223 @@
+"""What an operator looks for: an expression over symbols, each symbol an event type or a declared
+predicate.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2s
+from typing import NamedTuple
+
+from controllers.patterns.expression import (
+    Absent,
+    Choice,
+    Conjunction,
+    Expression,
+    Item,
+    Repeat,
+    Sequence,
+    Symbol,
+    absences,
+    parse,
+    shown,
+    symbols,
+)
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.patterns import predicate
+from workers.pipeline.patterns.automaton import MOST_STATES, Ending, most_states, options
+from workers.pipeline.patterns.predicate import Predicate
+
+MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
+MOST_CHARACTERS = 2_000  # of an expression
+MOST_STEPS = 100  # of a plain sequence: steps travel as int8
+CONTIGUITIES = ("relaxed", "strict")
+CONSUMPTIONS = ("once", "skip-past-last")
+
+
+class Step(NamedTuple):
+    """A step of a plain sequence: the bit of its symbol (of several, in an OR), and those of the symbols
+    that a NOT before it forbids.
+    """
+
+    bit: int
+    forbidden: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """An expression per key within a window.
+
+    defines: the predicate of each symbol. key: the column whose equal values belong together (None: all
+    events do). within_us: longest time from the first to the last event, both inside. quiet_us: after a
+    match of a key, further matches of that key within this time are counted but not emitted (0: every match
+    is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
+    """
+
+    name: str
+    expression: Expression
+    defines: Mapping[str, Predicate]
+    key: str | None
+    within_us: int
+    quiet_us: int = 0
+    emits: str = ""
+    severity: str = "warning"
+    contiguity: str = "relaxed"
+    consume: str = "once"
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The distinct symbols, in order of first use: symbol i is bit i of a mask."""
+        return tuple(dict.fromkeys(symbols(self.expression.root)))
+
+    @cached_property
+    def bits(self) -> dict[str, int]:
+        return {symbol: 1 << index for index, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def absent_bits(self) -> int:
+        """The bits of the symbols that a NOT forbids."""
+        return sum(self.bits[symbol] for symbol in set(absences(self.expression.root)))
+
+    @cached_property
+    def plain(self) -> tuple[Step, ...] | None:
+        """The steps of SEQ(A; NOT X; OR(B, C); D{2}): one event each, and NOTs between them; None where it is
+        more than that.
+        """
+        found: list[Step] = []
+        forbidden = 0
+        for item in _flat(self.expression.root):
+            if isinstance(item, Absent):
+                forbidden |= self.bits[item.symbol.name]
+                continue
+            able = _single(item)
+            if not able or len(found) == MOST_STEPS:
+                return None
+            found.append(Step(sum(self.bits[name] for name in able), forbidden))
+            forbidden = 0
+        anchored = self.expression.at_first or self.expression.at_last
+        return None if forbidden or anchored else tuple(found)
+
+    @cached_property
+    def needed(self) -> tuple[str, ...] | None:
+        """The symbols of a plain AND(A, A, B) (or A{2}), each as often as it is needed; None where the
+        expression is more than that.
+        """
+        root = self.expression.root
+        if not isinstance(root, Conjunction) or self.expression.at_first or self.expression.at_last:
+            return None
+        found: list[str] = []
+        for item in root.items:
+            match item:
+                case Symbol(name):
+                    found.append(name)
+                case Repeat(Symbol(name), least, most, _) if least == most:
+                    found += [name] * least
+                case _:
+                    return None
+        return tuple(found)
+
+    @property
+    def is_relaxed(self) -> bool:
+        return self.contiguity == "relaxed"
+
+    @property
+    def needs_every_event(self) -> bool:
+        """Whether an event that satisfies no symbol matters too."""
+        anchored = self.expression.at_first or self.expression.at_last
+        return not self.is_relaxed or anchored or self.looks_back
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a predicate reads the event before."""
+        return any(self.defines[symbol].previous for symbol in self.symbols)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns its predicates and its key read, of an event or of the one before."""
+        predicates = [self.defines[symbol] for symbol in self.symbols]
+        read = frozenset().union(*(each.columns | each.previous for each in predicates))
+        return read | ({self.key} if self.key else set())
+
+    @cached_property
+    def signature(self) -> str:
+        """Changes when what matches changes: state of another signature is not continued."""
+        parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
+        parts += [str(self.key), str(self.within_us), str(self.quiet_us), self.contiguity, self.consume]
+        return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
+
+
+def expression_of(text: object, field: str) -> Expression:
+    """A pattern's expression. Raises BadInput naming `field`."""
+    if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    expression = parse(text, field)
+    first = options(expression.root)[0].what
+    if isinstance(first, Ending):
+        raise BadInput(
+            field, "can never match: it prefers no event at all; leave out the ? of its quantifier"
+        )
+    if not any(shown(expression.root)):
+        raise BadInput(field, "can never match: all its events are left out by {- -}")
+    used = len(set(symbols(expression.root)))
+    if used > MOST_SYMBOLS:
+        raise Forbidden(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
+    return expression
+
+
+def check_states(pattern: Pattern, field: str) -> None:
+    """Raises Forbidden where a pattern that is looked for event by event may come to more states than are
+    kept in memory.
+    """
+    if pattern.plain and (pattern.is_relaxed or pattern.consume == "skip-past-last"):
+        return
+    if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
+        return
+    states = most_states(pattern.expression.root)
+    if states > MOST_STATES:
+        shown = states if states < 10**9 else "more than 10⁹"
+        raise Forbidden(field, f"may come to {shown} states; {MOST_STATES} at most")
+
+
+def _flat(item: Item) -> Iterator[Item]:
+    """The items of a sequence one after the other, those within it and those repeated so many times, too."""
+    match item:
+        case Sequence(items):
+            for part in items:
+                yield from _flat(part)
+        case Repeat(part, least, most, _) if least == most:
+            for _ in range(least):
+                yield from _flat(part)
+        case _:
+            yield item
+
+
+def _single(item: Item) -> frozenset[str]:
+    """The symbols of which one event satisfies any; none where it takes more, or other than one event."""
+    match item:
+        case Symbol(name):
+            return frozenset({name})
+        case Choice(items) if all(isinstance(part, Symbol) for part in items):
+            return frozenset(symbols(item))
+    return frozenset()
+
+
+def definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:
+    """Predicate per symbol: as declared, else the event type of that name. Raises BadInput when unused."""
+    names = tuple(dict.fromkeys(symbols(expression.root)))
+    if not isinstance(define, Mapping):
+        raise BadInput(field, 'takes conditions by symbol, such as {"B": "value > 80"}')
+    for symbol in define:
+        if symbol not in names:
+            raise BadInput(f"{field}.{symbol}", "is not a symbol of the pattern; remove it or use it")
+    return {
+        symbol: predicate.parse(define[symbol], f"{field}.{symbol}")
+        if symbol in define
+        else predicate.of_type(symbol)
+        for symbol in names
+    }
+
+
+def one_of(value: object, choices: tuple[str, ...], field: str) -> str:
+    if value not in choices or not isinstance(value, str):
+        raise BadInput(field, f"takes {' or '.join(choices)}, not {str(value)[:40]!r}")
+    return value

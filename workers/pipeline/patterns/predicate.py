@@ -1,0 +1,284 @@
+"""What a symbol of a pattern demands of an event: a small, safe expression over its columns.
+
+`value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
+`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` looks for a part
+of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an unknown
+(null, and prev() at the first event) is not true, nor is its `not`, as in SQL. One predicate is evaluated
+over a whole Arrow batch at once.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.patterns.contradiction import can_hold
+
+_COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: pc.equal,
+    ast.NotEq: pc.not_equal,
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+}
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: pc.add,
+    ast.Sub: pc.subtract,
+    ast.Mult: pc.multiply,
+    ast.Div: lambda left, right: pc.divide(_real(left), _real(right)),
+}
+_WORDS = {"true": True, "false": False}
+_PREVIOUS = "prev"
+_LARGEST = 2**63
+MOST_CHARACTERS = 2_000
+MOST_NESTING = 12
+MOST_OPERATORS = 20  # within one another, chains of `and` and `or` being one
+_SHOWN = 80  # characters of a condition that a refusal quotes
+
+
+# Texts first, so that what stands in them stays as it is; then every operator that contains a `=`.
+_SQL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|<>|[=!<>]=|=|\b(?:AND|OR|NOT|IN)\b""")
+_TEXTS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_BRACKETS = re.compile(r"[()\[\]]")
+_STRANGE = re.compile(r"[^\w\s'\"()\[\],.=!<>+*/-]")
+_LONG_NUMBER = re.compile(r"\d[\d_]{39}")
+_AS_PYTHON = {"=": "==", "<>": "!=", "AND": "and", "OR": "or", "NOT": "not", "IN": "in"}
+
+
+def previous_of(column: str) -> str:
+    """The name under which `Predicate.mask` is given a column of the previous event."""
+    return f"{_PREVIOUS}({column})"
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A parsed expression (text: as Python writes it), the columns it reads, and those it reads of the
+    previous event.
+    """
+
+    text: str
+    columns: frozenset[str]
+    previous: frozenset[str]
+    _tree: ast.expr
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The event types that it asks for by name."""
+        found: set[str] = set()
+        for node in ast.walk(self._tree):
+            match node:
+                case ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq() | ast.In()], comparators=[right]):
+                    values = [item.value for item in ast.walk(right) if isinstance(item, ast.Constant)]
+                    found |= {value for value in values if isinstance(value, str)}
+        return frozenset(found)
+
+    def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+        """True where the expression holds; null counts as false. Raises pyarrow.ArrowException where a
+        column's type does not fit, as a text compared with a number.
+        """
+        result = _evaluate(self._tree, columns)
+        if isinstance(result, (bool, pa.BooleanScalar)):
+            held = result if isinstance(result, bool) else bool(result.as_py())
+            return pa.repeat(pa.scalar(held), rows)
+        return pc.fill_null(result, False)
+
+
+def parse(text: str, field: str) -> Predicate:
+    """Reads an expression. Raises BadInput naming `field` where it is not of the language above."""
+    if not isinstance(text, str) or not text.strip():
+        raise BadInput(field, 'takes an expression such as "value > 80"')
+    _check_text(text, field)
+    try:
+        python = _as_python(text.strip())
+        tree = ast.parse(python, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_reason(error)})") from None
+    _check_depth(tree, field)
+    columns: set[str] = set()
+    previous: set[str] = set()
+    _check(tree, field, columns, previous)
+    if not _is_condition(tree):
+        raise BadInput(
+            field, f"must be true or false of an event, such as value > 80; {text[:_SHOWN]!r} is neither"
+        )
+    parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
+    if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
+        raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
+    return parsed
+
+
+def _check_text(text: str, field: str) -> None:
+    """Judged before Python reads it: what it takes to read is bounded by length and brackets."""
+    if len(text) > MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    plain = _TEXTS.sub("''", text)
+    if found := _STRANGE.search(plain):
+        raise Forbidden(field, f"{found[0]!r} has no meaning in a condition")
+    if _LONG_NUMBER.search(plain):
+        raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+    depth = 0
+    for mark in _BRACKETS.findall(plain):
+        depth += 1 if mark in "([" else -1
+        if depth > MOST_NESTING:
+            raise Forbidden(field, f"is nested deeper than {MOST_NESTING}")
+
+
+def _check_depth(tree: ast.expr, field: str) -> None:
+    waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MOST_OPERATORS:
+            raise Forbidden(field, f"has more than {MOST_OPERATORS} operators within one another")
+        waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+
+
+def _is_true(constant: Predicate, field: str) -> bool:
+    try:
+        return bool(constant.mask({}, 1)[0].as_py())
+    except pa.ArrowException:
+        raise BadInput(field, f"{constant.text!r} compares a text with a number") from None
+
+
+def _as_python(text: str) -> str:
+    """The text with SQL's `=`, `<>`, AND, OR and NOT as Python writes them."""
+    return _SQL.sub(lambda found: _AS_PYTHON.get(found[0], found[0]), text.replace("\n", " "))
+
+
+def _reason(error: BaseException) -> str:
+    return error.msg if isinstance(error, SyntaxError) else "not complete"
+
+
+def of_type(event_type: str) -> Predicate:
+    """The predicate of a symbol that nobody defined: the symbol is the event type."""
+    tree = ast.Compare(left=ast.Name(id="type"), ops=[ast.Eq()], comparators=[ast.Constant(value=event_type)])
+    return Predicate(f"type == {event_type!r}", frozenset({"type"}), frozenset(), tree)
+
+
+def _is_condition(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _WORDS
+    negation = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    return negation or isinstance(node, (ast.Compare, ast.BoolOp))
+
+
+def _check(node: ast.expr, field: str, columns: set[str], previous: set[str]) -> None:
+    if isinstance(node, ast.Call):
+        previous.add(_column_before(node, field))
+        return
+    for part in _parts(node, field):
+        _check(part, field, columns, previous)
+    if isinstance(node, ast.Name) and node.id not in _WORDS:
+        columns.add(node.id)
+
+
+def _column_before(node: ast.Call, field: str) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if (
+            column not in _WORDS
+        ):
+            return column
+    raise BadInput(field, f"{_shown(node)!r} is not known: prev(column) is, such as prev(value)")
+
+
+def _parts(node: ast.expr, field: str) -> list[ast.expr]:
+    """The parts of one node, when the node is of the language."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
+            raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+        case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
+            return []
+        case ast.BoolOp(values=values):
+            if not all(_is_condition(value) for value in values):
+                raise BadInput(field, "`and` and `or` take conditions on both sides, such as value > 80")
+            return values
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            if not _is_condition(operand):
+                raise BadInput(field, "`not` takes a condition, such as not (value > 80)")
+            return [operand]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return [operand]
+        case ast.BinOp(left=left, right=right, op=op) if type(op) in _ARITHMETIC:
+            return [left, right]
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+            return [left, right]
+        case ast.Compare(
+            left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() as text]
+        ):
+            return [text]
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
+            _check_members(right, field)
+            return [left]
+    raise BadInput(
+        field,
+        f"{_shown(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
+        "prev(column), column names, numbers and strings",
+    )
+
+
+def _check_members(node: ast.expr, field: str) -> None:
+    constants = isinstance(node, (ast.Tuple, ast.List)) and all(
+        isinstance(item, ast.Constant) for item in node.elts
+    )
+    if not constants:
+        raise BadInput(field, '`in` takes a list of values, such as type in ("cpu", "load")')
+    kinds = {isinstance(item.value, str) for item in node.elts}  # type: ignore[attr-defined]
+    if len(kinds) != 1:
+        raise BadInput(field, "`in` takes a list of texts or a list of numbers, and at least one")
+
+
+def _shown(node: ast.expr) -> str:
+    return ast.unparse(node)[:_SHOWN]
+
+
+def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return _WORDS[name] if name in _WORDS else columns[name]
+        case ast.Call(args=[ast.Name(id=name)]):
+            return columns[previous_of(name)]
+        case ast.BoolOp(op=op, values=values):
+            join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+            return _fold(join, [_evaluate(value, columns) for value in values])
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return pc.invert(_evaluate(operand, columns))
+        case ast.UnaryOp(operand=operand):
+            return pc.negate(_evaluate(operand, columns))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _ARITHMETIC[type(op)](_evaluate(left, columns), _evaluate(right, columns))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _compare(op, _evaluate(left, columns), right, columns)
+    raise AssertionError(f"unchecked expression {ast.dump(node)}")
+
+
+def _fold(join: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = join(result, value)
+    return result
+
+
+def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
+    if not isinstance(op, (ast.In, ast.NotIn)):
+        return _COMPARISONS[type(op)](left, _evaluate(right, columns))
+    if isinstance(right, ast.Name):
+        found = pc.match_substring(columns[right.id], left)
+        return found if isinstance(op, ast.In) else pc.invert(found)
+    members = [item.value for item in right.elts]  # type: ignore[attr-defined]
+    present = pc.and_kleene(pc.is_in(left, value_set=pa.array(members)), pc.is_valid(left))
+    return present if isinstance(op, ast.In) else pc.and_kleene(pc.invert(present), pc.is_valid(left))
+
+
+def _real(value: Any) -> Any:
+    """As a floating-point number: whole numbers divide with a rest, and by 0 without an error."""
+    if isinstance(value, (int, float)):
+        return pa.scalar(float(value))
+    return value.cast(pa.float64())

@@ -1,0 +1,1 @@
+"""Rules in a language of our own, and their plan in Spark."""

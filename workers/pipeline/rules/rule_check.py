@@ -1,0 +1,99 @@
+"""Whether declared rules are of the language, name columns that are there, and stay within bounds: all that
+can be said without Spark.
+"""
+
+from collections.abc import Collection, Iterator
+
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.rules.rule_language import Cost, Written, cost_of, written
+from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
+
+MOST_RULES = 64
+MOST_TABLES = 8
+MOST_EXPRESSION_CHARACTERS = 20_000  # of all rules together
+MOST_PARTS = 10_000  # of all expressions together, each with its columns written out
+
+
+def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
+    """(its field behind the rule's, text, the column it makes) of each expression."""
+    match rule:
+        case Filter():
+            yield "discard" if rule.discard else "keep", rule.condition, None
+        case Project():
+            yield from ((f"project.compute.{name}", text, name) for name, text in rule.compute.items())
+        case Cleanse():
+            yield from ((f"cleanse.{name}", text, name) for name, text in rule.columns.items())
+
+
+def check_size(rules: Collection[Rule]) -> None:
+    """Raises Forbidden naming the field, before an expression is read."""
+    tables = sum(isinstance(rule, Enrich) for rule in rules)
+    if tables > MOST_TABLES:
+        raise Forbidden("rules", f"take at most {MOST_TABLES} tables, not {tables}")
+    if len(rules) > MOST_RULES:
+        raise Forbidden("rules", f"takes at most {MOST_RULES} rules, not {len(rules)}")
+    total = sum(len(text) for rule in rules for _, text, _ in expressions_of(rule))
+    if total > MOST_EXPRESSION_CHARACTERS:
+        raise Forbidden(
+            "rules", f"takes expressions of {MOST_EXPRESSION_CHARACTERS} characters together, not {total}"
+        )
+
+
+def check_expressions(rules: Collection[Rule], columns: Collection[str], criteria: Collection[str]) -> None:
+    """Raises BadInput naming the rule and the field. columns: of the events as they come."""
+    check_size(rules)
+    costs, parts = dict.fromkeys(columns, Cost()), 0
+    for place, rule in enumerate(rules):
+        where = f"rules[{place}]"
+        if isinstance(rule, Enrich) and rule.using not in costs:
+            raise BadInput(
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(costs)}"
+            )
+        made: dict[str, Cost] = {}
+        for field, text, column in expressions_of(rule):
+            cost = _checked(text, f"{where}.{field}", rule.name, costs, criteria)
+            parts += cost.parts
+            if column is not None:
+                made[column] = cost
+        if parts > MOST_PARTS:
+            raise Forbidden("rules", f"have more than {MOST_PARTS} parts, their columns written out")
+        costs |= made | _added(rule)
+        for column in rule.drop if isinstance(rule, Project) else ():
+            costs.pop(column, None)
+
+
+def _checked(text: str, where: str, name: str, costs: dict[str, Cost], criteria: Collection[str]) -> Cost:
+    try:
+        expression = written(text, where)
+        for column in sorted(expression.columns - set(costs)):
+            raise BadInput(where, f"{column[:40]!r} is not a column; there are {_names(costs)}")
+        for criterion in sorted(expression.criteria - set(criteria)):
+            known = ", ".join(sorted(criteria)) or "none"
+            raise BadInput(where, f":{criterion[:40]} is not a declared criterion; there are {known}")
+        return cost_of(expression, costs, where)
+    except BadInput as error:
+        raise type(error)(where, f"({name}) {error.message}") from None
+
+
+def _added(rule: Rule) -> dict[str, Cost]:
+    return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
+
+
+def _names(columns: Collection[str]) -> str:
+    return ", ".join(columns)
+
+
+def names_in(rules: Collection[Rule]) -> frozenset[str]:
+    """Every column that the rules name."""
+    named = {rule.using for rule in rules if isinstance(rule, Enrich)}
+    named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
+    return frozenset(named.union(*(each.columns for each in _written(rules))))
+
+
+def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
+    """The criteria that they name."""
+    return tuple(sorted(set().union(*(each.criteria for each in _written(rules)))))
+
+
+def _written(rules: Collection[Rule]) -> list[Written]:
+    return [written(text, rule.name) for rule in rules for _, text, _ in expressions_of(rule)]

@@ -1,0 +1,167 @@
+"""Spark's columns of a rule's expression, made node by node from the tree that `rule_language` has checked.
+
+Functions are asked for by the names of our own list; texts, numbers and criteria travel as literals and
+columns. Nothing here is given a text of a declaration to read.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from operator import add, and_, eq, ge, gt, le, lt, mod, mul, ne, or_, sub, truediv
+from typing import Any
+
+from pyspark.sql import Column, types
+from pyspark.sql import functions as sql
+from sqlglot import exp
+
+from workers.pipeline.rules.reference import subnet_of
+from workers.pipeline.rules.rule_functions import SUBNET, number_of
+from workers.pipeline.rules.rule_language import TYPES, Written, chained
+from workers.pipeline.rules.rules import criterion_column
+
+DOT = r"\."  # Java splits by this one without making a regular expression of it
+_TYPES: dict[str, types.DataType] = {
+    "string": types.StringType(),
+    "boolean": types.BooleanType(),
+    "smallint": types.ShortType(),
+    "int": types.IntegerType(),
+    "bigint": types.LongType(),
+    "float": types.FloatType(),
+    "double": types.DoubleType(),
+    "date": types.DateType(),
+    "timestamp": types.TimestampType(),
+}
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    exp.EQ: eq,
+    exp.NEQ: ne,
+    exp.LT: lt,
+    exp.LTE: le,
+    exp.GT: gt,
+    exp.GTE: ge,
+    exp.Add: add,
+    exp.Sub: sub,
+    exp.Mul: mul,
+    exp.Div: truediv,
+    exp.Mod: mod,
+    exp.NullSafeEQ: lambda left, right: left.eqNullSafe(right),
+    exp.IntDiv: lambda left, right: sql.call_function("div", left, right),
+    exp.DPipe: lambda left, right: sql.call_function("concat", left, right),
+}
+
+
+def column_of(expression: Written) -> Column:
+    """The column that an expression stands for."""
+    return _column(expression.tree)
+
+
+def _column(node: exp.Expression) -> Column:
+    if type(node) in _OPERATORS:
+        return _OPERATORS[type(node)](_column(node.this), _column(node.expression))
+    match node:
+        case exp.And() | exp.Or():
+            return _balanced([_column(each) for each in chained(node)], and_ if node.key == "and" else or_)
+        case exp.Column():
+            return sql.col(f"`{node.name}`")
+        case exp.Placeholder():
+            return sql.col(f"`{criterion_column(node.name)}`")
+        case exp.Literal() | exp.Boolean() | exp.Null():
+            return _literal(node)
+        case exp.Paren():
+            return _column(node.this)
+        case exp.Not():
+            return ~_column(node.this)
+        case exp.Neg():
+            return -_column(node.this)
+        case exp.Cast():
+            return _cast(node)
+        case exp.Case():
+            return _case(node)
+        case exp.Bracket():
+            return _column(node.this).getItem(number_of(node.expressions[0]))
+        case exp.Anonymous():
+            return _function(node)
+    return _predicate(node)
+
+
+def _predicate(node: exp.Expression) -> Column:
+    tested = _column(node.this)
+    match node:
+        case exp.In():
+            return tested.isin(*[_column(each) for each in node.expressions])
+        case exp.Between():
+            return tested.between(_column(node.args["low"]), _column(node.args["high"]))
+        case exp.Like():
+            found = tested.like(node.expression.this)
+            return ~found if node.args.get("negate") else found
+        case exp.Is(expression=exp.Null()):
+            return tested.isNull()
+        case exp.Is():
+            return tested.eqNullSafe(_literal(node.expression))
+    raise TypeError(f"{type(node).__name__} was not checked")
+
+
+def _balanced(parts: list[Column], join: Callable[[Any, Any], Any]) -> Column:
+    """The parts joined pair by pair, so that a long chain makes no deep tree."""
+    while len(parts) > 1:
+        parts = [reduce(join, parts[place : place + 2]) for place in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _literal(node: exp.Expression) -> Column:
+    if isinstance(node, exp.Null):
+        return sql.lit(None)
+    if isinstance(node, exp.Boolean) or node.is_string:
+        return sql.lit(node.this)
+    text = node.this
+    if "e" in text.lower():
+        return sql.lit(float(text))
+    return sql.lit(Decimal(text) if "." in text else int(text))
+
+
+def _cast(node: exp.Expression) -> Column:
+    kind = _TYPES[TYPES[node.args["to"].this]]
+    inner = _column(node.this)
+    return inner.try_cast(kind) if node.args.get("safe") else inner.cast(kind)
+
+
+def _case(node: exp.Case) -> Column:
+    subject = None if node.this is None else _column(node.this)
+    found: Any = sql
+    for branch in node.args["ifs"]:
+        condition = _column(branch.this)
+        found = found.when(
+            condition if subject is None else subject == condition, _column(branch.args["true"])
+        )
+    default = node.args.get("default")
+    return found if default is None else found.otherwise(_column(default))
+
+
+def _function(node: exp.Anonymous) -> Column:
+    name = node.this.lower()
+    if name == SUBNET:
+        return _in_subnet(_column(node.expressions[0]), node.expressions[1].this)
+    return sql.call_function(name, *[_column(each) for each in node.expressions])
+
+
+def _in_subnet(address: Column, subnet: str) -> Column:
+    low, prefix_length = subnet_of(subnet, SUBNET)
+    free_bits = 32 - prefix_length
+    # Most addresses differ in the text already, and are not taken apart.
+    begins = ".".join(str(low >> shift & 255) for shift in (24, 16, 8, 0)[: prefix_length // 8])
+    inside = sql.shiftright(address_number(address), free_bits) == long(low >> free_bits)
+    return sql.startswith(address, sql.lit(begins)) & inside
+
+
+def address_number(address: Column) -> Column:
+    """An IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
+
+    The address is named once: Spark writes out what a column stands for wherever it is named. The leading 1
+    tells four parts from three or five.
+    """
+    parts = sql.transform(sql.split(address, DOT), lambda part: part.cast(types.LongType()))
+    return sql.aggregate(parts, long(1), lambda number, part: number * long(256) + part) - long(256**4)
+
+
+def long(value: int) -> Column:
+    """A 64-bit whole number."""
+    return sql.lit(value).cast(types.LongType())

@@ -1,0 +1,481 @@
+"""The language of rules: a part of Spark SQL's expressions, read here and built by `rule_columns` into
+Spark's columns. No text of a declaration is ever given to Spark to read.
+
+| part | takes |
+|---|---|
+| columns | those of the event, declared attributes, what rules before have added |
+| `:name` | the value of a criterion at the moment |
+| literals | numbers (`3 3L 1.5 1e3`), texts in quotes (`\\\\`, `\\'`, `\\"`), true, false, null, DATE '…' |
+| comparisons | `= == <> != < <= > >= <=>`, IN (…), BETWEEN … AND …, LIKE 'a%', IS NULL, IS TRUE |
+| arithmetic | `+ - * / % DIV`, and `\\|\\|` for texts |
+| others | AND, OR, NOT, CASE, CAST(… AS type), `…::type`, a text that was split `[n]`, FUNCTIONS, in_subnet |
+
+Judged before it is read: at most MOST_CHARACTERS, MOST_TOKENS and MOST_DEPTH, so that reading takes no longer
+than its length. sqlglot reads; whatever node it makes must be in the list below. What two grammars could read
+in two ways (`a = b = c`) takes parentheses.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+from queues.errors import BadInput, Forbidden
+from workers.pipeline.rules.reference import subnet_of
+from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, number_of, text_of
+
+MOST_CHARACTERS = 4_000
+MOST_TOKENS = 1_000
+MOST_DEPTH = 12
+MOST_WRITTEN = 2_000  # parts, once the expressions of the columns it names are written out
+MOST_JOINED = 16  # columns written one behind the other
+TYPES = {
+    exp.DataType.Type.TEXT: "string",
+    exp.DataType.Type.BOOLEAN: "boolean",
+    exp.DataType.Type.SMALLINT: "smallint",
+    exp.DataType.Type.INT: "int",
+    exp.DataType.Type.BIGINT: "bigint",
+    exp.DataType.Type.FLOAT: "float",
+    exp.DataType.Type.DOUBLE: "double",
+    exp.DataType.Type.DATE: "date",
+    exp.DataType.Type.TIMESTAMPTZ: "timestamp",
+}
+ALLOWED = (
+    "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CASE, CAST, + - * / % DIV ||, literals, columns, "
+    ":criteria and functions of one event"
+)
+
+CONNECTORS = (exp.And, exp.Or)
+COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+PREDICATES = (*COMPARISONS, exp.In, exp.Between, exp.Like, exp.Is)
+ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+_LOOSE = (*CONNECTORS, *PREDICATES, exp.Not)
+_NODES = (
+    *CONNECTORS,
+    *PREDICATES,
+    *ARITHMETIC,
+    exp.Not,
+    exp.Neg,
+    exp.DPipe,
+    exp.Paren,
+    exp.Case,
+    exp.If,
+    exp.Cast,
+    exp.TryCast,
+    exp.Bracket,
+    exp.Anonymous,
+    exp.Column,
+    exp.Placeholder,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+)
+
+_WORDS = frozenset(
+    "AND OR NOT IN IS NULL TRUE FALSE BETWEEN LIKE CASE WHEN THEN ELSE END AS DIV".split()  # noqa: SIM905
+)
+_STATEMENTS = frozenset(
+    [
+        "SELECT",
+        "FROM",
+        "WITH",
+        "VALUES",
+        "TABLE",
+        "EXISTS",
+        "LATERAL",
+        "OVER",
+        "INSERT",
+        "CREATE",
+        "DROP",
+        "SET",
+        "ADD",
+        "USE",
+        "CALL",
+        "EXECUTE",
+        "INTO",
+        "UNION",
+        "TRANSFORM",
+        "REFLECT",
+        "RLIKE",
+        "REGEXP",
+        "ILIKE",
+    ]
+)
+_MARKS = frozenset(
+    {
+        TokenType.L_PAREN,
+        TokenType.R_PAREN,
+        TokenType.L_BRACKET,
+        TokenType.R_BRACKET,
+        TokenType.COMMA,
+        TokenType.PLUS,
+        TokenType.DASH,
+        TokenType.STAR,
+        TokenType.SLASH,
+        TokenType.MOD,
+        TokenType.DPIPE,
+        TokenType.EQ,
+        TokenType.NEQ,
+        TokenType.LT,
+        TokenType.LTE,
+        TokenType.GT,
+        TokenType.GTE,
+        TokenType.NULLSAFE_EQ,
+        TokenType.COLON,
+        TokenType.DCOLON,
+        TokenType.DOT,
+        TokenType.NOT,
+        TokenType.NUMBER,
+        TokenType.STRING,
+    }
+)
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
+_PREFIXES = {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
+_WORD = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_NUMBER = re.compile(r"(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?\Z")
+_ESCAPES = re.compile(r"(?:[^\\]|\\[\\'\"])*\Z", re.DOTALL)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?)?\Z")
+_DIALECT = Spark()
+
+
+class _Parser(SparkParser):
+    """Every function is a name with arguments, and nothing but expressions is known."""
+
+    FUNCTIONS: dict = {}
+    FUNCTION_PARSERS = {
+        name: parser for name, parser in SparkParser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")
+    }
+    NO_PAREN_FUNCTIONS: dict = {}
+    NO_PAREN_FUNCTION_PARSERS = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+    STATEMENT_PARSERS: dict = {}
+    QUERY_MODIFIER_PARSERS: dict = {}
+
+
+@dataclass(frozen=True)
+class Written:
+    """An expression, read and checked. columns: what it names; criteria: likewise."""
+
+    tree: exp.Expression
+    columns: frozenset[str]
+    criteria: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def written(text: str, field: str) -> Written:
+    """An expression of the language. Raises BadInput naming `field`; Forbidden for what is not of the
+    language, or larger than it may be.
+    """
+    tokens = _tokens(text, field)
+    try:
+        parsed = _Parser(dialect=_DIALECT, error_level=ErrorLevel.RAISE).parse(tokens, text)
+    except SqlglotError as error:
+        raise _refusal(tokens)(field, f"can't be read{_place(error)}; it takes {ALLOWED}") from None
+    except RecursionError:
+        raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}") from None
+    if len(parsed) != 1 or parsed[0] is None:
+        raise BadInput(field, f"takes one expression: {ALLOWED}")
+    return _checked(parsed[0], field)
+
+
+def _refusal(tokens: list[Token]) -> type[BadInput]:
+    """A slip of the pen is bad input; who writes a statement reaches for more."""
+    return Forbidden if any(token.text.upper() in _STATEMENTS for token in tokens) else BadInput
+
+
+def _place(error: SqlglotError) -> str:
+    found = getattr(error, "errors", None) or [{}]
+    return f" at line {found[0]['line']}, character {found[0]['col']}" if "col" in found[0] else ""
+
+
+def _tokens(text: str, field: str) -> list[Token]:
+    """What the text is made of, judged before anything reads it. Words that are none of the language's own
+    become plain names, so that no statement, clause or special function is ever recognised.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except SqlglotError:
+        raise BadInput(field, "can't be read: a quote or a comment does not end") from None
+    if not tokens:
+        raise BadInput(field, f"takes an expression: {ALLOWED}")
+    if len(tokens) > MOST_TOKENS:
+        raise Forbidden(field, f"takes at most {MOST_TOKENS} words and marks, not {len(tokens)}")
+    _check_depth(tokens, field)
+    return [_plain(tokens, place, text, field) for place in range(len(tokens))]
+
+
+def _check_depth(tokens: list[Token], field: str) -> None:
+    depth = prefixes = 0
+    for token in tokens:
+        kind = token.token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if max(depth, prefixes) > MOST_DEPTH:
+            raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}")
+
+
+def _plain(tokens: list[Token], place: int, text: str, field: str) -> Token:
+    token = tokens[place]
+    before = tokens[place - 1].token_type if place else None
+    after = tokens[place + 1].token_type if place + 1 < len(tokens) else None
+    if token.comments:
+        raise Forbidden(field, "takes no comments")
+    if token.token_type == TokenType.STRING:
+        _check_string(text[token.start : token.end + 1], before, field)
+        return token
+    if token.token_type == TokenType.NUMBER and not _is_number(token.text):
+        raise Forbidden(field, "takes numbers of 64 bits, or of at most 30 digits with a point")
+    if token.token_type in _MARKS or token.text.upper() in _WORDS:
+        return token
+    if not _WORD.match(token.text) or token.token_type == TokenType.IDENTIFIER:
+        raise Forbidden(field, f"{token.text[:20]!r} has no meaning in a rule; it takes {ALLOWED}")
+    is_type = before in (TokenType.ALIAS, TokenType.DCOLON)
+    types_literal = token.text.upper() in ("DATE", "TIMESTAMP") and after == TokenType.STRING
+    if is_type or types_literal:
+        return token
+    return Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, [])
+
+
+def _is_number(text: str) -> bool:
+    if not _NUMBER.match(text):
+        return False
+    return int(text) < 2**63 if text.isdigit() else isfinite(float(text))
+
+
+def _check_string(written: str, before: TokenType | None, field: str) -> None:
+    """Only what every reader of SQL understands alike."""
+    if before == TokenType.STRING:
+        raise Forbidden(field, r"takes one text at a time; write a quote in a text as \'")
+    if not _ESCAPES.match(written):
+        raise Forbidden(field, r"takes \\, \' and \" in a text, and no other \ in it")
+
+
+def _checked(tree: exp.Expression, field: str) -> Written:
+    columns: set[str] = set()
+    criteria: set[str] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if type(node) not in _NODES:
+            raise Forbidden(field, f"has {_called(node)}, which no rule may have; it takes {ALLOWED}")
+        _check_node(node, field)
+        if isinstance(node, exp.Column):
+            columns.add(node.name)
+        elif isinstance(node, exp.Placeholder):
+            criteria.add(node.name)
+        waiting += operands(node)
+    _check_nesting(tree, field)
+    return Written(tree, frozenset(columns), frozenset(criteria))
+
+
+def _called(node: exp.Expression) -> str:
+    if isinstance(node, exp.Alias):
+        return f"{node.alias[:40]!r} where an operator is expected"
+    return type(node).__name__
+
+
+def operands(node: exp.Expression) -> list[exp.Expression]:
+    """The parts of a node that are expressions themselves."""
+    match node:
+        case exp.Column() | exp.Literal() | exp.Placeholder() | exp.Boolean() | exp.Null():
+            return []
+        case exp.Cast() | exp.Not() | exp.Neg() | exp.Paren():
+            return [node.this]
+        case exp.Anonymous():
+            return list(node.expressions)
+        case exp.In() | exp.Bracket():
+            return [node.this, *node.expressions]
+        case exp.Between():
+            return [node.this, node.args["low"], node.args["high"]]
+        case exp.Case():
+            subject, default = node.this, node.args.get("default")
+            return [each for each in (subject, *node.args["ifs"], default) if each is not None]
+        case exp.If():
+            return [node.this, node.args["true"]]
+    return [node.this, node.expression]
+
+
+# What each node's own arguments are, so that nothing hides in another (a subquery in an IN, an escape).
+_ARGUMENTS: dict[type, frozenset[str]] = {
+    exp.In: frozenset({"this", "expressions"}),
+    exp.Between: frozenset({"this", "low", "high"}),
+    exp.Case: frozenset({"this", "ifs", "default"}),
+    exp.If: frozenset({"this", "true"}),
+    exp.Bracket: frozenset({"this", "expressions"}),
+    exp.Anonymous: frozenset({"this", "expressions"}),
+    exp.Column: frozenset({"this"}),
+    exp.Placeholder: frozenset({"this"}),
+    exp.Cast: frozenset({"this", "to", "safe"}),
+    exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Div: frozenset({"this", "expression", "typed", "safe"}),
+    exp.DPipe: frozenset({"this", "expression", "safe"}),
+    exp.Literal: frozenset({"this", "is_string"}),
+}
+_USUAL = frozenset({"this", "expression"})
+
+
+def _check_node(node: exp.Expression, field: str) -> None:
+    used = {name for name, value in node.args.items() if value not in (None, False, [])}
+    if more := used - _ARGUMENTS.get(type(node), _USUAL):
+        raise Forbidden(field, f"has {sorted(more)[0]!r} in {type(node).__name__}, which no rule may have")
+    _check_operators(node, field)
+    match node:
+        case exp.Anonymous():
+            _check_function(node, field)
+        case exp.Cast():
+            _check_type(node, field)
+        case exp.Like():
+            _check_like(node, field)
+        case exp.Is() if not isinstance(node.expression, (exp.Null, exp.Boolean)):
+            raise Forbidden(field, "IS takes NULL, NOT NULL, TRUE or FALSE")
+        case exp.In() if not node.expressions:
+            raise Forbidden(field, "IN takes a list of values, such as type IN ('cpu', 'load')")
+        case exp.Bracket():
+            _check_place(node, field)
+        case exp.Column() if not isinstance(node.this, exp.Identifier) or not _WORD.match(node.name):
+            raise Forbidden(field, "takes columns by their plain names")
+        case exp.Placeholder() if not isinstance(node.this, str) or not _NAME.match(node.this):
+            raise Forbidden(field, "takes a criterion as :name")
+
+
+def _check_operators(node: exp.Expression, field: str) -> None:
+    """Where readers of SQL differ in what binds stronger, parentheses say it."""
+    inner = [each for each in operands(node) if isinstance(each, exp.Expression)]
+    if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
+        isinstance(each, _LOOSE) for each in inner
+    ):
+        raise BadInput(field, "has a condition as part of a comparison: put it into parentheses, as (a = b)")
+    if isinstance(node, ARITHMETIC) and any(isinstance(each, exp.DPipe) for each in inner):
+        raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
+    if isinstance(node, exp.DPipe) and any(isinstance(each, ARITHMETIC) for each in inner):
+        raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
+
+
+def _check_function(node: exp.Anonymous, field: str) -> None:
+    if not isinstance(node.this, str):
+        raise Forbidden(field, "takes functions by their plain names")
+    name = node.this.lower()
+    if name == SUBNET:
+        _check_subnet(node, field)
+        return
+    if name not in FUNCTIONS:
+        known = ", ".join(sorted([*FUNCTIONS, SUBNET]))
+        raise Forbidden(field, f"{name[:40]!r} is not a function of rules; there are {known}")
+    function, given = FUNCTIONS[name], node.expressions
+    if len(given) < function.least or (function.most is not None and len(given) > function.most):
+        raise BadInput(field, f"{name} takes {function.takes()}, not {len(given)}")
+    for place, argument in enumerate(given):
+        says = function.literal(place, argument, given) if function.literal else None
+        if says is not None:
+            raise Forbidden(field, f"{name} takes {says}")
+
+
+def _check_subnet(node: exp.Anonymous, field: str) -> None:
+    given = node.expressions
+    if len(given) != 2 or not isinstance(given[0], exp.Column) or text_of(given[1]) is None:
+        raise BadInput(
+            field, "in_subnet takes a column and a subnet, such as in_subnet(address, '92.126.10.0/24')"
+        )
+    subnet_of(given[1].this, field)
+
+
+def _check_type(node: exp.Expression, field: str) -> None:
+    kind = node.args["to"]
+    if not isinstance(kind, exp.DataType) or kind.this not in TYPES or kind.expressions:
+        raise Forbidden(field, f"CAST takes one of {', '.join(TYPES.values())}")
+    text = text_of(node.this)
+    if isinstance(node, exp.TryCast) or text is None:
+        return
+    form = _DATE if kind.this == exp.DataType.Type.DATE else _TIMESTAMP
+    if not form.match(text):
+        raise BadInput(field, "takes DATE '2026-11-20' and TIMESTAMP '2026-11-20 06:00:00'")
+
+
+def _check_like(node: exp.Expression, field: str) -> None:
+    """Forms that are found in one pass."""
+    text = text_of(node.expression)
+    if text is None or "\\" in text:
+        raise Forbidden(field, "LIKE takes a literal without \\, such as 'web-%'")
+    inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
+    if text.count("%") > 2 or (text.count("%") == 2 and "%" in inside):
+        raise Forbidden(field, "LIKE takes one % anywhere, or one at each end: 'a%', '%a', 'a%b' or '%a%'")
+
+
+def _check_place(node: exp.Bracket, field: str) -> None:
+    """`split(…)[0]`."""
+    of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
+    places = node.expressions
+    if not of_split or len(places) != 1 or number_of(places[0]) is None:
+        raise Forbidden(field, "[…] takes the place of a part, behind split(…) only: split(key, ',')[0]")
+
+
+def _check_nesting(tree: exp.Expression, field: str) -> None:
+    """Chains of AND and OR are as flat as they read; all else is as deep as it is."""
+    waiting = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > 4 * MOST_DEPTH:
+            raise Forbidden(field, f"has more than {4 * MOST_DEPTH} operators within one another")
+        for part in operands(node):
+            flat = type(part) is type(node) and isinstance(node, CONNECTORS)
+            waiting.append((part, depth if flat else depth + 1))
+
+
+def chained(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The parts of a chain of AND, or of OR, from left to right."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is type(node):
+            waiting += [part.expression, part.this]
+        else:
+            yield part
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of an expression with the columns it names written out. parts: how many it has. joined: columns whose
+    texts it writes one behind the other.
+    """
+
+    parts: int = 1
+    joined: int = 1
+
+
+def cost_of(expression: Written, columns: Mapping[str, Cost], field: str) -> Cost:
+    """Raises Forbidden where rules that build on one another grow beyond measure."""
+    cost = _cost(expression.tree, columns)
+    if cost.parts > MOST_WRITTEN:
+        raise Forbidden(field, f"has {cost.parts} parts with its columns written out; {MOST_WRITTEN} at most")
+    if cost.joined > MOST_JOINED:
+        raise Forbidden(field, f"joins {cost.joined} columns' texts into one; {MOST_JOINED} at most")
+    return cost
+
+
+def _cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cost:
+    if isinstance(node, exp.Column):
+        return columns.get(node.name, Cost())
+    if isinstance(node, CONNECTORS):
+        inner = [_cost(each, columns) for each in chained(node)]
+        return Cost(sum(each.parts for each in inner) + len(inner), 1)
+    inner = [_cost(each, columns) for each in operands(node)]
+    parts = 1 + sum(each.parts for each in inner)
+    if isinstance(node, exp.DPipe) or (
+        isinstance(node, exp.Anonymous)
+        and node.this.lower() in FUNCTIONS
+        and FUNCTIONS[node.this.lower()].joins
+    ):
+        return Cost(parts, max(1, sum(each.joined for each in inner)))
+    return Cost(parts, max((each.joined for each in inner), default=0))

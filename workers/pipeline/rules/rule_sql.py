@@ -1,0 +1,209 @@
+"""Declared rules carried out by Spark: columns built from checked trees, never SQL of a declaration's."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from queues.errors import BadInput
+from workers.pipeline.events.containers import Layout
+from workers.pipeline.rules.reference import Reference, Row
+from workers.pipeline.rules.rule_columns import DOT, column_of, long
+from workers.pipeline.rules.rule_language import written
+from workers.pipeline.rules.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample
+
+_NEEDED = ("id", "time", "type", "source", "value")
+_BUCKETS = 1_000_000
+_PARTS = [f"_part{place}" for place in range(4)]
+
+
+@dataclass
+class Ruled:
+    """Events after the rules. counted: the rules behind which they are counted: each that removes some but
+    the last (those are counted where they arrive).
+    """
+
+    events: DataFrame
+    counted: tuple[str, ...]
+
+    def passed(self, ran: DataFrame) -> dict[str, int]:
+        """Events that passed each counted rule when `ran`, made of these events, was last carried out."""
+        if not self.counted:
+            return {}
+        # What PySpark's own Observation gives can be had of one run only; a plan is run for every batch.
+        observed = ran._jdf.queryExecution().observedMetrics()
+        return {name: observed.apply(name).getLong(0) for name in self.counted}
+
+
+def apply_rules(
+    events: DataFrame, rules: tuple[Rule, ...], criteria: Collection[str], observe: bool = True
+) -> Ruled:
+    """The rules in order, lazily. `observe`: count what passes each filter, for `rule_counts`."""
+    filters = [rule for rule in rules if isinstance(rule, REMOVING)]
+    counted: list[str] = []
+    for rule in rules:
+        events = apply_rule(events, rule, criteria)
+        if observe and isinstance(rule, REMOVING) and rule is not filters[-1]:
+            counted.append(rule.name)
+            events = events.observe(rule.name, sql.count(sql.lit(1)).alias("out"))
+    return Ruled(events, tuple(counted))
+
+
+def rule_counts(rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int) -> list[dict]:
+    """Per rule how many events went in and came out. passed: of the counted rules."""
+    result, before = [], arrived
+    filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
+    for rule in rules:
+        after = before
+        if rule.name in passed:
+            after = passed[rule.name]
+        elif filters and rule.name == filters[-1]:
+            after = kept
+        result.append({"name": rule.name, "in": before, "out": after})
+        before = after
+    return result
+
+
+def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> DataFrame:
+    """One rule. Raises Spark's AnalysisException where types do not fit, BadInput where an expression is not
+    of the language or names a criterion that nobody declares.
+    """
+    match rule:
+        case Filter():
+            held = _column(rule.condition, rule.name, criteria)
+            return events.where(~sql.coalesce(held, sql.lit(False)) if rule.discard else held)
+        case Project():
+            return events.withColumns(_columns(rule.compute, rule.name, criteria)).drop(*rule.drop)
+        case Sample():
+            bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
+            return events.where(bucket < round(rule.share * _BUCKETS))
+        case Cleanse():
+            clean = _columns(rule.columns, rule.name, criteria)
+            return events.withColumns(clean).dropna(subset=list(rule.columns))
+        case Enrich(table=table) if table.current.networks:
+            return _by_subnet(events, rule.using, table.current)
+        case Enrich(table=table):
+            return _looked_up(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+    raise TypeError(f"{rule!r} is not a rule")
+
+
+def _columns(texts: Mapping[str, str], name: str, criteria: Collection[str]) -> dict[str, Column]:
+    return {column: _column(text, name, criteria) for column, text in texts.items()}
+
+
+def _column(text: str, name: str, criteria: Collection[str]) -> Column:
+    expression = written(text, name)
+    for criterion in sorted(expression.criteria - set(criteria)):
+        known = ", ".join(sorted(criteria)) or "none"
+        raise BadInput(name, f":{criterion} is not a declared criterion; there are {known}")
+    return column_of(expression)
+
+
+def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
+    """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
+    found = numbered(events, using)
+    names, candidates = [], []
+    for length, rows in reference.networks.items():
+        if length == 0:
+            candidates.append(_of_any_address(rows[0], reference.columns))
+            continue
+        names.append(f"_row{length}")
+        candidates.append(sql.col(names[-1]))
+        bits = sql.shiftright("_address", 32 - length)
+        found = _joined(found, bits, rows, names[-1], reference.columns)
+    row = sql.coalesce(*candidates)
+    columns = {name: row.getField(name) for name in reference.columns}
+    return found.withColumns(columns).drop("_address", *names)
+
+
+def numbered(events: DataFrame, using: str) -> DataFrame:
+    """With `_address`, an address as a number. Each part is a column of its own, so that it is read once."""
+    parts = events.withColumn("_parts", sql.split(sql.col(f"`{using}`"), DOT))
+    read = {part: sql.col("_parts").getItem(place).cast("bigint") for place, part in enumerate(_PARTS)}
+    numbers = parts.withColumns({**read, "_four": sql.size("_parts") == 4})
+    return numbers.withColumn("_address", _number()).drop("_parts", "_four", *_PARTS)
+
+
+def _number() -> Column:
+    """Of an address in parts; null where it is none."""
+    parts = [sql.col(part) for part in _PARTS]
+    # A number from 0 to 255 has no other bits; null where a part is none.
+    bits = reduce(Column.bitwiseOR, parts)
+    powers = [part * long(256**power) for part, power in zip(parts, (3, 2, 1, 0), strict=True)]
+    return sql.when(sql.col("_four") & bits.between(0, 255), reduce(add, powers))
+
+
+def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:
+    """The row of 0.0.0.0/0, as a join would give it: whatever the address is, if it is one."""
+    values = [sql.lit(value).alias(name) for value, name in zip(row, columns, strict=True)]
+    return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
+
+
+def _looked_up(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    found = _joined(events, key, rows, name, columns)
+    return found.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
+
+
+def _joined(
+    events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
+) -> DataFrame:
+    """With the row of a small table whose key is `key`, as struct `name` (null where there is none)."""
+    table = _table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
+    packed = table.select("_key", sql.struct(*columns).alias(name))
+    return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
+
+
+def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
+    """A small constant table: part of the plan, so that a batch needs no job to make it."""
+    places = f"({', '.join('?' * len(columns))})"
+    names = [f"c{place}" for place in range(len(columns))]
+    values = [value for row in rows for value in row]
+    # No name or value of a declaration or a table is part of this text.
+    table = events.sparkSession.sql(
+        f"SELECT * FROM VALUES {', '.join([places] * len(rows))} AS reference({', '.join(names)})",
+        args=values,
+    )
+    return table.select(*[sql.col(name).alias(own) for name, own in zip(names, columns, strict=True)])
+
+
+def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
+    """No events under a layout: enough for Spark to analyse rules."""
+    return spark.createDataFrame([], layout.sql)
+
+
+def check_rules(
+    events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Collection[str]
+) -> None:
+    """Lets Spark analyse every rule (nothing is read). Raises BadInput naming the rule, or the column a
+    pattern needs and nobody makes.
+    """
+    for place, rule in enumerate(rules):
+        where = f"rules[{place}]"
+        if isinstance(rule, Enrich) and rule.using not in events.columns:
+            raise BadInput(
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(events)}"
+            )
+        try:
+            events = apply_rule(events, rule, criteria)
+        except BadInput as error:
+            raise type(error)(where, f"({rule.name}) {error.message}") from None
+        except AnalysisException as error:
+            raise BadInput(where, f"({rule.name}) does not fit the events: {_first_line(error)}") from None
+    for name in sorted({*_NEEDED, *needed}):
+        if name not in events.columns:
+            raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")
+
+
+def _names(events: DataFrame) -> str:
+    return ", ".join(events.columns)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), "no reason given").strip()

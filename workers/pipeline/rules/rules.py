@@ -1,0 +1,67 @@
+"""The intra-event stage: declared rules, carried out by Spark. A rule looks at one event at a time (Xu et
+al., section 2).
+
+Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast
+join with a reference table). Expressions are of `rule_language`, over the columns of
+`workers.pipeline.events.containers`, declared attributes and what rules before have added. `:name` stands for
+a criterion. `in_subnet(address, '92.126.10.0/24')` may be used in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from workers.pipeline.rules.reference import ReferenceTable
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keeps the events whose `condition` is true; `discard` keeps all others (also where it is unknown)."""
+
+    name: str
+    condition: str
+    discard: bool = False
+
+
+@dataclass(frozen=True)
+class Project:
+    """Computes columns and drops columns."""
+
+    name: str
+    compute: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Enrich:
+    """Adds the reference's columns of the row found by `using` (a column of the event); null where none is
+    found.
+    """
+
+    name: str
+    using: str
+    table: ReferenceTable
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Keeps a share of the events, chosen by their id: the same ones whenever it is asked."""
+
+    name: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Cleanse:
+    """Replaces columns by their clean values; an event of which one is null goes no further."""
+
+    name: str
+    columns: Mapping[str, str]
+
+
+Rule = Filter | Project | Enrich | Sample | Cleanse
+REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
+
+
+def criterion_column(name: str) -> str:
+    """The column that holds a criterion's value of the moment: it may change without a new plan."""
+    return f"criterion {name}"

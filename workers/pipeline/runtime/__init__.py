@@ -1,0 +1,1 @@
+"""The process that runs applications, on Spark."""

@@ -1,0 +1,237 @@
+"""The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
+
+| variable | default | meaning |
+|---|---|---|
+| REDIS_URL | redis://127.0.0.1:6379/0 | the control server |
+| WEIR_DATA | .weir | the checkpoint is kept in its folder `pipeline` |
+| SPARK_MASTER | local[2] | where Spark runs |
+| WEIR_PIPELINE_TRIGGER_SECONDS | 0.5 | a batch begins this long after the one before, or when that one ends |
+| WEIR_PIPELINE_APPLICATION | the shipped one | the declaration (YAML) |
+| WEIR_PIPELINE_PATIENCE_SECONDS | 30 | how long a planned batch waits for a node that went away |
+| WEIR_PIPELINE_STUCK_SECONDS | 120 | a process that could work and finishes nothing for so long ends itself |
+
+Of the environment it keeps these and what `workers.host.environment` names: no key of the console, no
+password of the database.
+
+SIGTERM: nothing more is admitted, the running batch ends, the process ends with 0. Bad input ends it with 2.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from workers.host.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
+
+if __name__ == "__main__":
+    # Before anything large is imported, since it begins again: without the keys that it was started with.
+    go_on_with(needed(os.environ, PIPELINE, (PIPELINE_PREFIX,)))
+
+import redis
+from py4j.protocol import Py4JError
+
+from queues.errors import BadInput, WeirError
+from queues.private_files import keep_private
+from workers.pipeline.declaration.declaration import read_application
+from workers.pipeline.declaration.declared import Declarations, Declared, of_file
+from workers.pipeline.runtime.hosted import Hosted, Place
+from workers.pipeline.runtime.session import start_session
+from workers.pipeline.runtime.watchdog import STUCK_SECONDS, Watchdog, end_process
+from workers.pipeline.status.published import Statuses
+from workers.pipeline.tiers.batch_work import sentence
+
+SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
+
+log = logging.getLogger("weir.pipeline")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says."""
+
+    control_url: str
+    data: Path
+    master: str
+    trigger_seconds: float
+    declaration: Path
+    patience_seconds: float
+    stuck_seconds: float
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "Settings":
+        """Raises BadInput naming the variable."""
+        return cls(
+            environment.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
+            Path(environment.get("WEIR_DATA", ".weir")).resolve(),
+            environment.get("SPARK_MASTER", "local[2]"),
+            _seconds(environment, "WEIR_PIPELINE_TRIGGER_SECONDS", 0.5),
+            Path(environment.get("WEIR_PIPELINE_APPLICATION", SHIPPED)),
+            _seconds(environment, "WEIR_PIPELINE_PATIENCE_SECONDS", 30.0),
+            _seconds(environment, "WEIR_PIPELINE_STUCK_SECONDS", STUCK_SECONDS),
+        )
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name)
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.1 <= value <= 3600:
+        raise BadInput(name, f"takes seconds from 0.1 to 3600, not {text!r}")
+    return value
+
+
+class PipelineProcess:
+    """One run of the process: a session, and in it the applications that are wanted."""
+
+    def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
+        self._settings, self._file, self._control = settings, file, control
+        self._stopping = threading.Event()
+        self._statuses = Statuses(control)
+        self._watchdog = Watchdog(settings.stuck_seconds)
+        self._declarations = Declarations(control, file)
+        self._hosted: dict[str, Hosted] = {}
+        self._refused: dict[str, Declared] = {}
+
+    def stop(self, *_: object) -> None:
+        """Safe in a signal handler: only says so."""
+        self._stopping.set()
+
+    def run(self, reset: bool) -> None:
+        """Until it is told to stop. Raises WeirError for what a restart can't mend."""
+        settings = self._settings
+        self._statuses.turn("starting")
+        try:
+            with Beat(self._statuses, self._watchdog):
+                spark = start_session("pipeline", settings.master, settings.data / "pipeline")
+                place = Place(
+                    spark,
+                    self._control,
+                    settings.control_url,
+                    settings.data / "pipeline",
+                    settings.declaration.parent,
+                    settings.trigger_seconds,
+                    settings.patience_seconds,
+                )
+                try:
+                    self._host(place, reset)
+                finally:
+                    spark.stop()
+        except WeirError as error:
+            self._statuses.turn("failed", str(error))
+            raise
+        except Py4JError as error:
+            told = f"Spark's own process does not answer any more ({sentence(error)})"
+            self._statuses.turn("failed", told)
+            raise WeirError(f"{told}; start it again.") from error
+
+    def _host(self, place: Place, reset: bool) -> None:
+        try:
+            self._follow(place, reset)
+            while not self._stopping.wait(1.0):
+                self._follow(place, reset=False)
+        finally:
+            for hosted in self._hosted.values():
+                hosted.leave()
+
+    def _follow(self, place: Place, reset: bool) -> None:
+        """What is wanted runs, what is not wanted any more is stopped."""
+        self._watchdog.feed()
+        try:
+            wanted = self._declarations.wanted()
+        except (redis.ConnectionError, redis.TimeoutError):
+            wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
+        for name in set(self._hosted) - set(wanted):
+            self._hosted.pop(name).leave()
+            self._statuses.forget(name)
+            self._declarations.forget(name)
+        for name, declared in sorted(wanted.items()):
+            if self._refused.get(name) == declared:
+                continue
+            try:
+                if name not in self._hosted:
+                    self._hosted[name] = Hosted(place, declared, self._declarations, self._statuses, reset)
+                self._hosted[name].step(declared)
+            except WeirError as error:
+                self._refuse(declared, error)
+
+    def _refuse(self, declared: Declared, error: WeirError) -> None:
+        """An application that can't run: the process's own ends it, another leaves the others running."""
+        if declared.name == self._file.name:
+            raise error
+        if isinstance(error, BadInput):
+            self._refused[declared.name] = declared
+        if (hosted := self._hosted.pop(declared.name, None)) is not None:
+            hosted.leave()
+        log.error("%s can't run: %s", declared.name, error)
+        self._declarations.tell(declared, str(error))
+
+
+class Beat:
+    """Writes the status each second, whatever the main thread waits for, and ends a process that hangs."""
+
+    def __init__(self, statuses: Statuses, watchdog: Watchdog) -> None:
+        self._statuses, self._watchdog = statuses, watchdog
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="status", daemon=True)
+
+    def __enter__(self) -> "Beat":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(1.0):
+            self._statuses.write()
+            if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
+                log.error("%s", why)
+                self._statuses.turn("failed", why)
+                end_process()
+
+
+def _declared(path: Path, control: redis.Redis) -> Declared:
+    """The process's own declaration; one that is wrong is also shown as the pipeline's status."""
+    try:
+        return of_file(path, read_application(path).name)
+    except BadInput as error:
+        Statuses(control).turn("failed", str(error))
+        raise
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workers.pipeline.runtime.application")
+    parser.add_argument(
+        "--application", type=Path, help="declaration (YAML) in place of WEIR_PIPELINE_APPLICATION"
+    )
+    parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
+    given = parser.parse_args(arguments)
+    keep_private()
+    logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
+    try:
+        settings = Settings.of(os.environ)
+        with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
+            settings = replace(settings, declaration=given.application or settings.declaration)
+            process = PipelineProcess(settings, _declared(settings.declaration, control), control)
+            signal.signal(signal.SIGTERM, process.stop)
+            signal.signal(signal.SIGINT, process.stop)
+            process.run(given.reset)
+    except BadInput as error:
+        log.error("%s", error)
+        return 2
+    except (WeirError, redis.RedisError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""A standalone Spark cluster out of the installed package: the same version on master, workers and driver.
+
+    python -m workers.pipeline.runtime.cluster master --host 0.0.0.0 --port 7077
+    python -m workers.pipeline.runtime.cluster worker spark://spark-master:7077 --cores 2
+
+This process becomes Spark's own (exec), so that signals and exit codes are Spark's. Further arguments are
+those of Spark's Master and Worker. WEIR_SPARK_SECRET (32 or more characters, the same for all) is what
+master, workers and drivers know each other by.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pyspark
+
+from queues.errors import BadInput
+from queues.nodes.login import VARIABLE as NODE_LOGIN
+from queues.private_files import keep_private
+from workers.host.environment import needed
+from workers.host.java import spark_environment
+from workers.host.spark_privacy import SECRET, cluster_environment, java_options
+
+CLASSES = {
+    "master": "org.apache.spark.deploy.master.Master",
+    "worker": "org.apache.spark.deploy.worker.Worker",
+}
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """Spark's command line for a role and its arguments. Raises BadInput."""
+    role = arguments[0] if arguments else ""
+    if role not in CLASSES:
+        raise BadInput("role", f"takes {' or '.join(CLASSES)}, not {role!r}")
+    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    return [str(spark_class), CLASSES[role], *arguments[1:]]
+
+
+def environment(data: Path) -> dict[str, str]:
+    """Java, this Python, where a worker may write, and the cluster's secret. Raises BadInput."""
+    home = str(Path(pyspark.__file__).parent)
+    work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
+    secret = cluster_environment(os.environ, data / "spark" / "conf")
+    environment = {**needed(os.environ), **spark_environment(data / "pipeline" / "java"), **work, **secret}
+    environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
+    # Spark reads it from its file; what the environment keeps, each executor would be given.
+    environment.pop(SECRET, None)
+    # The executors' tasks read and write blocks; nothing else of the plant's is theirs.
+    if login := os.environ.get(NODE_LOGIN):
+        environment[NODE_LOGIN] = login
+    return environment
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    keep_private()
+    data = Path(os.environ.get("WEIR_DATA", ".weir")).resolve()
+    try:
+        line, variables = command(arguments), environment(data)
+    except BadInput as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2) from None
+    os.execve(line[0], line, variables)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,182 @@
+"""One application at work: the dispatcher, a query for each replica, and the combiner's query."""
+
+import json
+import logging
+import threading
+import time
+
+import redis
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from queues.errors import BadInput, WeirError
+from queues.publishing.client import Client
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.dispatcher import Dispatcher
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.events.containers import Nodes
+from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.inter_event.batch import InterEventWork
+from workers.pipeline.inter_event.outbox import Outbox
+from workers.pipeline.intra_event.monitor import Monitor
+from workers.pipeline.intra_event.replica import ReplicaWork
+from workers.pipeline.intra_event.rule_plan import RulePlans
+from workers.pipeline.runtime.checkpoint import COMBINER, Checkpoint
+from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+from workers.pipeline.status.status import StatusBoard
+from workers.pipeline.tiers.batch_work import BatchWork, sentence
+from workers.pipeline.tiers.result_queue import ResultQueue
+from workers.pipeline.tiers.state import StateStore
+
+INTRA, INTER = TIERS = ("intra-event", "inter-event")
+DISPATCH_SECONDS = 0.1
+STOPPING_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
+
+log = logging.getLogger("weir.pipeline")
+
+
+class Running:
+    """Started by its constructor; `check` raises what went wrong, `end` stops between two batches."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        control_url: str,
+        application: Application,
+        checkpoint: Checkpoint,
+        status: StatusBoard,
+        trigger_seconds: float,
+        patience_seconds: float = PATIENCE_SECONDS,
+        dispatch_seconds: float = DISPATCH_SECONDS,
+        tiers: tuple[str, ...] = TIERS,
+    ) -> None:
+        """tiers: which of the two it works; they meet in the result queue, and may run apart."""
+        self._spark, self._application, self._checkpoint = spark, application, checkpoint
+        self._control_url, self._status = control_url, status
+        self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
+        self._control = redis.Redis.from_url(control_url, socket_timeout=10.0)
+        self._client = Client(control_url, producer=f"pipeline-{application.name}")
+        self.outbox = Outbox(StateStore(self._control, application.name), self._client)
+        self._faults = FaultStore(self._control, application.name)
+        self._results = ResultQueue(self._control, application.name)
+        criteria = dict(application.controls.criteria)
+        self._monitor = Monitor(self._control, application.name, application.monitored, criteria)
+        self._nodes = Nodes(timeout_seconds=1.0)
+        names = application.queues
+        controls = application.controls
+        self._dispatcher = Dispatcher(control_url, application.name, names, application.replicas, controls)
+        self._replicas = (*application.replicas, *sorted(self._retiring()))
+        self._ending = threading.Event()
+        self._failure: Exception | None = None
+        self._works: list[BatchWork] = []
+        self._queries: list[StreamingQuery] = []
+        self._thread = threading.Thread(
+            target=self._dispatch, args=(dispatch_seconds,), name="dispatcher", daemon=True
+        )
+        try:
+            self._start(tiers)
+        except BaseException:
+            self.end()  # a query that is left behind keeps its name, and no start after it succeeds
+            raise
+
+    def _start(self, tiers: tuple[str, ...]) -> None:
+        if INTRA in tiers:
+            self._start_replicas()
+            self._thread.start()
+        if INTER in tiers:
+            self._start_combiner()
+
+    def _retiring(self) -> set[str]:
+        """Replicas of a version before that still have something to work: they get nothing new."""
+        dispatches = Dispatches(self._control, self._application.name)
+        published = self._results.room().published
+        others = dispatches.replicas() - set(self._application.replicas)
+        return {name for name in others if dispatches.after(name, published.get(name, 0), 1)}
+
+    def _start_replicas(self) -> None:
+        for replica in self._replicas:
+            plans = RulePlans(
+                self._spark, self._control_url, self._application, replica, self._patience_seconds
+            )
+            work = ReplicaWork(
+                plans, self._application, replica, self._checkpoint.of(replica), self._control, self._status
+            )
+            self._query(AssignmentSource.name(), replica, work)
+
+    def _start_combiner(self) -> None:
+        combiner = InterEventWork(
+            self._control_url, self._application, self._checkpoint, self._control, self.outbox, self._status
+        )
+        self._query(ResultSource.name(), COMBINER, combiner)
+
+    def _query(self, source: str, name: str, work: BatchWork) -> None:
+        options = {
+            "control": self._control_url,
+            "application": self._application.name,
+            "replica": name,
+            "replicas": ",".join(self._replicas),
+            "controls": json.dumps(self._application.controls.to_document()),
+        }
+        events = self._spark.readStream.format(source).options(**options).load()
+        writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
+        writer = writer.option("checkpointLocation", self._checkpoint.of(name).location)
+        self._works.append(work)
+        self._queries.append(writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start())
+
+    def _dispatch(self, pause_seconds: float) -> None:
+        """The dispatcher's thread. A server that is away is tried again; anything else ends the run."""
+        while not self._ending.wait(pause_seconds):
+            try:
+                events = self._dispatcher.step()
+                dispatcher = self._dispatcher
+                self._status.dispatched(dispatcher.cursor, events, dispatcher.hindrance, dispatcher.skipped)
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                log.warning("nothing is dispatched: %s", error)
+                self._ending.wait(1.0)
+            except Exception as error:  # the main thread is told, whatever it is
+                self._failure = error
+                return
+
+    def check(self) -> None:
+        """Called each second. Raises what has ended a query or the dispatcher."""
+        if self._failure is not None:
+            raise self._failure
+        for query, work in zip(self._queries, self._works, strict=True):
+            if not query.isActive:
+                raise work.failure or query.exception() or WeirError("a query ended by itself")
+        self.outbox.retry()
+        try:
+            self._status.monitored(self._monitor.step())
+            self._faults.deliver(self._nodes, self._results.room().published)
+        except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
+            log.warning("dead letters and criteria wait: %s", error)
+
+    def end(self) -> None:
+        """Dispatches nothing more, lets running batches finish, and stops between two. Safe at any time: what
+        is stopped in the middle is worked again at the next start.
+        """
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(STOPPING_SECONDS)
+        deadline = time.monotonic() + STOPPING_SECONDS
+        for query in self._queries:
+            _end_query(query, deadline)
+        self._dispatcher.close()
+        self._nodes.close()
+        self._client.close()
+        self._control.close()
+
+
+def _end_query(query: StreamingQuery, deadline: float) -> None:
+    pause = threading.Event()
+    try:
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            pause.wait(0.05)
+        query.stop()
+    except (PySparkException, Py4JError) as error:
+        log.warning(
+            "a query was stopped in the middle of a batch, which is worked again: %s", sentence(error)
+        )

@@ -1,0 +1,114 @@
+"""The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
+
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from queues.nodes.login import VARIABLE as NODE_LOGIN
+from workers.host.environment import narrowed, needed
+from workers.host.java import spark_environment
+from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
+from workers.pipeline.intra_event.event_source import EventSource
+from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+
+_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    # What a batch makes is garbage when it ends, and must not be moved to the old generation, kept small.
+    "-Xmn128m",
+    "-XX:ReservedCodeCacheSize=160m",
+    "-XX:MinHeapFreeRatio=20",
+    "-XX:MaxHeapFreeRatio=40",
+    # Without memory some thread of it dies, and the others wait for that one for ever.
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.net.preferIPv4Stack=true",
+)
+# A worker needs as much memory for each task. Given back in between, every page of it is cleared anew, which
+# takes longer than the matching.
+_KEPT_BYTES = 256 * 2**20
+_WORKER_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
+    "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
+}
+# No catalog but the session's own, no table that is a path, no variables in a text.
+CLOSED = {
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+}
+_REFLECTION = ("reflect", "java_method", "try_reflect")
+_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
+    """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
+    os.environ.update(spark_environment(folder / "java"))
+    builder = SparkSession.builder.master(master).appName(f"weir {name}")
+    settings = {**_settings(folder, heap), **_addresses(master), **private_settings(master, folder)}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with narrowed(needed(os.environ, {NODE_LOGIN})):
+        spark = builder.getOrCreate()
+    admit_this_user_only(spark.sparkContext._gateway)
+    spark.sparkContext.setLogLevel("ERROR")
+    forget_reflection(spark)
+    for source in (AssignmentSource, EventSource, ResultSource):
+        spark.dataSource.register(source)
+    return spark
+
+
+def forget_reflection(spark: SparkSession) -> None:
+    """No expression of this session can call a Java class. None that comes as text is read at all
+    (`rule_language`): this is for what somebody may add one day.
+    """
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    java: Any = spark._jvm
+    builtin, system = java.scala.Option.apply("builtin"), java.scala.Option.apply("system")
+    for name in _REFLECTION:
+        registry.dropFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name, builtin, system))
+
+
+def _addresses(master: str) -> dict[str, str]:
+    """Where the driver is found: by nobody else when all runs here, by the cluster's executors otherwise."""
+    if master.startswith("local"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    host = os.environ.get("SPARK_DRIVER_HOST") or socket.gethostname()
+    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
+
+
+def _settings(folder: Path, heap: str) -> dict[str, str]:
+    return {
+        "spark.driver.memory": heap,
+        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, java_options(folder))),
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **CLOSED,
+        "spark.sql.session.timeZone": "UTC",
+        # A value that can't be cast is unknown, not the end of the batch.
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # With any other limit in bytes, each row is followed by adding up what there is.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stopTimeout": "5000",
+        "spark.python.daemon.module": "workers.pipeline.runtime.worker_daemon",
+        "spark.python.worker.reuse": "true",
+        "spark.cleaner.periodicGC.interval": "10min",
+    }

@@ -1,0 +1,144 @@
+"""The two streaming sources: what a replica was given to work, and what all replicas have made of it.
+
+Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, then works it; whatever happens
+later, the same batch is worked again with the same assignments or results, controls and watermark.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import redis
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.events.connections import control_of
+from workers.pipeline.inter_event.combining import Combined, Outstanding, barrier, combine
+from workers.pipeline.tiers.result_queue import ResultQueue
+
+NO_ROWS = "nothing int"
+
+
+class _Planner(DataSourceStreamReader):
+    """Lives in a process beside the driver. It gives no rows: the offset says what the batch works, and its
+    tasks read that where it is needed.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._application = options["application"]
+
+    @property
+    def _control(self) -> redis.Redis:
+        return control_of(self._options["control"])
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def commit(self, end: dict) -> None:
+        """Called when the batch after is planned."""
+
+    def partitions(self, start: dict, end: dict) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def stop(self) -> None:
+        """Its process ends."""
+
+
+class AssignmentSource(DataSource):
+    """Options: control (URL of the control server), application, replica."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "weir_assignments"
+
+    def schema(self) -> str:
+        return NO_ROWS
+
+    def streamReader(self, schema: StructType) -> "AssignmentReader":  # noqa: N802
+        return AssignmentReader(dict(self.options))
+
+
+class AssignmentReader(_Planner):
+    """Offsets: {"from": tick, "tick": tick}, the batch's first and last dispatch."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._replica = options["replica"]
+
+    def initialOffset(self) -> dict:  # noqa: N802
+        return {"from": 0, "tick": 0}
+
+    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802
+        """As many assignments as make a batch, at least one; `start` when there is none."""
+        waiting = Dispatches(self._control, self._application).after(self._replica, start["tick"], 64)
+        taken, events = 0, 0
+        for each in waiting:
+            events += each.events
+            if taken and events > each.controls.admit_events_per_batch:
+                break
+            taken += 1
+        return {"from": waiting[0].tick, "tick": waiting[taken - 1].tick} if taken else start
+
+
+class ResultSource(DataSource):
+    """Options: control, application, replicas (comma separated), controls (JSON, the defaults)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "weir_results"
+
+    def schema(self) -> str:
+        return NO_ROWS
+
+    def streamReader(self, schema: StructType) -> "ResultReader":  # noqa: N802
+        return ResultReader(dict(self.options))
+
+
+class ResultReader(_Planner):
+    """Offsets are `workers.pipeline.inter_event.combining.Combined`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._replicas = options["replicas"].split(",")
+        self._defaults = Controls().changed(json.loads(options["controls"]))
+        self._released: Combined | None = None
+
+    def _release(self, done: Combined) -> None:
+        """Spark plans the next batch when this one is finished for good: what it has read may go."""
+        if done == self._released:
+            return
+        results = ResultQueue(self._control, self._application)
+        for each in done.finished():
+            results.release(each)
+        self._released = done
+
+    def initialOffset(self) -> dict:  # noqa: N802
+        return Combined(controls=self._defaults).to_document()
+
+    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802
+        before = Combined.from_document(start)
+        self._release(before)
+        dispatches = Dispatches(self._control, self._application)
+        results = ResultQueue(self._control, self._application)
+        # The order matters: what is outstanding after the cursor was read was so when it was read, or newer;
+        # what is not outstanding is in the queue when the queue is looked at, last.
+        cursor = dispatches.cursor() or Cursor(controls=self._defaults)
+        published = results.room().published
+        outstanding = {
+            name: Outstanding(waiting[0].tick, waiting[0].watermark_us)
+            for name in self._replicas
+            if (waiting := dispatches.after(name, published.get(name, 0), 1))
+        }
+        settled = barrier(cursor.watermark_us, outstanding)
+        most_rows = cursor.controls.combine_events_per_batch
+        end = combine(before, results.after(before.taken), settled, cursor.controls, most_rows)
+        # Spark compares the texts: an unchanged offset must be the very same document.
+        return start if end is before else end.to_document()

@@ -1,0 +1,1 @@
+"""Which events are left out, and what that costs."""

@@ -1,0 +1,146 @@
+"""Which events a pattern does without while its operator is given more than it can do.
+
+The table says, per pattern and type, the share that is dropped. An event's fate follows from its id alone
+(`ranked`), so it is the same in every replay, and an event that one pattern drops is dropped by every pattern
+that drops as much: what nobody wants any more need not travel.
+
+Dropped *by event*, of a pattern's matches the product of the shares that are kept is left: nothing much where
+each key has few events. *By key* the events of a key share their fate, and of a pattern whose types are kept
+alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the pattern, so
+that none is left out for good.
+
+A small share of the keys is *spared*: all their events go to all patterns, which shows what the others lose
+(`recall`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from workers.pipeline.patterns.pattern import Pattern
+
+UNITS = ("event", "key")
+ROTATION_WINDOWS = 20
+Shares = Mapping[str, Mapping[str, float]]
+# The spared keys are counted in groups, by which the recall's interval knows how far keys differ.
+SPARED_GROUPS = 10
+_SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 << 32)
+
+
+@dataclass(frozen=True)
+class Shedder:
+    """shares: pattern → type → share dropped. spared_share: of the keys; nothing of theirs is dropped. by:
+    what meets its fate as one, of UNITS.
+    """
+
+    shares: Shares = field(default_factory=dict)
+    spared_share: float = 0.0
+    by: str = "event"
+
+    @cached_property
+    def sheds(self) -> bool:
+        """Whether anything is dropped at all."""
+        return any(share > 0 for types in self.shares.values() for share in types.values())
+
+
+class KeyRanks:
+    """What follows from keys: text, one per row or match; null where a row is of no use anyway."""
+
+    def __init__(self, shedder: Shedder, keys: pa.Array) -> None:
+        self._shedder, self._keys = shedder, keys.fill_null("").dictionary_encode()
+
+    @cached_property
+    def spared(self) -> np.ndarray:
+        """bool per key: whether it is spared."""
+        return self._of_keys(_SPARED_SALT) < self._shedder.spared_share
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """Per key the group it is counted in, should it be spared."""
+        groups: np.ndarray = (self._of_keys(_GROUP_SALT) * SPARED_GROUPS).astype(np.int64)
+        return groups
+
+    def _of_keys(self, salt: int) -> np.ndarray:
+        ranks = ranked(self._keys.dictionary, salt)
+        return ranks[self._keys.indices.to_numpy(zero_copy_only=False)] if len(ranks) else ranks
+
+
+class Fates(KeyRanks):
+    """Of the rows of one batch."""
+
+    def __init__(self, shedder: Shedder, rows: pa.RecordBatch, keys: pa.Array) -> None:
+        super().__init__(shedder, keys)
+        self._rows = rows
+        self._ranks = np.full(rows.num_rows, np.nan)
+        self._turns: dict[tuple[int, int], np.ndarray] = {}
+
+    def dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
+        """bool per row: whether the pattern does without it. masks: see `masks_of`.
+
+        Only what adds to a match is ever dropped: where a NOT waits for an event, or every event counts,
+        dropping one would make up matches that were not there.
+        """
+        shares = self._shedder.shares.get(pattern.name, {})
+        if not is_sheddable(pattern) or not any(share > 0 for share in shares.values()):
+            return np.zeros(self._rows.num_rows, bool)
+        of_types = np.array([shares.get(name, 0.0) for name in self._types.dictionary.to_pylist()])
+        of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
+        concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.spared
+        if self._shedder.by == "key":
+            ranks = self._key_ranks(pattern, concerned)
+        else:
+            ranks = self._ranked(concerned)
+        dropped: np.ndarray = concerned & (ranks < of_rows)
+        return dropped
+
+    def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
+        """Per row the rank of its key in the turn that its time falls into."""
+        turn_us = ROTATION_WINDOWS * max(1, pattern.within_us)
+        turns = self._rows.column("time").to_numpy() // turn_us
+        ranks = np.ones(self._rows.num_rows)
+        for turn in np.unique(turns[concerned]).tolist():
+            if (turn_us, turn) not in self._turns:
+                self._turns[turn_us, turn] = self._of_keys(crc32(str(turn).encode()))
+            ranks = np.where(turns == turn, self._turns[turn_us, turn], ranks)
+        return ranks
+
+    @cached_property
+    def _types(self) -> pa.DictionaryArray:
+        return self._rows.column("type").fill_null("").dictionary_encode()
+
+    def _ranked(self, concerned: np.ndarray) -> np.ndarray:
+        """The ranks, with those of these rows known: each is computed once, whoever asks."""
+        new = np.flatnonzero(concerned & np.isnan(self._ranks))
+        if len(new):
+            self._ranks[new] = ranked(self._rows.column("id").take(pa.array(new)))
+        return self._ranks
+
+
+def is_sheddable(pattern: Pattern) -> bool:
+    """Whether a pattern finds only less, and nothing else, where it is given fewer events."""
+    return not pattern.needs_every_event
+
+
+def ranked(texts: pa.Array, salt: int = 0) -> np.ndarray:
+    """Per text a number from 0 to below 1, alike everywhere and always; evenly spread, also over texts that
+    count on.
+    """
+    checks = np.array([crc32(text.encode(), salt) for text in texts.to_pylist()], np.uint32)
+    # A checksum is linear: what counts on would be spread, but in step. The multiplications break that.
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        checks ^= checks >> np.uint32(shift)
+        checks *= np.uint32(factor)
+    checks ^= checks >> np.uint32(16)
+    return checks / _WHOLE
+
+
+def by_type(rows: pa.RecordBatch, chosen: np.ndarray) -> dict[str, int]:
+    """Type → how many of the chosen rows are of it."""
+    if not chosen.any():
+        return {}
+    counts = rows.column("type").filter(pa.array(chosen)).value_counts()
+    return {each["values"].as_py(): each["counts"].as_py() for each in counts}

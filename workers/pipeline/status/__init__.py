@@ -1,0 +1,1 @@
+"""What an application says of itself."""

@@ -1,0 +1,85 @@
+"""What was finished when, of one application: what its progress is judged by. Thread-safe only under the
+status' lock.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.status.progress import Sight, Step, since, stall
+
+Finished = tuple[float, float]  # when the last batch ended (monotonic), how long it took
+
+
+class ProgressRecord:
+    """Times are monotonic seconds."""
+
+    def __init__(self, now: float) -> None:
+        self.skipped: tuple[str, ...] = ()
+        self._hindrance: str | None = None
+        self._idle_at = now
+        self._unmatched: deque[float] = deque()
+        self._sight = Sight()
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """The application is started, once more perhaps."""
+        self._began = self._looked_at = self._dispatched_at = now
+        self._unmatched.clear()
+        self._replicas: dict[str, Finished] = {}
+        self._combiner: Finished | None = None
+
+    def looked(self, now: float, events: int, hindrance: str | None, skipped: tuple[str, ...]) -> None:
+        """The dispatcher has dispatched so many events. hindrance, skipped: see there."""
+        self._looked_at, self._hindrance, self.skipped = now, hindrance, skipped
+        if events:
+            self._dispatched_at = now
+
+    def at_replica(self, name: str, batch: ReplicaBatch) -> None:
+        self._replicas[name] = (batch.at, batch.seconds)
+        self._unmatched.append(batch.at)
+
+    def at_combiner(self, batch: InterEventBatch) -> None:
+        self._combiner = (batch.at, batch.seconds)
+        while self._unmatched and self._unmatched[0] <= batch.at - batch.seconds:
+            self._unmatched.popleft()
+
+    @property
+    def stuck_seconds(self) -> float:
+        """As of the last judgement."""
+        return self._sight.stuck_seconds
+
+    def rest(self) -> None:
+        """It is not at work: nothing is judged."""
+        self._sight = Sight()
+
+    def judge(self, now: float, given: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
+        """(starting, running or stalled; why nothing moves). given: replica → when it got the oldest piece
+        that has no result yet. waiting: events in the containers.
+        """
+        if not waiting:
+            self._idle_at = now
+        self._sight = Sight(
+            tuple(self._steps(now, given)),
+            now - self._looked_at,
+            0.0 if given or not waiting else since(now, self._dispatched_at, self._idle_at),
+            self._hindrance,
+        )
+        if (reason := stall(self._sight)) is not None:
+            return "stalled", reason
+        return ("starting" if given and not self._replicas else "running"), None
+
+    def _steps(self, now: float, given: Mapping[str, float]) -> list[Step]:
+        steps = [
+            self._step(f"replica {name}", now, at, self._replicas.get(name))
+            for name, at in sorted(given.items())
+        ]
+        if self._unmatched:
+            steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))
+        return steps
+
+    def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> Step:
+        """It counts from its piece, its last batch or the start, whichever is latest."""
+        if last is None:
+            return Step(name, since(now, self._began, given_at), None)
+        return Step(name, since(now, self._began, given_at, last[0]), last[1])

@@ -1,0 +1,121 @@
+"""What the pipeline process says: key `weir:pipeline` on the control server, JSON, after each inter-event
+batch and each second.
+
+At the top are the figures of all applications together, and under `applications` each with its own document
+(`status`). A process that starts reads there what counts on.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.status.status import StatusBoard
+
+KEY = "weir:pipeline"
+WORST_FIRST = ("failed", "stalled", "starting", "stopping", "running")
+SUMMED = (
+    "in_per_second",
+    "kept_per_second",
+    "alerts_per_second",
+    "waiting_events",
+    "offered_per_second",
+    "shed_per_second",
+)
+GREATEST = ("batch", "batch_seconds", "watermark_lag_seconds")
+COUNTED = ("late_events", "outbox_events", "shed_events")
+
+
+class Statuses:
+    """The boards of all applications. Thread-safe."""
+
+    def __init__(self, control: redis.Redis, clock: Callable[[], float] = time.time) -> None:
+        self._control, self._clock = control, clock
+        self._lock = threading.Lock()
+        self._boards: dict[str, StatusBoard] = {}
+        self._state, self._error = "starting", None
+        self._before = _applications(control.get(KEY))
+
+    def board(self, application: Application) -> StatusBoard:
+        """A board for an application, or for another version of it: what was counted counts on."""
+        name = application.name
+        if name in self._boards:
+            self._before[name] = self._boards[name].document(self._heartbeats())
+        board = StatusBoard(self._control, application, self._before.get(name, {}), self.write)
+        with self._lock:
+            self._boards[name] = board
+        return board
+
+    @property
+    def stuck_seconds(self) -> float:
+        """Of the application that is stuck for longest."""
+        with self._lock:
+            return max((board.stuck_seconds for board in self._boards.values()), default=0.0)
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._boards.pop(name, None)
+
+    def turn(self, state: str, error: str | None = None) -> None:
+        """Of the process, which shows as long as it has no application."""
+        self._state, self._error = state, error
+        self.write()
+
+    def write(self) -> None:
+        """The status as of now. An unreachable control server is left to whoever watches the status' age."""
+        try:
+            heartbeats = self._heartbeats()
+            with self._lock:
+                found = {name: board.document(heartbeats) for name, board in self._boards.items()}
+            self._control.set(KEY, json.dumps(self.document(found)))
+        except (redis.ConnectionError, redis.TimeoutError):
+            return
+
+    def _heartbeats(self) -> dict[bytes, bytes]:
+        return self._control.hgetall("weir:heartbeats")
+
+    def document(self, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """All applications together."""
+        states = [each["state"] for each in found.values()]
+        if self._state == "failed" or not states:
+            states = [self._state]
+        errors = [self._error, *(each["error"] for each in found.values())]
+        together = {name: _known(sum, found, name) for name in SUMMED}
+        together |= {name: _known(max, found, name) for name in GREATEST}
+        together |= {name: sum(each[name] for each in found.values()) for name in COUNTED}
+        free = {name: each["result_queue"] for name, each in found.items()}
+        together["result_free_bytes"] = _known(sum, free, "free_bytes")
+        patterns = {name: pattern for each in found.values() for name, pattern in each["patterns"].items()}
+        return {
+            "state": min(states, key=WORST_FIRST.index),
+            "error": next((error for error in errors if error), None),
+            "hindrance": next((each["hindrance"] for each in found.values() if each["hindrance"]), None),
+            "at": self._clock(),
+            **together,
+            "patterns": {name: _counts(pattern) for name, pattern in patterns.items()},
+            "rules": [rule for each in found.values() for rule in each["rules"]],
+            "skipped_nodes": sorted({node for each in found.values() for node in each["skipped_nodes"]}),
+            "applications": found,
+        }
+
+
+def _applications(text: bytes | None) -> dict[str, dict[str, Any]]:
+    """Those of a status that was left; none when it can't be read."""
+    try:
+        found = json.loads(text or b"{}")["applications"]
+        return found if isinstance(found, dict) else {}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def _known(join: Callable, found: dict[str, dict[str, Any]], name: str) -> float | None:
+    values = [each[name] for each in found.values() if each[name] is not None]
+    return join(values) if values else None
+
+
+def _counts(pattern: dict[str, Any]) -> dict[str, Any]:
+    return {name: pattern[name] for name in ("matches", "quiet", "seconds")}

@@ -1,0 +1,100 @@
+"""What the board remembers of shedding: how much, since ever and now, and what it costs. Not thread-safe: the
+board's lock is held.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workers.pipeline.inter_event.operators import OperatorCount, PatternCount
+from workers.pipeline.shedding.recall import recall_of
+from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
+from workers.pipeline.shedding.shedder import SPARED_GROUPS
+
+RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to tell by
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one batch adds. events, matches: of keys that are not spared."""
+
+    at: float
+    pattern: str
+    spared_events: list[int]
+    spared_matches: list[int]
+    events: int
+    matches: int
+
+
+class ShedRecord:
+    """Times are the board's monotonic seconds."""
+
+    def __init__(self, before: ShedCounts) -> None:
+        """before: what a process before has counted."""
+        self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}
+        self._lately: deque[tuple[float, ShedCounts]] = deque()
+        self._looks: deque[_Look] = deque()
+
+    def at_replica(self, at: float, shed: ShedCounts) -> None:
+        """What replicas did not let travel; no pattern has seen it, and none of it is of spared keys."""
+        self._add(at, shed)
+        for name, types in shed.items():
+            self._looks.append(_Look(at, name, [], [], sum(types.values()), 0))
+
+    def at_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
+        """What a batch of operators did; sheds: whether a table was in force."""
+        counts = {name: each for operator in operators for name, each in operator.patterns.items()}
+        self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
+        if sheds:
+            self._looks += [_look(at, name, each) for name, each in counts.items()]
+
+    def forget(self, now: float, window_seconds: float) -> None:
+        while self._lately and self._lately[0][0] < now - window_seconds:
+            self._lately.popleft()
+        while self._looks and self._looks[0].at < now - RECALL_WINDOW_SECONDS:
+            self._looks.popleft()
+
+    def lately(self, pattern: str) -> dict[str, int]:
+        """Type → events shed in the window."""
+        found: ShedCounts = {}
+        for _, shed in self._lately:
+            counted(found, pattern, shed.get(pattern, {}))
+        return found.get(pattern, {})
+
+    def recall(self, pattern: str) -> dict[str, Any] | None:
+        """`recall.Recall` of a pattern as a document; None while nothing tells."""
+        looks = list(self._of(pattern))
+        if not any(each.spared_events for each in looks):
+            return None
+        found = recall_of(
+            _sums(each.spared_matches for each in looks),
+            _sums(each.spared_events for each in looks),
+            sum(each.matches for each in looks),
+            sum(each.events for each in looks),
+        )
+        return None if found is None else asdict(found)
+
+    def _of(self, pattern: str) -> Iterator[_Look]:
+        return (each for each in self._looks if each.pattern == pattern)
+
+    def _add(self, at: float, shed: ShedCounts) -> None:
+        if shed:
+            self._lately.append((at, shed))
+            for name, types in shed.items():
+                counted(self.totals, name, types)
+                self.totals[name] = bounded(self.totals[name])
+
+
+def _look(at: float, name: str, count: PatternCount) -> _Look:
+    offered = sum(count.types.values()) + sum(count.shed.values())
+    events, matches = offered - sum(count.spared_events), count.matches - sum(count.spared_matches)
+    return _Look(at, name, count.spared_events, count.spared_matches, events, matches)
+
+
+def _sums(groups: Iterable[list[int]]) -> list[int]:
+    """Per group; an empty list counts nothing."""
+    found = [0] * SPARED_GROUPS
+    for each in groups:
+        found = [a + b for a, b in zip(found, each, strict=True)] if each else found
+    return found

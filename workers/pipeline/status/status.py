@@ -1,0 +1,409 @@
+"""What an application says of itself; `statuses` writes it. Unknown is null.
+
+Rates are over the last WINDOW_SECONDS: `in_per_second` worked by the replicas, `kept_per_second` after the
+rules, `alerts_per_second` complex events; per rule `in` and `out` a second. Per pattern `matches` and `quiet`
+count on over restarts; `seconds` is the matcher's time for one event. Per replica and operator `utilisation`
+is the share of the window that it worked (of each of its tasks); `work` is what was measured of each task
+(`task_measures`), `parallelism` how many it has when there is enough to do, `tasks` how many worked last.
+`offered_per_second` and `shed_per_second` count what patterns could use, once for each of them; `shed_share`
+is their ratio. Of an operator `overhead_seconds` is its time for one event beside that of its patterns; of
+the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
+time from an event's own to the end of the batch that has worked it.
+
+A replica's `response_seconds` is the mean of the window; null without a batch in it, and as long as the
+process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
+
+`state` is starting (until something is worked since a start), running, stalled (events wait and nothing
+moves: `hindrance` says why), stopping or failed; `error` is what ended the run before, until something is
+worked again.
+"""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import redis
+
+from controllers.patterns.expression import render
+from workers.pipeline.declaration.declaration import Application
+from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.inter_event.operators import PatternCount
+from workers.pipeline.patterns.graph import Graph, Operator, types_named
+from workers.pipeline.shedding.shed_counts import bounded
+from workers.pipeline.shedding.shedder import is_sheddable
+from workers.pipeline.status.event_ages import EventAges
+from workers.pipeline.status.progress_record import ProgressRecord
+from workers.pipeline.status.shed_record import ShedRecord
+from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.pipeline.status.totals import Totals
+from workers.pipeline.tiers.result_queue import ResultQueue, Room
+
+WINDOW_SECONDS = 10.0
+_COUNTED = ("inserted_events", "removed_events")
+
+
+class StatusBoard:
+    """Collects what happens and writes the status. Used by the driver's main thread, the dispatcher's, and
+    those that work batches.
+    """
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        application: Application,
+        before: dict[str, Any],
+        told: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """before: what it said last, of a process before. told: called when there is something new to say."""
+        self._application = application
+        self._clock, self._monotonic = clock, monotonic
+        self._totals = Totals.of(before)
+        self._shed = ShedRecord(self._totals.shed)
+        self._ages = EventAges()
+        self._told = told
+        self._results = ResultQueue(control, application.name)
+        self._dispatches = Dispatches(control, application.name)
+        self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
+        self._first_at: dict[str, float] = {}
+        self._batches: deque[InterEventBatch] = deque()
+        self._started = monotonic()
+        self._progress = ProgressRecord(self._started)
+        self._lock = threading.Lock()
+        self._cursor: Cursor | None = None
+        self._monitored: dict[str, dict[str, Any]] = {}
+        self._state, self._error = "starting", before.get("error")
+        self.outbox_events = 0
+
+    def turn(self, state: str, error: str | None = None) -> None:
+        """To starting, running, stopping or failed; written at once. Running keeps the error before until
+        something is worked.
+        """
+        with self._lock:
+            if state == "running":
+                self._progress.begin(self._monotonic())
+            self._state, self._error = state, self._error if state == "running" else error
+        self._told()
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long somebody has finished nothing though all was there, as of the last document."""
+        return self._progress.stuck_seconds
+
+    def dispatched(
+        self, cursor: Cursor, events: int, hindrance: str | None, skipped: tuple[str, ...]
+    ) -> None:
+        """The dispatcher has looked. hindrance, skipped: see there."""
+        with self._lock:
+            self._cursor = cursor
+            self._totals.admitted_events += events
+            self._progress.looked(self._monotonic(), events, hindrance, skipped)
+
+    def monitored(self, shown: dict[str, dict[str, Any]]) -> None:
+        """What the monitor sees: criterion → its quantile, of how many events."""
+        with self._lock:
+            self._monitored = shown
+
+    def replica(self, name: str, batch: ReplicaBatch) -> None:
+        """A replica's batch is published."""
+        with self._lock:
+            self._replicas.setdefault(name, deque()).append(batch)
+            self._first_at.setdefault(name, batch.at)
+            self._shed.at_replica(batch.at, batch.shed)
+            self._progress.at_replica(name, batch)
+            self._error = None
+
+    def inter_event(self, batch: InterEventBatch) -> None:
+        """An inter-event batch is worked."""
+        with self._lock:
+            self._batches.append(batch)
+            self._totals.add(batch)
+            self._progress.at_combiner(batch)
+            sheds = batch.combined.controls.shedder.sheds
+            self._shed.at_operators(batch.at, batch.operators.values(), sheds)
+            if (late := batch.late_seconds(self._clock())) is not None:
+                self._ages.add(batch.at, *late)
+        self._told()
+
+    def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
+        room = self._results.room()
+        given = self._given(room)
+        waiting = waiting_events(heartbeats, self._application.queues)
+        with self._lock:
+            now = self._monotonic()
+            self._forget(now)
+            state, hindrance = self._judged(now, given, waiting)
+            cursor, newest = self._cursor, self._batches[-1] if self._batches else None
+            controls = cursor.controls if cursor else self._application.controls
+            capacity = controls.result_bytes
+            return {
+                "state": state,
+                "hindrance": hindrance,
+                "error": self._error,
+                "queues": list(self._application.queues),
+                "sinks": {each: list(queues) for each, queues in sorted(self._application.sinks.items())},
+                "batch": newest.batch if newest else None,
+                **self._rates(now),
+                "batch_seconds": newest.seconds if newest else None,
+                "batch_overhead_seconds": self._batch_overhead(now),
+                "latency_p95_seconds": self._ages.quantile(0.95),
+                "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
+                "waiting_events": waiting,
+                "patterns": self._patterns(now),
+                **self._shedding(now),
+                "late_events": self._totals.late_events,
+                "outbox_events": self.outbox_events,
+                "complex_events": sum(self._totals.matches.values()),
+                "skipped_nodes": list(self._progress.skipped),
+                "controls": controls.to_document(),
+                "admitted_events": self._totals.admitted_events,
+                "in_flight_events": room.in_flight_events,
+                "result_queue": {
+                    "capacity_bytes": capacity,
+                    "used_bytes": room.used_bytes,
+                    "free_bytes": max(0, capacity - room.used_bytes),
+                    "bytes_per_event": round(room.bytes_per_event, 1),
+                },
+                "replicas": {name: self._replica(name, now, controls.shares_of) for name in self._replicas},
+                "combiner": {
+                    "waits_for": newest.combined.waits_for if newest else None,
+                    "held_results": len(newest.combined.remaining()) if newest else None,
+                },
+                "operators": {
+                    each.name: self._operator(each, now, controls.tasks_of(each.name))
+                    for each in self._graph.operators
+                },
+                "monitored": self._monitored,
+                "edges": [vars(edge) for edge in self._graph.edges],
+            }
+
+    def _given(self, room: Room) -> dict[str, float]:
+        """Replica → when it was given the oldest piece that has no result yet (1970)."""
+        oldest = {
+            name: self._dispatches.after(name, room.published.get(name, 0), 1)
+            for name in self._application.replicas
+        }
+        return {name: pieces[0].at_seconds for name, pieces in oldest.items() if pieces}
+
+    def _judged(self, now: float, given: dict[str, float], waiting: int | None) -> tuple[str, str | None]:
+        """(the state as it is, why nothing moves)."""
+        if self._state != "running":
+            self._progress.rest()
+            return self._state, None
+        behind = self._clock() - now
+        return self._progress.judge(
+            now, {name: at_seconds - behind for name, at_seconds in given.items()}, waiting
+        )
+
+    @property
+    def _graph(self) -> Graph:
+        return self._application.graph
+
+    def _forget(self, now: float) -> None:
+        """One batch behind the window stays: what was last is shown until something newer is."""
+        for records in (*self._replicas.values(), self._batches):
+            while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
+                records.popleft()
+        self._ages.forget(now - WINDOW_SECONDS)
+        self._shed.forget(now, WINDOW_SECONDS)
+
+    def _window(self, now: float) -> float:
+        return min(WINDOW_SECONDS, max(now - self._started, 1.0))
+
+    def _rate(self, values: Iterable[float], now: float) -> float:
+        return round(sum(values) / self._window(now), 2)
+
+    def _recent(self, name: str, now: float) -> list[ReplicaBatch]:
+        return [each for each in self._replicas[name] if each.at >= now - WINDOW_SECONDS]
+
+    def _recent_batches(self, now: float) -> list[InterEventBatch]:
+        return [each for each in self._batches if each.at >= now - WINDOW_SECONDS]
+
+    def _rates(self, now: float) -> dict[str, Any]:
+        recent = [batch for name in self._replicas for batch in self._recent(name, now)]
+        return {
+            "in_per_second": self._rate((batch.events for batch in recent), now),
+            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "alerts_per_second": self._rate((batch.alerts for batch in self._recent_batches(now)), now),
+            "rules": [
+                {
+                    "name": rule.name,
+                    "in": self._rate((batch.rules[place]["in"] for batch in recent), now),
+                    "out": self._rate((batch.rules[place]["out"] for batch in recent), now),
+                }
+                for place, rule in enumerate(self._application.rules)
+            ],
+        }
+
+    def _batch_overhead(self, now: float) -> float | None:
+        """What a batch takes beside its operators, and Spark between two of them when it does not wait for
+        anything: the shortest time that lay between two lately.
+        """
+        recent = self._recent_batches(now)
+        worked = [each for each in recent if each.operators]
+        if not worked:
+            return None
+        beside = sum(each.seconds - each.work_seconds for each in worked) / len(worked)
+        between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
+        return round(beside + max(0.0, min(between, default=0.0)), 4)
+
+    def _shedding(self, now: float) -> dict[str, Any]:
+        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
+        given = sum(
+            sum(count.types.values())
+            for batch in self._recent_batches(now)
+            for operator in batch.operators.values()
+            for count in operator.patterns.values()
+        )
+        return {
+            "offered_per_second": self._rate([shed + given], now),
+            "shed_per_second": self._rate([shed], now),
+            "shed_share": _share(shed, shed + given),
+            "shed_events": sum(sum(types.values()) for types in self._shed.totals.values()),
+        }
+
+    def _lag(self, watermark_us: int | None) -> float | None:
+        return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
+
+    def _replica(self, name: str, now: float, shares_of: Callable) -> dict[str, Any]:
+        recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
+        samples = [
+            WorkSample(elapsed, batch.events, batch.events, batch.kept, batch.seconds)
+            for batch, elapsed in _spaced(self._replicas[name], now)
+        ]
+        return {
+            "share": round(shares_of(self._application.replicas).get(name, 0.0), 4),
+            "in_per_second": self._rate((batch.events for batch in recent), now),
+            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
+            "batch_seconds": newest.seconds if newest else None,
+            "response_seconds": self._response_seconds(name, recent, now),
+            "work": measures(samples, self._window(now)),
+        }
+
+    def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
+        if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
+            return None
+        return _mean([each.response_seconds for each in recent])
+
+    def _operator(self, operator: Operator, now: float, parallelism: int) -> dict[str, Any]:
+        name = operator.name
+        recent = [batch for batch in self._recent_batches(now) if name in batch.operators]
+        events = sum(batch.operators[name].events for batch in recent)
+        seconds = sum(batch.operators[name].seconds for batch in recent)
+        tasks = recent[-1].tasks_of(name) if recent else None
+        counts = [count for batch in recent for count in batch.operators[name].patterns.values()]
+        given = sum(sum(count.types.values()) for count in counts)
+        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in operator.patterns)
+        matching = sum(count.seconds for count in counts)
+        return {
+            "key": operator.key,
+            "level": next(n for n, level in enumerate(self._graph.levels) if operator in level),
+            "reads_source": self._graph.reads_source(operator),
+            "in_per_second": self._rate([events], now),
+            "out_per_second": self._rate((batch.operators[name].matches for batch in recent), now),
+            "tasks": tasks,
+            "parallelism": parallelism,
+            "utilisation": round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
+            "seconds": seconds / events if events else None,
+            "overhead_seconds": max(0.0, seconds - matching) / events if events else None,
+            "shed_share": _share(shed, shed + given),
+            "late_per_second": self._rate((batch.operators[name].late for batch in recent), now),
+            "patterns": [pattern.name for pattern in operator.patterns],
+            "work": self._work(operator, now, parallelism),
+        }
+
+    def _work(self, operator: Operator, now: float, parallelism: int) -> list[dict[str, Any]]:
+        """What each task did; one whose parallelism has just fallen shows what it still did."""
+        samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
+        for batch, elapsed in _spaced(self._batches, now):
+            if operator.name not in batch.operators:
+                continue
+            shared = batch.inputs_of(operator, self._graph) / max(batch.operators[operator.name].events, 1)
+            for count in (each for each in batch.worked if each.operator == operator.name):
+                inputs = count.events * shared
+                sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
+                samples.setdefault(count.task, []).append(sample)
+        return [measures(samples[task], self._window(now)) for task in sorted(samples)][:parallelism]
+
+    def _patterns(self, now: float) -> dict[str, Any]:
+        recent = self._recent_batches(now)
+        return {
+            pattern.name: self._pattern(operator.name, pattern, recent, now)
+            for operator in self._graph.operators
+            for pattern in operator.patterns
+        }
+
+    def _pattern(
+        self, operator: str, pattern: Any, recent: list[InterEventBatch], now: float
+    ) -> dict[str, Any]:
+        name = pattern.name
+        counts = [
+            batch.operators[operator].patterns[name]
+            for batch in recent
+            if operator in batch.operators and name in batch.operators[operator].patterns
+        ]
+        given = PatternCount()
+        for count in counts:
+            given.add(count)
+        named = types_named(pattern)
+        types, lately = bounded(given.types, named), bounded(self._shed.lately(name), named)
+        events, shed = sum(types.values()), sum(lately.values())
+        return {
+            "operator": operator,
+            "emits": pattern.emits,
+            "expression": render(pattern.expression.root),
+            "sheddable": is_sheddable(pattern),
+            "matches": self._totals.matches.get(name, 0),
+            "quiet": self._totals.quiet.get(name, 0),
+            "seconds": sum(count.seconds for count in counts) / events if events else None,
+            "types": self._by_type(types, now),
+            "out_per_second": self._rate((count.matches for count in counts), now),
+            "shed_events": self._shed.totals.get(name, {}),
+            "shed_per_second": self._by_type(lately, now),
+            "shed_share": _share(shed, shed + events),
+            "spared": self._spared(given, now),
+            "recall": self._shed.recall(name),
+        }
+
+    def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
+        return {each: self._rate([number], now) for each, number in sorted(types.items())}
+
+    def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
+        """What the spared keys' events were, and made of them; empty while nothing is shed."""
+        matches = self._rate(count.spared_matches, now)
+        return {"types": self._by_type(bounded(count.spared_types), now), "out_per_second": matches}
+
+
+def _mean(values: list[float]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None
+
+
+def _share(part: float, whole: float) -> float:
+    return round(part / whole, 4) if whole else 0.0
+
+
+def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
+    """The batches of the window, each with the seconds since the one before."""
+    for before, batch in pairwise((None, *records)):
+        if batch.at >= now - WINDOW_SECONDS:
+            yield batch, batch.at - before.at if before else batch.seconds
+
+
+def waiting_events(heartbeats: dict[bytes, bytes], queues: tuple[str, ...]) -> int | None:
+    """What waits in the application's containers, by the nodes' last heartbeats; null without any."""
+    found: list[int] = []
+    for text in heartbeats.values():
+        containers = json.loads(text).get("containers", {})
+        for queue in queues:
+            counters = containers.get(queue)
+            if counters and all(counters.get(name) is not None for name in _COUNTED):
+                found.append(counters["inserted_events"] - counters["removed_events"])
+    return sum(found) if found else None

@@ -1,0 +1,62 @@
+"""What is measured of one task of an operator over a window (Stutz, 4.2). Unknown is null.
+
+A task works batches, so one measured value is a batch's: of its n events, t seconds of work, d seconds since
+the batch before and i events that came to it
+
+    latency t (an event leaves with its batch), service t / n, interval between arrivals d / i
+
+and variances are those of the sample of such values. Counts are over the window, their variances between
+batches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import variance
+
+DIGITS = 6  # significant ones: a variance of microseconds is small, and not nothing
+
+
+@dataclass(frozen=True)
+class WorkSample:
+    """One batch of a task. elapsed_seconds: since the batch before. inputs: events that came to the task (its
+    part of the operator's, by what it executed). executions: events that it worked.
+    """
+
+    elapsed_seconds: float
+    inputs: float
+    executions: int
+    outputs: int
+    seconds: float
+
+
+def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
+    """The measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` says their
+    units.
+    """
+    worked = [each for each in samples if each.executions]
+    executions = sum(each.executions for each in samples)
+    inputs = sum(each.inputs for each in samples)
+    seconds = sum(each.seconds for each in samples)
+    weighted = sum(each.seconds * each.executions for each in worked)
+    found = {
+        "latency_seconds": weighted / executions if executions else None,
+        "latency_variance": _variance([each.seconds for each in worked]),
+        "service_seconds": seconds / executions if executions else None,
+        "service_variance": _variance([each.seconds / each.executions for each in worked]),
+        "arrival_interval_seconds": window_seconds / inputs if inputs else None,
+        "arrival_interval_variance": _variance(
+            [each.elapsed_seconds / each.inputs for each in samples if each.inputs]
+        ),
+        "utilisation": min(1.0, seconds / window_seconds),
+        "inputs": inputs,
+        "inputs_variance": _variance([each.inputs for each in samples]),
+        "executions": executions,
+        "executions_variance": _variance([each.executions for each in samples]),
+        "outputs": sum(each.outputs for each in samples),
+        "outputs_variance": _variance([each.outputs for each in samples]),
+    }
+    return {name: None if value is None else float(f"{value:.{DIGITS}g}") for name, value in found.items()}
+
+
+def _variance(values: Sequence[float]) -> float | None:
+    return variance(values) if len(values) > 1 else None

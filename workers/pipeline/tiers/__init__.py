@@ -1,0 +1,1 @@
+"""What both tiers share: the work on a batch, the result queue between them, the state."""

@@ -1,0 +1,187 @@
+"""The bounded queue between the two tiers, on the control server: what the replicas' rules have let through.
+
+A replica's batch writes its rows as Arrow blobs and then publishes them, all at once and once only: a batch
+that is worked again after it was published changes nothing. A blob stays until the watermark has passed its
+last row, so the queue is also the combiner's reorder buffer. Its bytes are bounded by what is dispatched, so
+that nothing ever waits in the middle of a batch and nothing is dropped.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:result:{app}:{replica}:{tick}` | hash | blob name → Arrow stream |
+| `weir:pipeline:results:{app}` | stream | `d`: a `Result` (JSON), when it was published |
+| `weir:pipeline:room:{app}` | hash | `used_bytes`, `in_flight_events`, `events`, `bytes`, `published:…` |
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import redis
+
+from workers.pipeline.events.arrow_blob import decode
+
+# KEYS room, results; ARGV replica, tick, events worked, bytes, result.
+_PUBLISH = """
+local field = 'published:' .. ARGV[1]
+if tonumber(redis.call('HGET', KEYS[1], field) or '0') >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], field, ARGV[2])
+redis.call('HINCRBY', KEYS[1], 'in_flight_events', -tonumber(ARGV[3]))
+redis.call('HINCRBY', KEYS[1], 'used_bytes', ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'bytes', ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'events', ARGV[3])
+redis.call('XADD', KEYS[2], '*', 'd', ARGV[5])
+return 1
+"""
+# KEYS room, results, blobs; ARGV bytes, entry id of the result.
+_RELEASE = """
+if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then return 0 end
+redis.call('DEL', KEYS[3])
+redis.call('HINCRBY', KEYS[1], 'used_bytes', -tonumber(ARGV[1]))
+return 1
+"""
+# KEYS room, blobs; ARGV replica, tick.
+_ABANDON = """
+local published = redis.call('HGET', KEYS[1], 'published:' .. ARGV[1])
+if tonumber(published or '0') >= tonumber(ARGV[2]) then return 0 end
+return redis.call('DEL', KEYS[2])
+"""
+ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
+
+
+class Blob(NamedTuple):
+    """Rows of one route (its key column) and slice (of key groups; -1: of all), their event times."""
+
+    name: str
+    route: str
+    slice: int
+    first_us: int
+    last_us: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one batch of a replica made. tick: of the last dispatch in it. watermark_us: how far event time
+    was settled before its first. entry_id: given when it was published.
+    """
+
+    replica: str
+    tick: int
+    watermark_us: int | None
+    blobs: tuple[Blob, ...]
+    entry_id: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(blob.size_bytes for blob in self.blobs)
+
+    @property
+    def last_us(self) -> int | None:
+        return max((blob.last_us for blob in self.blobs), default=None)
+
+    def to_document(self) -> dict[str, Any]:
+        blobs = [list(blob) for blob in self.blobs]
+        document = {"replica": self.replica, "tick": self.tick, "watermark_us": self.watermark_us}
+        return {**document, "blobs": blobs, "entry_id": self.entry_id}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], entry_id: str | None = None) -> "Result":
+        return cls(
+            document["replica"],
+            document["tick"],
+            document["watermark_us"],
+            tuple(Blob(*blob) for blob in document["blobs"]),
+            entry_id or document["entry_id"],
+        )
+
+
+@dataclass(frozen=True)
+class Room:
+    """used_bytes: in the queue. in_flight_events: dispatched, not yet in the queue. published: replica →
+    tick. bytes_per_event: of all results so far (an event that was discarded counts as one of 0 bytes).
+    released_bytes: what has left it so far.
+    """
+
+    used_bytes: int
+    in_flight_events: int
+    published: dict[str, int]
+    bytes_per_event: float
+    released_bytes: int
+
+    def free_bytes(self, capacity_bytes: int) -> float:
+        """What is left when everything in flight has arrived."""
+        return capacity_bytes - self.used_bytes - self.in_flight_events * self.bytes_per_event
+
+
+class ResultQueue:
+    """Reads and writes the keys above."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control = control
+        self._prefix = f"weir:pipeline:result:{application}"
+        self._results = f"weir:pipeline:results:{application}"
+        self._room = f"weir:pipeline:room:{application}"
+        self._publish = control.register_script(_PUBLISH)
+        self._release = control.register_script(_RELEASE)
+        self._abandon = control.register_script(_ABANDON)
+
+    def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
+        """Blobs of a batch that is not published yet; nobody sees them."""
+        if blobs:
+            self._control.hset(f"{self._prefix}:{replica}:{tick}", mapping=blobs)
+
+    def abandon(self, replica: str, tick: int) -> None:
+        """What an attempt at this batch that died has left. One that was thought dead may have published it
+        meanwhile: then it stays.
+        """
+        self._abandon(keys=[self._room, f"{self._prefix}:{replica}:{tick}"], args=[replica, tick])
+
+    def publish(self, result: Result, events: int) -> bool:
+        """False when it was published before. events: worked by the batch, before its rules."""
+        written = [result.replica, result.tick, events, result.size_bytes, json.dumps(result.to_document())]
+        return bool(self._publish(keys=[self._room, self._results], args=written))
+
+    def after(self, entry_id: str) -> list[Result]:
+        """Published behind an entry, in the order of publishing."""
+        entries = self._control.xrange(self._results, f"({entry_id}", "+")
+        return [Result.from_document(json.loads(fields[b"d"]), name.decode()) for name, fields in entries]
+
+    def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
+        """Blobs of a published result. Raises KeyError naming one that is not there."""
+        wanted = list(names)
+        key = f"{self._prefix}:{result.replica}:{result.tick}"
+        found = self._control.hmget(key, wanted) if wanted else []
+        for name, data in zip(wanted, found, strict=True):
+            if data is None:
+                raise KeyError(f"{key} {name}")
+        return [batch for data in found for batch in decode(data)]
+
+    def release(self, result: Result) -> None:
+        """The watermark has passed it: its bytes are free. Twice is once."""
+        keys = [self._room, self._results, f"{self._prefix}:{result.replica}:{result.tick}"]
+        self._release(keys=keys, args=[result.size_bytes, result.entry_id])
+
+    def room(self) -> Room:
+        found = self._control.hgetall(self._room)
+        events, size = int(found.get(b"events", 0)), int(found.get(b"bytes", 0))
+        published = {
+            name.decode().split(":", 1)[1]: int(tick)
+            for name, tick in found.items()
+            if name.startswith(b"published:")
+        }
+        used = int(found.get(b"used_bytes", 0))
+        return Room(
+            used,
+            int(found.get(b"in_flight_events", 0)),
+            published,
+            size / events if events else ASSUMED_BYTES,
+            size - used,
+        )
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        blobs = list(self._control.scan_iter(f"{self._prefix}:*"))
+        self._control.delete(self._results, self._room, *blobs)

@@ -1,0 +1,182 @@
+r"""What operators remember between batches: one value per operator and key group, kept on the control server
+with the batch that wrote it.
+
+A place (`operator/group`) is stored with the batch that wrote it, in one script with the matches of that
+batch and with all other places of the task. So a task is either written or not: one that is written is not
+worked again, and one that is not starts from the state of the batch before. A writer of an older batch (a
+process that was thought dead) is refused.
+
+| key | type | holds |
+|---|---|---|
+| `weir:pipeline:state:{app}` | hash | `{operator}/{group}` state, `…:batch` |
+| `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
+| `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
+| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…` → complex events still to be published |
+| `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
+| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow stream), `n` how many; the newest LATE_KEPT |
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+import pyarrow as pa
+import redis
+
+from queues.errors import WeirError
+from workers.pipeline.events.arrow_blob import decode, encode
+
+LATE_KEPT = 1_000
+KEPT = 30  # complex events that are shown
+
+# KEYS state, pending, between, outbox, late; ARGV batch, places, then (place, state, due or '') each; then
+# counted lists: between (name, blob), outbox (name, blob), late (blob, events).
+_WRITE = """
+local batch, count, at = ARGV[1], tonumber(ARGV[2]), 3
+for i = 0, count - 1 do
+  local stored = redis.call('HGET', KEYS[1], ARGV[at + 3 * i] .. ':batch')
+  if stored and tonumber(stored) > tonumber(batch) then return 0 end
+end
+for i = 1, count do
+  local place = ARGV[at]
+  redis.call('HSET', KEYS[1], place, ARGV[at + 1], place .. ':batch', batch)
+  if ARGV[at + 2] == '' then redis.call('HDEL', KEYS[2], place)
+  else redis.call('HSET', KEYS[2], place, ARGV[at + 2]) end
+  at = at + 3
+end
+for _, key in ipairs({KEYS[3], KEYS[4]}) do
+  local blobs = tonumber(ARGV[at])
+  at = at + 1
+  for i = 1, blobs do
+    redis.call('HSET', key, ARGV[at], ARGV[at + 1])
+    at = at + 2
+  end
+end
+if ARGV[at] == '1' then
+  redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[at + 3], '*', 'd', ARGV[at + 1], 'n', ARGV[at + 2])
+end
+return 1
+"""
+
+
+class StateFromTheFuture(WeirError):  # noqa: N818
+    """State of a later batch than the one at work: the checkpoint is older than the state, or another run has
+    taken over.
+    """
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a task made of a batch. places: place → (state, event time (µs) at which it has to be looked at
+    again without events, or None). between, outbox: name → complex events. late: rows that came too late.
+    """
+
+    places: Mapping[str, tuple[bytes, int | None]]
+    between: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    outbox: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    late: pa.RecordBatch | None = None
+
+    def arguments(self, batch: int) -> list:
+        found: list = [batch, len(self.places)]
+        for place, (state, due_us) in self.places.items():
+            found += [place, state, "" if due_us is None else due_us]
+        for blobs in (self.between, self.outbox):
+            found.append(len(blobs))
+            for name, rows in blobs.items():
+                found += [name, encode(rows)]
+        if self.late is None or not self.late.num_rows:
+            return [*found, 0]
+        return [*found, 1, encode(self.late), self.late.num_rows, LATE_KEPT]
+
+
+class StateStore:
+    """The keys above, of one application."""
+
+    def __init__(self, control: redis.Redis, application: str) -> None:
+        self._control = control
+        self._state = f"weir:pipeline:state:{application}"
+        self._pending = f"weir:pipeline:pending:{application}"
+        self._between = f"weir:pipeline:between:{application}"
+        self._outbox = f"weir:pipeline:outbox:{application}"
+        self._recent = f"weir:pipeline:recent:{application}"
+        self._late = f"weir:pipeline:late:{application}"
+        self._write = control.register_script(_WRITE)
+
+    def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
+        """The places' state before `batch`, without those that have none; None when the batch is written
+        already. Raises StateFromTheFuture.
+        """
+        fields = [name for place in places for name in (place, f"{place}:batch")]
+        values = self._control.hmget(self._state, fields) if fields else []
+        found: dict[str, bytes] = {}
+        for index, place in enumerate(places):
+            state, number = values[2 * index : 2 * index + 2]
+            if number is not None and int(number) > batch:
+                raise StateFromTheFuture(
+                    f"{place} has the state of batch {int(number)}, but batch {batch} is at work: the "
+                    "checkpoint is older than the state. "
+                    "Put the newer checkpoint back, or start once with --reset."
+                )
+            if number is not None and int(number) == batch:
+                return None
+            if state:
+                found[place] = state
+        return found
+
+    def write(self, batch: int, made: Written) -> None:
+        """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
+        keys = [self._state, self._pending, f"{self._between}:{batch}", self._outbox, self._late]
+        if not self._write(keys=keys, args=made.arguments(batch)):
+            raise StateFromTheFuture(
+                f"a later batch than {batch} is already written: another run has taken over."
+            )
+
+    def due(self, watermark_us: int) -> dict[str, list[int]]:
+        """Operator → groups that are to be looked at when event time is there, events or none."""
+        found: dict[str, list[int]] = {}
+        for place, due_us in self._control.hgetall(self._pending).items():
+            if int(due_us) <= watermark_us:
+                operator, _, group = place.decode().rpartition("/")
+                found.setdefault(operator, []).append(int(group))
+        return found
+
+    def between(self, batch: int) -> list[pa.RecordBatch]:
+        """What operators have emitted for operators in this batch so far."""
+        found = self._control.hgetall(f"{self._between}:{batch}")
+        return [rows for name in sorted(found) for rows in decode(found[name])]
+
+    def forget_between(self, batch: int) -> None:
+        """Of a batch that is done."""
+        self._control.delete(f"{self._between}:{batch}")
+
+    def outputs(self, most: int) -> dict[str, bytes]:
+        """Complex events that are still to be published, by name: `most` names, or a few more."""
+        found: dict[str, bytes] = {}
+        for name, value in self._control.hscan_iter(self._outbox, count=most):
+            found[name.decode()] = value
+            if len(found) >= most:
+                break
+        return found
+
+    def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
+        """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""
+        pipeline = self._control.pipeline(transaction=True)
+        pipeline.hdel(self._outbox, *names)
+        if shown := list(newest):
+            pipeline.lpush(self._recent, *reversed(shown))
+            pipeline.ltrim(self._recent, 0, KEPT - 1)
+        pipeline.execute()
+
+    def recent(self) -> list[dict]:
+        """The newest complex events, newest first, their attributes read."""
+        return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, KEPT - 1)]
+
+    def late(self, most: int) -> list[pa.RecordBatch]:
+        """The newest late events, newest first."""
+        entries = self._control.xrevrange(self._late, count=most)
+        return [rows for _, fields in entries for rows in decode(fields[b"d"])]
+
+    def clear(self) -> None:
+        """Forgets everything but what is still to be published, and what came late."""
+        between = list(self._control.scan_iter(f"{self._between}:*"))
+        self._control.delete(self._state, self._pending, *between)

@@ -1,0 +1,1 @@
+"""Where containers are: plans and how they are proposed, approved, executed, rolled back."""

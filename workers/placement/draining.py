@@ -1,0 +1,92 @@
+"""Containers without points: they are consumed where they are, and go when they are empty.
+
+Three things are seen to, each harmless when done twice: events that came after their container was gone get
+it back; blocks whose transfer was broken off are brought to their end; what is empty and settled is retired.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+
+from queues import projection
+from queues.errors import WeirError
+from queues.models import Container
+from queues.topology import Topology
+from workers.models import Plan
+from workers.placement.execution import route_from, segment_on
+from workers.steering import overrides
+
+logger = logging.getLogger(__name__)
+# A publisher may hold a topology for a second and wait for a flush for half of one; this is well beyond.
+SETTLE_SECONDS = 10.0
+SETTLE_BYTES = 4 * 2**20
+Snapshot = Mapping[str, Any]
+
+
+def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
+    """See to all draining containers of the plant as the snapshot shows it."""
+    topology = projection.read_database()
+    thresholds = overrides.node_thresholds(now)
+    if strays := list(_strays(topology, snapshot)):
+        logger.warning("Events lie outside of containers: %s; they are consumed there.", strays)
+        projection.keep_draining(control, strays, thresholds, now)
+    settle(topology, snapshot)
+    if empty := [each for each in _settled(now) if _is_empty(topology, *each)]:
+        projection.retire_containers(control, empty, thresholds)
+
+
+def settle(topology: Topology, snapshot: Snapshot) -> int:
+    """Bring blocks that were marked for a transfer nobody goes on with to where they belong; answers how
+    many.
+
+    Those marked for a node that is no more are let go: they are handled where they are.
+    """
+    going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
+    moved = 0
+    for queue, node in _marked(topology, snapshot):
+        if node in going_on:
+            continue
+        try:
+            route = route_from(topology, queue, node)
+            route.source.stay([target for target in route.source.marked() if target not in topology.nodes])
+            # Weight 0 everywhere: nothing new departs.
+            nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
+            moved += nothing_new.run(SETTLE_BYTES).blocks
+        except WeirError as error:
+            logger.warning("Blocks of %s on %s wait for their transfer: %s", queue, node, error)
+    return moved
+
+
+def _strays(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, queue in snapshot["queues"].items():
+        for node, row in queue["containers"].items():
+            known = name not in topology.queues or node in topology.queues[name].points
+            if not known and row["waiting_events"]:
+                yield name, node
+
+
+def _marked(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    for name, queue in snapshot["queues"].items():
+        for node, row in queue["containers"].items():
+            if row.get("leaving_blocks") and name in topology.queues and node in topology.nodes:
+                yield name, node
+
+
+def _settled(now: datetime) -> list[tuple[str, str]]:
+    """(queue, node) of containers that have had no points for long enough."""
+    since = now - timedelta(seconds=SETTLE_SECONDS)
+    rows = Container.objects.filter(points=0, draining_since__lte=since)
+    return list(rows.values_list("queue__name", "node__name"))
+
+
+def _is_empty(topology: Topology, queue: str, node: str) -> bool:
+    """Asked of the node itself: a heartbeat is a second old. One that does not answer holds what it holds."""
+    try:
+        left = segment_on(topology, queue, node).measure()
+    except WeirError:
+        return False
+    return not (left["length_blocks"] or left["dead_letters"])

@@ -1,0 +1,259 @@
+"""Plans being carried out: a step at a time, each whole or not at all, under a lease and its fencing number.
+
+    begin → the points of one queue after the other → (drain, release) what waits is transferred → done
+
+A tick may die anywhere and the next goes on: points and the plan's progress change in one transaction, and a
+transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced
+by a later tick, refuses the write of an older one.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from queues import projection
+from queues.errors import BadInput, NodeUnavailable, WeirError
+from queues.models import Node
+from queues.projection import PointsDrifted
+from queues.segments.segment import Segment
+from queues.topology import Topology
+from workers.coordination.connections import connection
+from workers.coordination.leases import Lease
+from workers.models import Plan
+from workers.placement import moves, plans
+from workers.placement.move_forecast import STEPS_PER_SECOND
+from workers.placement.transfer import Route, Transferred
+from workers.steering import overrides
+
+logger = logging.getLogger(__name__)
+LEASE_SECONDS = 15.0
+# After a pause no more than this is made up for: a throttle that bursts is none.
+MOST_ELAPSED_SECONDS = 2.0
+TIMEOUT_SECONDS = 1.0
+
+
+class Overtaken(WeirError):  # noqa: N818
+    """The plan was stopped, or a later tick is at it: this one leaves no trace."""
+
+
+def advance_all(control: redis.Redis, now: datetime) -> list[Plan]:
+    """One step of every approved or running plan, the oldest first; an error in one stops no other."""
+    return [advance(plan, control, now) for plan in plans.running().order_by("created_at", "pk")]
+
+
+def advance(plan: Plan, control: redis.Redis, now: datetime) -> Plan:
+    """One step of a plan, as far as a second allows; nothing while another tick is at it."""
+    with Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence) as fence:
+        if fence is not None:
+            try:
+                _Step(plan.pk, fence, control, now).run()
+            except Overtaken:
+                logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
+            except WeirError as error:
+                # Nothing is undone: the next tick goes on from here.
+                logger.warning("Plan %s waits: %s", plan.pk, error)
+                Plan.objects.filter(pk=plan.pk, fence=fence).update(note=f"Waits: {error}")
+    return Plan.objects.get(pk=plan.pk)
+
+
+@dataclass
+class _Step:
+    """One tick's work on one plan."""
+
+    number: int
+    fence: int
+    control: redis.Redis
+    now: datetime
+
+    def run(self) -> None:
+        if (plan := self._begin()) is None:
+            return
+        if not self._move_points(plan):
+            return
+        if plan.empties and not self._empty(plan):
+            return
+        self._end(plan, Plan.State.DONE, "")
+
+    def _begin(self) -> Plan | None:
+        """Take the plan: ours is the greatest number. The first time, open or close the node it is about."""
+        with transaction.atomic():
+            going_on = (Plan.State.APPROVED, Plan.State.RUNNING)
+            rows = Plan.objects.filter(pk=self.number, fence__lt=self.fence, state__in=going_on)
+            if not rows.update(fence=self.fence, state=Plan.State.RUNNING):
+                return None
+            plan = Plan.objects.select_related("undoes").get(pk=self.number)
+            if plan.started_at is None:
+                self._write(plan, started_at=self.now)
+                self._set_nodes(plan)
+            return plan
+
+    def _set_nodes(self, plan: Plan) -> None:
+        changed = 0
+        if plan.kind == Plan.Kind.DRAIN:
+            changed += Node.objects.filter(name=plan.empties, drained=False).update(drained=True)
+        if plan.undoes is not None and plan.undoes.empties:
+            changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
+        if changed:
+            projection.project(self.control, overrides.node_thresholds(self.now))
+
+    def _move_points(self, plan: Plan) -> bool:
+        """Make the moves of the next few queues; False when there are more to make, or it has failed."""
+        pending = [queue for queue in moves.by_queue(moves.read(plan.moves)) if _is(plan, queue, "pending")]
+        for queue in pending[:STEPS_PER_SECOND]:
+            try:
+                self._move_queue(plan, queue)
+            except (PointsDrifted, BadInput) as error:
+                begun = any(step["points_moved"] for step in plan.progress)
+                self._end(plan, Plan.State.FAILED if begun else Plan.State.VOID, str(error))
+                return False
+        return len(pending) <= STEPS_PER_SECOND
+
+    def _move_queue(self, plan: Plan, queue: str) -> None:
+        """All moves of one queue: its points, the projection and the progress together, or nothing."""
+        made = moves.by_queue(moves.read(plan.moves))[queue]
+        before = {queue: plan.base[queue]}
+        state = "moved" if plan.empties else "done"
+        progress = [
+            {**step, "state": state, "points_moved": move["points"]} if move["queue"] == queue else step
+            for move, step in zip(plan.moves, plan.progress, strict=True)
+        ]
+        with transaction.atomic():
+            self._write(plan, progress=progress)
+            _refuse_closed(made)
+            projection.move_points(
+                self.control,
+                before,
+                moves.after(before, made),
+                overrides.node_thresholds(self.now),
+                self.now,
+                # With the nodes that are left a queue may have to do with fewer containers than it should.
+                may_be_short=plan.kind == Plan.Kind.RESTORE,
+            )
+        plan.progress = progress
+
+    def _empty(self, plan: Plan) -> bool:
+        """Transfer what waits on the node, within the throttle; True when nothing is left on it."""
+        topology = projection.read_database()
+        budget_bytes = self._budget_bytes(plan)
+        progress, notes = [dict(step) for step in plan.progress], []
+        for queue in topology.on_node(plan.empties):
+            emptying = empty_container(topology, queue, plan.empties, budget_bytes)
+            budget_bytes = max(0, budget_bytes - emptying.done.bytes)
+            _note_transfer(plan, progress, queue, emptying)
+            notes += [emptying.waits_for] if emptying.waits_for else []
+        self._write(plan, progress=progress, note=" ".join(notes), advanced_at=self.now)
+        return not notes
+
+    def _budget_bytes(self, plan: Plan) -> int:
+        elapsed = 1.0
+        if plan.advanced_at is not None:
+            elapsed = min(abs((self.now - plan.advanced_at).total_seconds()), MOST_ELAPSED_SECONDS)
+        return int(plan.bytes_per_second * elapsed)
+
+    def _end(self, plan: Plan, state: str, note: str) -> None:
+        with transaction.atomic():
+            self._write(plan, state=state, note=note, ended_at=self.now)
+            if state == Plan.State.DONE and plan.undoes is not None:
+                Plan.objects.filter(pk=plan.undoes.pk).update(state=Plan.State.ROLLED_BACK)
+
+    def _write(self, plan: Plan, **values: Any) -> None:
+        ours = Plan.objects.filter(pk=plan.pk, fence=self.fence, state=Plan.State.RUNNING)
+        if not ours.update(**values):
+            raise Overtaken(f"Plan {plan.pk} is not this tick's any more.")
+
+
+@dataclass(frozen=True)
+class Emptying:
+    """What a pass transferred, the blocks that are left, and what is waited for ("": it is empty)."""
+
+    done: Transferred
+    left_blocks: int
+    waits_for: str
+
+
+def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int) -> Emptying:
+    """Transfer what waits in a container without points.
+
+    What the pipeline reads stays until it has read it: only its checkpoint knows how far it is.
+    """
+    spec, done = topology.queue(queue), Transferred()
+    if spec.points.get(node):
+        return Emptying(done, 0, f"{queue} still has points on {node}.")
+    source = segment_on(topology, queue, node)
+    try:
+        if spec.kind == "jobs":
+            route = route_from(topology, queue, node)
+            done = route.run(budget_bytes)
+            if not done.trouble:
+                route.letters()
+        left = source.measure()
+    except NodeUnavailable as error:
+        return Emptying(done, 0, f"{queue} waits: {error}")
+    return Emptying(
+        done, int(left["length_blocks"] or 0), done.trouble or _left(queue, node, spec.kind, left)
+    )
+
+
+def route_from(topology: Topology, queue: str, node: str) -> Route:
+    """The way of a queue's blocks off a node: by its points on the others, as far as these are heard."""
+    silent = set(Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True))
+    others = [name for name in topology.nodes if name != node and name not in silent]
+    points = topology.queue(queue).points
+    return Route(
+        node,
+        segment_on(topology, queue, node),
+        {name: segment_on(topology, queue, name) for name in others},
+        {name: points.get(name, 0) for name in others},
+    )
+
+
+def segment_on(topology: Topology, queue: str, node: str) -> Segment:
+    """A queue's segment on a node."""
+    return Segment(connection(topology.node(node).url, TIMEOUT_SECONDS), queue)
+
+
+def _left(queue: str, node: str, kind: str, left: Any) -> str:
+    blocks = left["length_blocks"]
+    if blocks and kind == "pipeline":
+        return f"The pipeline has {blocks} blocks of {queue} on {node} to read."
+    if blocks > left["pending_blocks"]:
+        return f"{blocks} blocks of {queue} wait on {node} to be transferred."
+    if blocks:
+        return f"Workers hold {blocks} blocks of {queue} on {node}."
+    return f"{left['dead_letters']} dead letters of {queue} lie on {node}." if left["dead_letters"] else ""
+
+
+def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: Emptying) -> None:
+    """Write what was transferred to the queue's moves: to the one with the same target, else to its first."""
+    places = [place for place, move in enumerate(plan.moves) if move["queue"] == queue]
+    if not places:
+        return
+    first, done = progress[places[0]], emptying.done
+    for target, blocks in done.by_target.items():
+        place = next((p for p in places if plan.moves[p]["to"] == target), places[0])
+        progress[place]["blocks"] += blocks
+    first["events"] += done.events
+    first["bytes"] += done.bytes
+    for place in places:
+        progress[place]["state"] = "transferring" if emptying.waits_for else "done"
+        progress[place]["blocks_total"] = progress[place]["blocks"]
+    first["blocks_total"] += emptying.left_blocks
+
+
+def _is(plan: Plan, queue: str, state: str) -> bool:
+    return any(
+        move["queue"] == queue and step["state"] == state
+        for move, step in zip(plan.moves, plan.progress, strict=True)
+    )
+
+
+def _refuse_closed(made: list[moves.Move]) -> None:
+    """What was approved may have been closed or lost since: nothing goes there."""
+    for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
+        if node.drained or node.cordoned or node.offline_since is not None:
+            why = "drained" if node.drained else "cordoned" if node.cordoned else "OFFLINE"
+            raise BadInput("moves", f"{node.name} is {why} by now; nothing of this queue was moved.")

@@ -1,0 +1,105 @@
+"""What moves will do: utilisation and state per node before and after, bytes to transfer, seconds. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from queues.topology import Topology
+from workers.placement import moves
+from workers.placement.moves import Move
+
+Snapshot = Mapping[str, Any]
+# A move that has not begun.
+NOTHING_YET = {"state": "pending", "points_moved": 0, "blocks": 0, "blocks_total": 0, "events": 0, "bytes": 0}
+# The moves of so many queues are made a second: one after the other, so that it can be stopped in between.
+STEPS_PER_SECOND = 4
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """{node: {"utilisation", "state", "points"}} before and after, and what it costs."""
+
+    before: dict[str, dict[str, Any]]
+    after: dict[str, dict[str, Any]]
+    seconds: float
+    bytes: int
+
+
+def of(
+    found: Sequence[Move],
+    topology: Topology,
+    snapshot: Snapshot,
+    empties: str = "",
+    bytes_per_second: int = 16 * 2**20,
+) -> Forecast:
+    """The forecast of moves on the plant as the snapshot shows it.
+
+    A container's load follows its points: load after = load per point of its queue * points, in events/s,
+    over the node's capacity. What is not known stays null.
+    """
+    before = {name: _now(name, topology, snapshot) for name in topology.nodes}
+    held = moves.after(moves.division(topology), found)
+    change = _load_change(found, topology, snapshot)
+    after = {}
+    for name, spec in topology.nodes.items():
+        points = sum(points.get(name, 0) for points in held.values())
+        utilisation = before[name]["utilisation"]
+        if utilisation is not None:
+            utilisation = round(max(0.0, utilisation + change.get(name, 0.0)), 4)
+        state = before[name]["state"] if utilisation is None else _state(utilisation, points, spec)
+        after[name] = {"utilisation": utilisation, "state": state, "points": points}
+    waiting_bytes = _waiting_bytes(snapshot, topology, empties) if empties else 0
+    seconds = len(moves.by_queue(found)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
+    return Forecast(before, after, round(seconds, 1), waiting_bytes)
+
+
+def with_node(topology: Topology, node: str, **changes: Any) -> Topology:
+    """The topology with a node changed."""
+    return replace(topology, nodes={**topology.nodes, node: replace(topology.nodes[node], **changes)})
+
+
+def _now(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
+    row = snapshot["nodes"].get(name, {})
+    points = sum(queue.points.get(name, 0) for queue in topology.queues.values())
+    return {"utilisation": row.get("utilisation"), "state": row.get("state"), "points": points}
+
+
+def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) -> dict[str, float]:
+    """Per node, what the moves add to its utilisation [share of its capacity]."""
+    change: dict[str, float] = {}
+    for queue, rows in moves.by_queue(found).items():
+        per_point = per_point_load(queue, topology, snapshot)
+        for move in rows:
+            for node, sign in ((move.source, -1), (move.target, 1)):
+                capacity = topology.nodes[node].capacity.events_per_second
+                change[node] = change.get(node, 0.0) + sign * per_point * move.points / capacity
+    return change
+
+
+def per_point_load(queue: str, topology: Topology, snapshot: Snapshot) -> float:
+    """Load of one point of a queue [events/s]: what its live containers cause, over the points they hold."""
+    rows = snapshot["queues"].get(queue, {}).get("containers", {})
+    heard = {
+        node: points
+        for node, points in topology.queue(queue).live_points.items()
+        if rows.get(node, {}).get("load") is not None
+    }
+    load = sum(rows[node]["load"] * topology.nodes[node].capacity.events_per_second for node in heard)
+    return load / sum(heard.values()) if heard else 0.0
+
+
+def _state(utilisation: float, points: int, spec: Any) -> str:
+    if not points:
+        return "IDLE"
+    if utilisation >= spec.toobusy:
+        return "TOOBUSY"
+    return "BUSY" if utilisation >= spec.busy else "NORMAL"
+
+
+def _waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
+    """What is to be transferred: only jobs queues' events are; the pipeline reads its own."""
+    total = 0
+    for name, queue in snapshot["queues"].items():
+        if name in topology.queues and topology.queues[name].kind == "jobs":
+            total += queue["containers"].get(node, {}).get("waiting_bytes") or 0
+    return total

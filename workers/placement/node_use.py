@@ -1,0 +1,43 @@
+"""Nodes taken out of use and back, by hand: cordoned (nothing new), returned after a drain.
+
+Every function raises `BadInput` naming the field and changes nothing when it refuses.
+"""
+
+from datetime import datetime
+
+import redis
+from django.db import transaction
+
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Node
+from queues.topology import Topology
+from workers.models import Plan
+from workers.placement.plans import User
+from workers.steering import overrides
+
+
+def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """Let a node take no new points (on) or take them again (off); it keeps what it has. Projected.
+
+    Raises `BadInput` for an unknown node, or when it is so already.
+    """
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().node(node)
+        if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
+            raise BadInput("node", f"{node} is {'cordoned already' if on else 'not cordoned'}.")
+        return projection.project(control, overrides.node_thresholds(now))
+
+
+def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
+    """End a node's drain: a plan may give it points again. Raises `BadInput` when it is not drained."""
+    overrides.read_reason(reason)
+    with transaction.atomic():
+        projection.read_database().node(node)
+        busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
+        if busy.exists():
+            raise BadInput("node", f"{node} is being emptied; stop plan {busy.first().pk} first.")
+        if not Node.objects.filter(name=node, drained=True).update(drained=False):
+            raise BadInput("node", f"{node} is not drained.")
+        return projection.project(control, overrides.node_thresholds(now))

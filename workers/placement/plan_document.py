@@ -1,0 +1,68 @@
+"""A plan as plain JSON: for a page, the API, and each second's snapshot."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workers.models import Plan
+from workers.placement.plans import ENDED_WITH_MOVES, has_moved
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """A plan as plain JSON, for a page and the snapshot (ARCHITECTURE.md, "Moving points")."""
+    return {
+        "id": plan.pk,
+        "hash": plan.hash,
+        "short_hash": plan.hash[:8],
+        "kind": plan.kind,
+        "title": plan.title,
+        "state": plan.state,
+        "reason": plan.reason,
+        "moves": [{**move, **step} for move, step in zip(plan.moves, plan.progress, strict=True)],
+        "points": sum(move["points"] for move in plan.moves),
+        "progress_share": progress_share(plan),
+        "before": plan.before,
+        "after": plan.after,
+        "estimated_seconds": plan.estimated_seconds,
+        "estimated_bytes": plan.estimated_bytes,
+        "empties": plan.empties or None,
+        "note": plan.note,
+        "owner": plan.owner.get_username() if plan.owner else plan.law or "recovery",
+        "approvals": plan.approvals,
+        "law": plan.law or None,
+        "entry": plan.entry_id,
+        "undoes": plan.undoes_id,
+        "created_at": plan.created_at.timestamp(),
+        "expires_at": plan.expires_at.timestamp(),
+        "started_at": plan.started_at.timestamp() if plan.started_at else None,
+        "ended_at": plan.ended_at.timestamp() if plan.ended_at else None,
+        "can_approve": plan.state == Plan.State.PROPOSED,
+        "can_stop": plan.state in (Plan.State.APPROVED, Plan.State.RUNNING),
+        "can_roll_back": plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress)),
+    }
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """A plan as the snapshot carries it each second."""
+    whole = plan_document(plan)
+    keys = ("id", "hash", "kind", "title", "state", "moves", "points", "progress_share", "note", "empties")
+    return {key: whole[key] for key in (*keys, "expires_at")}
+
+
+def progress_share(plan: Plan) -> float:
+    """How far it is, 0 to 1: moved points count half where events are transferred too, else all."""
+    if plan.state == Plan.State.DONE:
+        return 1.0
+    if not plan.progress:
+        return 0.0
+    return round(sum(_share(step, bool(plan.empties)) for step in plan.progress) / len(plan.progress), 3)
+
+
+def _share(step: Mapping[str, Any], transfers: bool) -> float:
+    if step["state"] == "done":
+        return 1.0
+    if not has_moved(step):
+        return 0.0
+    if not transfers:
+        return 1.0
+    total = step["blocks_total"] or 0
+    return 0.5 + (0.5 * min(1.0, step["blocks"] / total) if total else 0.0)

@@ -1,0 +1,215 @@
+"""A plan's life: proposed (`workers.placement.proposals`), shown, approved by its hash, executed
+(`workers.placement.execution`), stopped, rolled back.
+
+    proposed → approved → running → done → rolled-back
+             ↘ rejected          ↘ stopped, failed
+             ↘ void (expired, or the plant has drifted away from what it was computed for)
+
+Whoever approves has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing
+else is ever executed under it. Every function here that refuses raises `BadInput` naming the field and
+changes nothing. `user` is None where a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from queues import projection
+from queues.errors import BadInput
+from queues.topology import Topology
+from workers.models import Plan
+from workers.placement import moves
+from workers.steering import overrides, plant_settings
+
+OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
+ENDED_WITH_MOVES = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED)
+User = AbstractBaseUser | None
+Snapshot = Mapping[str, Any]
+
+
+def approve(
+    plan: Plan | int,
+    hash: str,
+    user: User,
+    reason: str,
+    *,
+    snapshot: Snapshot,
+    now: datetime,
+    needed: int = 1,
+) -> Plan:
+    """Approve a plan as shown: it runs within about a second, once `needed` persons have.
+
+    Of two the second is neither the first nor who proposed it. The first begins the plan's time anew.
+    Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
+    expired, the points of its queues changed, or a node was drained, cordoned or lost meanwhile.
+    """
+    why = overrides.read_reason(reason)
+    with transaction.atomic():
+        row = locked(plan)
+        _check_approval(row, hash, now)
+        _check_another(row, user)
+        _check_drift(row, snapshot)
+        if len(row.approvals) + 1 >= needed:
+            return approved(row, name_of(user), why, now)
+        row.approvals = [*row.approvals, _approval(name_of(user), why, now)]
+        row.expires_at = now + patience()
+        row.note = f"{name_of(user)} has approved it; somebody else has to agree."
+        row.save(update_fields=["approvals", "expires_at", "note"])
+        return row
+
+
+def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
+    """Turn a proposed plan down, for good. Raises `BadInput` when it is not proposed any more."""
+    why = overrides.read_reason(reason)
+    with transaction.atomic():
+        row = locked(plan)
+        if row.state != Plan.State.PROPOSED:
+            raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
+        return end(row, Plan.State.REJECTED, f"Rejected by {name_of(user)}: {why}", now)
+
+
+def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
+    """Stop an approved or running plan: what has moved stays moved, nothing more is begun.
+
+    A node that was being drained stays drained until `return_to_use`. Raises `BadInput` unless it is
+    approved or running.
+    """
+    why = overrides.read_reason(reason)
+    with transaction.atomic():
+        row = locked(plan)
+        if row.state not in (Plan.State.APPROVED, Plan.State.RUNNING):
+            raise BadInput("plan", f"is {row.state}; only an approved or running plan can be stopped.")
+        return end(row, Plan.State.STOPPED, f"Stopped by {name_of(user)}: {why}", now)
+
+
+def open_plans(now: datetime | None = None) -> list[Plan]:
+    """Plans that wait for approval (not expired at `now`), are approved or run, the oldest first."""
+    rows = Plan.objects.filter(state__in=OPEN).order_by("created_at", "pk")
+    if now is not None:
+        rows = rows.exclude(state=Plan.State.PROPOSED, expires_at__lte=now)
+    return list(rows.select_related("owner"))
+
+
+def void_due(now: datetime) -> int:
+    """Note on proposals that nobody approved in time, or that no longer fit the plant, that they are void;
+    answers how many."""
+    gone = 0
+    for row in Plan.objects.filter(state=Plan.State.PROPOSED):
+        why = "Nobody approved it in time." if row.expires_at <= now else drift(row)
+        if why is not None:
+            with transaction.atomic():
+                fresh = Plan.objects.select_for_update().filter(pk=row.pk, state=Plan.State.PROPOSED).first()
+                if fresh is not None:
+                    end(fresh, Plan.State.VOID, why, now)
+                    gone += 1
+    return gone
+
+
+def drift(plan: Plan) -> str | None:
+    """How the plant has changed since the plan was computed so that it no longer holds, or None."""
+    topology = projection.read_database()
+    for queue, points in plan.base.items():
+        if queue not in topology.queues or topology.queues[queue].live_points != points:
+            return f"The points of queue {queue} have changed since."
+    closed = {target: moves.closed(topology.nodes[target]) for target in _targets(plan, topology)}
+    return next((f"Node {node} {why} by now." for node, why in closed.items() if why), None)
+
+
+def offline_nodes(snapshot: Snapshot) -> set[str]:
+    """Nodes that are OFFLINE in the snapshot, or have never been heard."""
+    return {name for name, node in snapshot["nodes"].items() if node["state"] in ("OFFLINE", None)}
+
+
+def _targets(plan: Plan, topology: Topology) -> list[str]:
+    """Where its points go, but for the node that its own beginning opens again."""
+    reopened = plan.undoes.empties if plan.undoes else ""
+    names = {move["to"] for move in plan.moves}
+    return sorted(name for name in names if name != reopened and name in topology.nodes)
+
+
+def locked(plan: Plan | int) -> Plan:
+    """Its row, which nobody else changes until the transaction ends. Raises `BadInput` if there is none."""
+    number = plan.pk if isinstance(plan, Plan) else plan
+    row = Plan.objects.select_for_update().filter(pk=number).first()
+    if row is None:
+        raise BadInput("plan", f"{number} is not known.")
+    return row
+
+
+def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
+    if plan.state != Plan.State.PROPOSED:
+        raise BadInput(
+            "plan", f"is {plan.state} already; only a proposed plan can be approved. {plan.note}".strip()
+        )
+    if hash != plan.hash:
+        raise BadInput("hash", "is not that of this plan; look at it again and approve what you see.")
+    if now >= plan.expires_at:
+        raise BadInput("plan", f"has expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
+
+
+def _check_another(plan: Plan, user: User) -> None:
+    if refusal := another_refusal(plan, user):
+        raise BadInput("plan", refusal)
+
+
+def another_refusal(plan: Plan, user: User) -> str:
+    """Why an approval of this person can't be the next one, else "": two approvals are two persons', and the
+    second is not who wanted the plan.
+    """
+    name = name_of(user)
+    if any(each["by"] == name for each in plan.approvals):
+        return "is approved by you already; somebody else has to agree."
+    if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
+        return "was proposed by you; the second approval has to be somebody else's."
+    return ""
+
+
+def patience() -> timedelta:
+    """How long a proposal waits for an approval."""
+    return timedelta(seconds=plant_settings.value("plan.expires_seconds"))
+
+
+def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
+    why = drift(plan)
+    if why is None:
+        lost = offline_nodes(snapshot) & {move["to"] for move in plan.moves}
+        why = f"Node {sorted(lost)[0]} is OFFLINE by now." if lost else None
+    if why is not None:
+        raise BadInput("plan", f"no longer fits the plant: {why} Propose it again.")
+
+
+def approved(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
+    """The plan with its last approval: it is executed from now on."""
+    plan.approvals = [*plan.approvals, _approval(by, reason, now)]
+    plan.state, plan.note = Plan.State.APPROVED, ""
+    plan.save(update_fields=["approvals", "state", "note"])
+    return plan
+
+
+def _approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
+    return {"by": by, "reason": reason, "at": now.timestamp()}
+
+
+def end(plan: Plan, state: str, note: str, now: datetime) -> Plan:
+    """The plan in a state that it does not leave."""
+    plan.state, plan.note, plan.ended_at = state, note, now
+    plan.save(update_fields=["state", "note", "ended_at"])
+    return plan
+
+
+def name_of(user: User) -> str:
+    return user.get_username() if user is not None else "loop"
+
+
+def has_moved(step: Mapping[str, Any]) -> bool:
+    """Whether a move of `Plan.progress` has taken any points."""
+    return step["points_moved"] > 0
+
+
+def running() -> QuerySet[Plan]:
+    """Plans that are being executed, or are about to be."""
+    return Plan.objects.filter(Q(state=Plan.State.APPROVED) | Q(state=Plan.State.RUNNING))

@@ -1,0 +1,293 @@
+"""How plans come about: wished by a person or a loop, computed by the law, checked against the plant as it
+is, written as proposals. Every function here that refuses raises `BadInput` naming the field and changes
+nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from controllers import catalog, request
+from queues import points as thousand
+from queues import projection
+from queues.errors import BadInput
+from queues.topology import Topology
+from workers.control.kinds import sensors
+from workers.models import LedgerEntry, Loop, Plan
+from workers.placement import move_forecast, moves, plans
+from workers.placement.moves import Move
+from workers.placement.plans import Snapshot, User
+from workers.steering import overrides
+
+REBALANCING = "rebalancing"
+GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
+
+
+def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetime, reason: str = "") -> Plan:
+    """A plan for a goal of the rebalancing law: "below-busy", or "band" ("balance now").
+
+    Raises `BadInput` for another goal, on measurements that can't be used, and when there is nothing to move.
+    """
+    if goal not in GOALS:
+        raise BadInput("goal", f"takes {' or '.join(GOALS)}, not {goal!r}.")
+    decision = _decision(snapshot, now, {"goal": goal})
+    if decision["action"] is None:
+        raise BadInput("goal", f"{goal}: {decision['reason']}")
+    found = moves.read(decision["action"]["moves"])
+    why = f"{reason.strip()} {decision['reason']}".strip()
+    return _propose(GOALS[goal], found, user, why, snapshot, now, law=REBALANCING)
+
+
+def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
+    """A plan that empties a node: its points go to the others, what waits on it is transferred or consumed.
+
+    Once it runs the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
+    unknown, drained or OFFLINE node, and when the others can't take its containers (the reason says why).
+    """
+    why = overrides.read_reason(reason)
+    topology = projection.read_database()
+    spec = topology.node(node)
+    if spec.drained:
+        raise BadInput("node", f"{node} is drained already.")
+    if node in plans.offline_nodes(snapshot):
+        raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes by themselves.")
+    found = _emptying(node, topology, snapshot, now)
+    return _propose(Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, empties=node)
+
+
+def propose_hand(
+    queue: str,
+    points: Mapping[str, int],
+    user: User,
+    *,
+    snapshot: Snapshot,
+    now: datetime,
+    reason: str = "",
+) -> Plan:
+    """A plan from a person's own division of a queue's 1000 points. Nodes with 0 may be named or left out.
+
+    Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned or OFFLINE nodes, too few
+    containers, or no change at all.
+    """
+    topology = projection.read_database()
+    before = topology.queue(queue).live_points
+    wanted = {node: value for node, value in thousand.checked(points, least=0).items() if value}
+    for node in points:
+        if node not in topology.nodes:
+            raise BadInput(
+                f"points.{node}", f"is no node; the nodes are {', '.join(sorted(topology.nodes))}."
+            )
+    if wanted == before:
+        raise BadInput("points", f"are those that {queue} has already.")
+    found = moves.between(queue, before, wanted)
+    title = f"Points of {queue} by hand"
+    return _propose(Plan.Kind.HAND, found, user, reason.strip(), snapshot, now, title=title)
+
+
+def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
+    """A new plan, to be approved, with the inverse of what an ended plan has moved.
+
+    Raises `BadInput` when nothing was moved, it was rolled back already, or it is not possible any more
+    (points moved on, a node is gone, drained or OFFLINE).
+    """
+    why = overrides.read_reason(reason)
+    with transaction.atomic():
+        row = plans.locked(plan)
+        if row.state not in plans.ENDED_WITH_MOVES:
+            raise BadInput("plan", f"is {row.state}; only what has ended can be rolled back.")
+        if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
+            raise BadInput("plan", "is being rolled back already, or was.")
+        made = [
+            move
+            for move, step in zip(moves.read(row.moves), row.progress, strict=True)
+            if plans.has_moved(step)
+        ]
+        if not made:
+            raise BadInput("plan", "has moved no points; there is nothing to roll back.")
+        found = [move.inverse for move in reversed(made)]
+        title = f"Roll back: {row.title}"
+        # A node that this plan drained takes its points back: it is in use again when the roll-back begins.
+        return _propose(
+            Plan.Kind.ROLL_BACK, found, user, why, snapshot, now, title=title, undoes=row, reopens=row.empties
+        )
+
+
+def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, approved: bool) -> Plan | None:
+    """The plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
+
+    The same entry gives the same plan, however often it is asked. Proposals of the same loop that nobody
+    answered are void with a newer one; one with the same moves stays as it is, and nothing is made.
+    """
+    if (made := Plan.objects.filter(entry=entry).first()) is not None:
+        return made
+    wish = _wished(entry, snapshot, now)
+    found = wish.moves
+    with transaction.atomic():
+        waiting = Plan.objects.filter(state=Plan.State.PROPOSED, law=entry.loop.law, owner=None)
+        if not approved and any(row.moves == [move.to_json() for move in found] for row in waiting):
+            return None
+        for row in waiting:
+            plans.end(row, Plan.State.VOID, "A newer decision took its place.", now)
+        plan = _propose(
+            wish.kind,
+            found,
+            None,
+            entry.reason,
+            snapshot,
+            now,
+            law=entry.loop.law,
+            entry=entry,
+            empties=wish.empties,
+        )
+        return plans.approved(plan, "loop", entry.reason, now) if approved else plan
+
+
+def restore(found: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:
+    """The plan of recovery, approved by itself: points that were lost with a node go to live ones."""
+    with transaction.atomic():
+        plan = _propose(Plan.Kind.RESTORE, found, None, reason, snapshot, now)
+        return plans.approved(plan, "recovery", reason, now)
+
+
+def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What the rebalancing law says now, with its loop's parameters, overrides included, and its memory."""
+    loop = Loop.objects.filter(law=REBALANCING).first()
+    sensed = sensors.rebalancing({}, snapshot, None, now.timestamp())
+    if sensed.measured.unfit is not None:
+        raise BadInput("plant", f"can't be planned for now: {sensed.measured.unfit}.")
+    given = {} if loop is None else loop.parameters
+    own = overrides.effective_parameters(catalog.law(REBALANCING), given, _in_force(loop, now), now)
+    state = ((loop.state or {}) if loop else {}).get("law")
+    document = {
+        "parameters": {**own, **parameters},
+        "state": state,
+        "observations": [sensed.observation],
+    }
+    return dict(request.answer(REBALANCING, document)["decisions"][0])
+
+
+def _in_force(loop: Loop | None, now: datetime) -> list[Any]:
+    return overrides.on(loop, now) if loop else []
+
+
+def _emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:
+    """The moves that take every point off a node, as the law chooses them."""
+    if not topology.has_points(node):
+        return []
+    drained = {**snapshot["nodes"][node], "drained": True}
+    wanted = {**snapshot, "nodes": {**snapshot["nodes"], node: drained}}
+    decision = _decision(wanted, now, {"goal": "below-busy"})
+    found = moves.read((decision["action"] or {"moves": []})["moves"])
+    left = moves.after(moves.division(topology), found)
+    for queue, points in left.items():
+        if node in points:
+            raise BadInput(
+                "node", f"{node} can't be drained: {queue} has nowhere to go. {decision['reason']}"
+            )
+    return found
+
+
+def _propose(
+    kind: str,
+    found: Sequence[Move],
+    user: User,
+    reason: str,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    title: str = "",
+    law: str = "",
+    entry: LedgerEntry | None = None,
+    empties: str = "",
+    undoes: Plan | None = None,
+    reopens: str = "",
+) -> Plan:
+    """Write a proposal, checked against the plant as it is."""
+    topology = projection.read_database()
+    offline = plans.offline_nodes(snapshot)
+    if found or not empties:
+        moves.check(found, _reopened(topology, reopens), offline)
+    look = move_forecast.of(found, topology, snapshot, empties)
+    return Plan.objects.create(
+        kind=kind,
+        title=title or _title(kind, found, empties),
+        reason=reason,
+        moves=[move.to_json() for move in found],
+        base=moves.division(topology, (move.queue for move in found)),
+        base_revision=topology.revision,
+        hash=moves.digest(found, topology.revision),
+        before=look.before,
+        after=look.after,
+        estimated_seconds=look.seconds,
+        estimated_bytes=look.bytes,
+        empties=empties,
+        law=law,
+        entry=entry,
+        undoes=undoes,
+        owner=user,
+        created_at=now,
+        expires_at=now + plans.patience(),
+        progress=[dict(move_forecast.NOTHING_YET) for _ in found],
+    )
+
+
+def _reopened(topology: Topology, node: str) -> Topology:
+    """The topology as it will be once a drained node is in use again."""
+    if not node or node not in topology.nodes:
+        return topology
+    return move_forecast.with_node(topology, node, drained=False)
+
+
+def _title(kind: str, found: Sequence[Move], empties: str) -> str:
+    if empties:
+        return f"{str(kind).capitalize()} {empties}"
+    points = sum(move.points for move in found)
+    names = {
+        Plan.Kind.REBALANCE: "Bring every node below BUSY",
+        Plan.Kind.BAND: "Balance all nodes",
+        Plan.Kind.USE: f"Take {', '.join(sorted({move.target for move in found}))} into use",
+        Plan.Kind.RESTORE: "Restore lost points",
+    }
+    count = f"{len(found)} move{'s' if len(found) != 1 else ''}"
+    return f"{names.get(kind, str(kind).capitalize())}: {count}, {points:,} points"
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a decision comes down to: a kind of plan, its moves, and the node to be emptied."""
+
+    kind: str
+    moves: list[Move]
+    empties: str = ""
+
+
+def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
+    """A loop's decision as moves. Of node scaling one thing at a time: what was lost, then use, then release.
+
+    Nodes to be used get their share by the law of the band, among them and those in use; of the nodes to be
+    released the first is emptied.
+    """
+    action = entry.action
+    if "moves" in action:
+        goal = entry.parameters.get("goal", "")
+        return _Wish(GOALS.get(goal, Plan.Kind.REBALANCE), moves.read(action["moves"]))
+    if action["restore"]:
+        return _Wish(Plan.Kind.RESTORE, moves.read(action["restore"]))
+    if action["use"]:
+        return _Wish(Plan.Kind.USE, _spreading(action["use"], snapshot, now))
+    node = action["release"][0]
+    return _Wish(Plan.Kind.RELEASE, _emptying(node, projection.read_database(), snapshot, now), node)
+
+
+def _spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
+    """The moves that give idle nodes their share; other idle nodes stay idle."""
+    others = {
+        name: {**row, "cordoned": True}
+        for name, row in snapshot["nodes"].items()
+        if row["state"] == "IDLE" and name not in nodes
+    }
+    decision = _decision({**snapshot, "nodes": {**snapshot["nodes"], **others}}, now, {"goal": "band"})
+    return moves.read((decision["action"] or {"moves": []})["moves"])

@@ -1,0 +1,173 @@
+"""When a node is lost: its points are restored on live nodes, and queues get their minimum of containers
+again.
+
+Publishers have routed around it within a second by themselves; this is about the plan for longer. A node that
+is OFFLINE for RESTORE_SECONDS loses its points to the queue's other holders, in proportion to theirs; a queue
+that has fewer live containers than its minimum gets new ones on the least loaded nodes, with equal parts of
+what was lost (Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is
+consumed first, and new points come to it only by a plan.
+
+One process does this at a time (a lease), and its number fences every write in the database; beyond that, a
+container is unique, and points move only from what they were computed from. So two recoveries that see
+different nodes (a split brain) never make a container twice.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from django.db import transaction
+
+from controllers.framework.guard import STALE_SECONDS
+from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.node_scaling import restoring_moves
+from queues import projection
+from queues.models import Node, TopologyRevision
+from queues.points import TOTAL
+from queues.topology import NodeSpec, Topology
+from workers.coordination.leases import Lease
+from workers.models import Plan
+from workers.placement import execution, moves, plans, proposals
+from workers.placement.move_forecast import per_point_load
+from workers.placement.moves import Move
+
+logger = logging.getLogger(__name__)
+RESTORE_SECONDS = 10.0
+LEASE_SECONDS = 8.0
+Snapshot = Mapping[str, Any]
+
+
+def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
+    """Note who is lost, and restore what was lost for long enough; gives the plan, if one was made.
+
+    Nothing is done on a snapshot that is too old to trust.
+    """
+    if abs(now.timestamp() - snapshot["at"]) > STALE_SECONDS:
+        return None
+    if not _is_due(snapshot, now):
+        return None
+    fence_before = TopologyRevision.objects.values_list("recovery_fence", flat=True).first() or 0
+    with Lease(control, "recovery", LEASE_SECONDS, at_least=fence_before) as fence:
+        if fence is None or not note_offline(snapshot, now, fence):
+            return None
+        plan = _restore(snapshot, now, fence)
+    return execution.advance(plan, control, now) if plan is not None else None
+
+
+def _is_due(snapshot: Snapshot, now: datetime) -> bool:
+    """Whether there is anything to write: most seconds there is not, and then nothing is."""
+    since = now - timedelta(seconds=RESTORE_SECONDS)
+    for node in Node.objects.all():
+        row = snapshot["nodes"].get(node.name)
+        if row is not None and row["state"] is not None:
+            silent = row["state"] == "OFFLINE"
+            if silent != (node.offline_since is not None):
+                return True
+    lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
+    return lost.exists() or _is_short(snapshot)
+
+
+def _is_short(snapshot: Snapshot) -> bool:
+    """Whether a queue has fewer containers than its minimum while a node could take one."""
+    nodes = [
+        name
+        for name, row in snapshot["nodes"].items()
+        if row["state"] not in ("OFFLINE", None) and not (row["stale"] or row["drained"] or row["cordoned"])
+    ]
+    for queue in snapshot["queues"].values():
+        holders = {name for name, row in queue["containers"].items() if row["points"]}
+        if len(holders) < queue["minimum_containers"] and holders and set(nodes) - holders:
+            return True
+    return False
+
+
+def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
+    """Write down since when nodes are OFFLINE, and who has returned; False if a later recovery was there."""
+    with transaction.atomic():
+        if not _ours(fence):
+            return False
+        for node in Node.objects.all():
+            row = snapshot["nodes"].get(node.name)
+            if row is None or row["state"] is None:
+                continue
+            if row["state"] == "OFFLINE" and node.offline_since is None:
+                silent = timedelta(seconds=row["age_seconds"] or 0.0)
+                Node.objects.filter(pk=node.pk).update(offline_since=now - silent)
+                logger.warning("Node %s is OFFLINE.", node.name)
+            elif row["state"] != "OFFLINE" and not row["stale"] and node.offline_since is not None:
+                Node.objects.filter(pk=node.pk).update(offline_since=None)
+                logger.warning("Node %s has returned.", node.name)
+    return True
+
+
+def _ours(fence: int) -> bool:
+    """Whether no later recovery was there: the greatest number wins, for good."""
+    row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+    if row.recovery_fence > fence:
+        return False
+    TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
+    return True
+
+
+def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
+    since = now - timedelta(seconds=RESTORE_SECONDS)
+    lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
+    running = plans.running().filter(kind=Plan.Kind.RESTORE) if lost else plans.running()
+    if running.exists():
+        return None  # a plan on its way may bring what is short; what is lost waits for nobody else's
+    with transaction.atomic():
+        if not _ours(fence):
+            return None
+        topology = projection.read_database()
+        # A node that is just returning, and is not heard for certain yet, gets nothing either.
+        silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
+        closed = plans.offline_nodes(snapshot) | set(silent)
+        rates = {name: TOTAL * per_point_load(name, topology, snapshot) for name in topology.queues}
+        found = restoring(topology, lost, topology.nodes.keys() - closed, rates)
+        if not found:
+            return None
+        reason = (
+            f"{', '.join(sorted(lost))} not heard for {RESTORE_SECONDS:g} s; its points go to live nodes."
+            if lost
+            else "A queue is below its minimum of containers; it gets new ones."
+        )
+        return proposals.restore(found, reason, snapshot, now)
+
+
+def restoring(
+    topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
+) -> list[Move]:
+    """The moves that take every point off lost nodes, as `controllers.rebalancing.node_scaling` restores
+    them.
+
+    `rates` [events/s] by queue say who is least loaded. A queue that nobody can take (no live node takes
+    points) keeps its points where they are.
+    """
+    allocation = from_observation(
+        {
+            "nodes": [_law_node(spec, spec.name in live) for spec in topology.nodes.values()],
+            "queues": [
+                {
+                    "name": name,
+                    "rate": rates.get(name, 0.0),
+                    "containers": queue.live_points,
+                    "minimum_containers": queue.minimum_containers,
+                }
+                for name, queue in sorted(topology.queues.items())
+            ],
+        },
+        minimum_containers=1,
+    )
+    gone = [place for place, name in enumerate(allocation.nodes) if name in lost]
+    return moves.read(allocation.named(restoring_moves(allocation, gone)))
+
+
+def _law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "capacity": spec.capacity.events_per_second,
+        "drained": not spec.takes_points,
+        "state": "NORMAL" if is_live else "OFFLINE",
+    }

@@ -1,0 +1,1 @@
+"""Plants that others built, as adapters behind the same port."""

@@ -1,0 +1,231 @@
+"""A job on a Flink session cluster, through the cluster's REST API; vertices are operators, subtasks tasks.
+
+Rescaling needs the adaptive scheduler (`jobmanager.scheduler: adaptive`): what is set becomes the upper bound
+of the vertex's resource requirements, and the cluster restarts the job with it from its last checkpoint.
+Vertices without inputs are sources, and as such left alone. With operator chaining, what is chained is one
+vertex.
+
+One look takes several requests, so the job is asked before and after: was it rescaled or restarted meanwhile,
+the look counts for nothing. Counts are of the looks of the last WINDOW_SECONDS; a task's work is its
+`busyTimeMsPerSecond`.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from controllers.parallelism.measured_topology import MOST_TASKS, Link, Operator, Topology
+from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.plants.foreign.line import Line, first_error
+from workers.plants.plant import PlantConfused, PlantSilent
+
+WINDOW_SECONDS = 15.0
+COUNTS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
+NOT_SET = "it is a source of the job, which brings events in"
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """As the job has it: `inputs` are ids of the vertices before."""
+
+    id: str
+    name: str
+    parallelism: int
+    most: int
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A running job; `shape` changes with every rescale and restart."""
+
+    id: str
+    vertices: tuple[Vertex, ...]
+    shape: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Of one moment: vertex id → per subtask (records in, records out, busy ms per second)."""
+
+    at: float
+    values: Mapping[str, tuple[tuple[float | None, ...], ...]]
+
+
+class FlinkPlant:
+    """One job; by name or id, or the only one that runs."""
+
+    def __init__(
+        self,
+        line: Line,
+        job: str = "",
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
+        self._looks: deque[Look] = deque()
+        self._shape: tuple[Any, ...] = ()
+
+    def topology(self) -> Topology:
+        """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
+        job = self._job()
+        if job.shape != self._shape:
+            self._looks.clear()
+            self._shape = job.shape
+        look = Look(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
+        if self._job().shape != job.shape:
+            raise PlantSilent(f"{self._line.name}: the job was rescaled while it was looked at.")
+        self._looks.append(look)
+        while len(self._looks) > 2 and self._looks[1].at <= look.at - WINDOW_SECONDS:
+            self._looks.popleft()
+        return self._topology(job, self._slots())
+
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
+    def release(self) -> None:
+        """It has none."""
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """The cluster rescales the job within seconds. Raises as `Elastic` says."""
+        job = self._job()
+        self._topology(job, self._slots()).check_tasks(tasks)
+        path = f"jobs/{job.id}/resource-requirements"
+        now = self._get(path)
+        ids = {name: vertex.id for name, vertex in named(job.vertices).items()}
+        wanted = {
+            **now,
+            **{
+                ids[name]: {"parallelism": {"lowerBound": 1, "upperBound": count}}
+                for name, count in tasks.items()
+            },
+        }
+        if wanted != now:
+            status, answer = self._line.ask("PUT", path, wanted)
+            if status != 200:
+                message = first_error(answer)[1]
+                raise PlantConfused(f"{self._line.name} refuses to rescale ({status}): {message}")
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _get(self, path: str, **query: Any) -> Any:
+        status, document = self._line.ask("GET", path, **query)
+        if status != 200:
+            raise PlantConfused(f"{self._line.name} refuses us ({status}): {first_error(document)[1]}")
+        return document
+
+    def _job(self) -> Job:
+        try:
+            found = self._get(f"jobs/{self._id()}")
+            if found["state"] != "RUNNING":
+                raise PlantSilent(f"{self._line.name}: the job is {found['state']}.")
+            return job_of(found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlantConfused(f"{self._line.name} answers what is no job of Flink ({error!r}).") from error
+
+    def _id(self) -> str:
+        jobs = self._get("jobs/overview")["jobs"]
+        running = [each for each in jobs if each["state"] not in ("FINISHED", "CANCELED", "FAILED")]
+        fitting = [each for each in running if self._wanted in ("", each["jid"], each["name"])]
+        if len(fitting) == 1:
+            return str(fitting[0]["jid"])
+        wanted = f" named {self._wanted}" if self._wanted else ""
+        names = ", ".join(str(each["name"]) for each in running) or "none"
+        raise PlantSilent(f"{self._line.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
+
+    def _slots(self) -> int:
+        """How many tasks an operator may have: vertices share slots, a subtask of each in one."""
+        return max(1, int(self._get("overview").get("slots-total") or 1))
+
+    def _values(self, job: Job, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
+        wanted = (*COUNTS, BUSY)
+        names = [f"{subtask}.{name}" for subtask in range(vertex.parallelism) for name in wanted]
+        rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
+        try:
+            found = {row["id"]: _number(row["value"]) for row in rows}
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlantConfused(f"{self._line.name} answers no metrics of Flink ({error!r}).") from error
+        return tuple(
+            tuple(found.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
+        )
+
+    def _topology(self, job: Job, slots: int) -> Topology:
+        window = self._looks[-1].at - self._looks[0].at if self._looks else 0.0
+        vertices = named(job.vertices)
+        names = {vertex.id: name for name, vertex in vertices.items()}
+        operators = {name: self._operator(name, vertex, slots, window) for name, vertex in vertices.items()}
+        links = tuple(
+            Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs
+        )
+        return Topology(self._line.name, self._clock(), window or WINDOW_SECONDS, operators, links)
+
+    def _operator(self, name: str, vertex: Vertex, slots: int, window: float) -> Operator:
+        tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
+        kind, fixed = ("operator", None) if vertex.inputs else ("source", NOT_SET)
+        most = max(1, min(vertex.most, slots))
+        return Operator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
+
+    def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
+        samples = list(_samples(self._looks, vertex.id, subtask))
+        if not samples or not window:
+            return {}
+        found = measures(samples, window)
+        if not vertex.inputs:  # what a source takes in is not counted
+            return {name: found[name] for name in ("outputs", "outputs_variance", "utilisation")}
+        # Events wait in front of a task and are counted when it takes them: a busy one is offered more.
+        return found | {"latency_seconds": found["service_seconds"], "latency_variance": None}
+
+
+def _samples(looks: deque[Look], vertex: str, subtask: int) -> Iterator[WorkSample]:
+    """From look to look, where all is known and no counter fell."""
+    for before, after in pairwise(looks):
+        elapsed = after.at - before.at
+        was, now = before.values[vertex][subtask], after.values[vertex][subtask]
+        if None in was or None in now or elapsed <= 0:
+            continue
+        came, gave = now[0] - was[0], now[1] - was[1]  # type: ignore[operator]
+        if min(came, gave) >= 0:
+            busy_seconds = min(1.0, max(0.0, now[2] / 1_000)) * elapsed  # type: ignore[operator]
+            yield WorkSample(elapsed, came, round(came), round(gave), busy_seconds)
+
+
+def job_of(document: Mapping[str, Any]) -> Job:
+    """Of `/jobs/{id}`. Raises KeyError, TypeError or ValueError where it is something else."""
+    inputs = {
+        node["id"]: tuple(each["id"] for each in node.get("inputs", ())) for node in document["plan"]["nodes"]
+    }
+    vertices = tuple(
+        Vertex(
+            row["id"],
+            str(row["name"]),
+            int(row["parallelism"]),
+            int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MOST_TASKS,
+            inputs.get(row["id"], ()),
+        )
+        for row in document["vertices"]
+    )
+    started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
+    return Job(str(document["jid"]), vertices, (document["jid"], *started))
+
+
+def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
+    """By names that are told apart, and fit into a map of operators."""
+    found: dict[str, Vertex] = {}
+    for vertex in vertices:
+        plain = " ".join(vertex.name.replace(";", ",").split())[:LONGEST_NAME] or vertex.id
+        name, number = plain, 2
+        while name in found:
+            name, number = f"{plain} {number}", number + 1
+        found[name] = vertex
+    return found
+
+
+def _number(text: Any) -> float | None:
+    """Flink writes numbers as texts, and NaN for what it doesn't know."""
+    value = float(text)
+    return value if value == value else None

@@ -1,0 +1,246 @@
+"""A topology on Heron, by its tracker (REST) and its command line. **Not run against a live cluster.**
+
+It is tested against the replies that Heron's documentation describes, and nothing else.
+
+The tracker gives plans and, minute by minute, the metrics of every instance (Stutz, 6.2): `__execute-count`,
+`__emit-count`, `__ack-count`, `__fail-count` are counted a stream, `__execute-latency` and
+`__complete-latency` are nanoseconds. What Heron doesn't measure is approximated as there: what comes to a
+bolt is what the components before it emit to its streams, a bolt's service time is its execute latency,
+variances are those of the minutes.
+
+`heron update CLUSTER/ROLE/ENVIRON TOPOLOGY --component-parallelism=NAME:TASKS …` sets tasks; Heron restarts
+what has to. The program is `heron` on the PATH, or what WEIR_HERON says: never a value from the console's
+database.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Any
+
+from controllers.parallelism.measured_topology import Link, Operator, Topology
+from queues.errors import BadInput
+from workers.plants.foreign.line import Line
+from workers.plants.plant import PlantConfused, PlantSilent
+
+NOT_LIVE = "not run against a live cluster"
+WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
+UPDATE_SECONDS = 120.0
+MOST_TASKS = 256
+NANOSECOND = 1e-9
+NOT_SET = "it is a spout, which brings events in"
+Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+Timeline = Mapping[str, Mapping[str, Mapping[str, float]]]  # metric → instance → minute → value
+
+
+@dataclass(frozen=True)
+class Component:
+    """A spout or bolt: what it emits to, who it hears on which stream, its instances in order."""
+
+    name: str
+    outputs: tuple[str, ...]
+    inputs: tuple[tuple[str, str], ...]
+    instances: tuple[str, ...]
+
+    @property
+    def is_spout(self) -> bool:
+        return not self.inputs
+
+
+class HeronPlant:
+    """One topology of one tracker. options: cluster, role, environ, topology."""
+
+    def __init__(
+        self,
+        line: Line,
+        options: Mapping[str, str],
+        run: Run | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._line, self._clock, self._run = line, clock, run or update
+        self._cluster, self._role = options.get("cluster", ""), options.get("role", "")
+        self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
+
+    def topology(self) -> Topology:
+        """Of the last WINDOW_SECONDS. Raises PlantSilent and PlantConfused."""
+        components = self._components()
+        found = {each.name: self._timeline(each) for each in components}
+        emitted = {each.name: _sums(found[each.name], "__emit-count", each) for each in components}
+        operators = {each.name: _operator(each, found[each.name], emitted) for each in components}
+        links = tuple(
+            Link(before, each.name)
+            for each in components
+            for before in dict.fromkeys(name for name, _ in each.inputs)
+        )
+        return Topology(self._line.name, self._clock(), float(WINDOW_SECONDS), operators, links)
+
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
+    def release(self) -> None:
+        """It has none."""
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """By `heron update`, and only when they are others. Raises as `Elastic` says."""
+        components = {each.name: each for each in self._components()}
+        operators = {name: _operator(each, {}, {}) for name, each in components.items()}
+        checked = Topology(self._line.name, 0.0, 1.0, operators).check_tasks(tasks)
+        wanted = {name: n for name, n in checked.items() if n != len(components[name].instances)}
+        if not wanted:
+            return
+        place = f"{self._cluster}/{self._role}/{self._environ}"
+        counts = [f"--component-parallelism={name}:{count}" for name, count in wanted.items()]
+        try:
+            done = self._run(["update", place, self._topology, *counts])
+        except FileNotFoundError as error:
+            raise PlantConfused(f"{self._line.name}: there is no program heron ({error}).") from error
+        except subprocess.TimeoutExpired as error:
+            raise PlantSilent(f"{self._line.name}: heron update took over {UPDATE_SECONDS:g} s.") from error
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines() or ["it doesn't say why"]
+            raise PlantConfused(f"{self._line.name}: heron update refuses: {said[-1][:300]}")
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _ask(self, endpoint: str, **query: Any) -> Any:
+        """The result of an answer that says success."""
+        place = {"cluster": self._cluster, "environ": self._environ, "topology": self._topology}
+        status, document = self._line.ask("GET", f"topologies/{endpoint}", **place, **query)
+        if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
+            message = document.get("message") if isinstance(document, dict) else None
+            raise PlantConfused(f"{self._line.name} refuses us ({status}): {message or 'it gives no reason'}")
+        return document.get("result")
+
+    def _components(self) -> list[Component]:
+        """Both plans in one answer, so that they are of one moment."""
+        result = self._ask("info")
+        try:
+            return list(components_of(result["logical_plan"], result["physical_plan"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PlantConfused(
+                f"{self._line.name} answers what is no topology of Heron ({error!r})."
+            ) from error
+
+    def _timeline(self, component: Component) -> Timeline:
+        end = int(self._clock()) // MINUTE_SECONDS * MINUTE_SECONDS
+        query = {"starttime": end - WINDOW_SECONDS, "endtime": end, "metricname": metrics_of(component)}
+        result = self._ask("metricstimeline", component=component.name, **query)
+        try:
+            return {
+                metric: {
+                    instance: {minute: float(value) for minute, value in minutes.items()}
+                    for instance, minutes in instances.items()
+                }
+                for metric, instances in result["timeline"].items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlantConfused(f"{self._line.name} answers no metrics of Heron ({error!r}).") from error
+
+
+def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Runs Heron's command line."""
+    command = [os.environ.get("WEIR_HERON", "heron"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=UPDATE_SECONDS, check=False)
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Raise BadInput for one that is missing, or could be taken for something else by the command line."""
+    for name in ("cluster", "role", "topology"):
+        if not options.get(name):
+            raise BadInput(name, "is missing; Heron names a topology by it.")
+    for name, value in options.items():
+        if not all(part.isalnum() for part in value.replace("-", "_").split("_") if part) or value[:1] == "-":
+            raise BadInput(name, f"takes letters, digits, - and _, not {value[:40]!r}.")
+
+
+def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
+    """Of the tracker's two plans. Raises KeyError and TypeError where they are something else."""
+    for kind in ("spouts", "bolts"):
+        for name, row in logical[kind].items():
+            inputs = tuple((each["component_name"], each["stream_name"]) for each in row.get("inputs", ()))
+            outputs = tuple(each["stream_name"] for each in row.get("outputs", ()))
+            yield Component(name, outputs, inputs, tuple(physical[kind][name]))
+
+
+def metrics_of(component: Component) -> list[str]:
+    """What is asked of its instances."""
+    emitted = [f"__emit-count/{stream}" for stream in component.outputs]
+    if component.is_spout:
+        ended = ("__ack-count", "__fail-count", "__complete-latency")
+        return [*emitted, *(f"{name}/{stream}" for name in ended for stream in component.outputs)]
+    streams = dict.fromkeys(stream for _, stream in component.inputs)
+    worked = ("__execute-count", "__execute-latency")
+    return [*emitted, *(f"{name}/{stream}" for name in worked for stream in streams)]
+
+
+def _operator(component: Component, timeline: Timeline, emitted: Mapping[str, float | None]) -> Operator:
+    count = len(component.instances)
+    tasks = tuple(_task(component, instance, timeline, emitted) for instance in component.instances)
+    if component.is_spout:
+        failed = _sums(timeline, "__fail-count", component)
+        acked = _sums(timeline, "__ack-count", component)
+        return Operator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
+    return Operator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks)
+
+
+def _task(
+    component: Component, instance: str, timeline: Timeline, emitted: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    outputs = _minutes(timeline, "__emit-count", instance)
+    found: dict[str, float | None] = {
+        "outputs": sum(outputs) if outputs else None,
+        "outputs_variance": _variance(outputs),
+    }
+    if component.is_spout:
+        return found
+    executed = _minutes(timeline, "__execute-count", instance)
+    latencies = [each * NANOSECOND for each in _minutes(timeline, "__execute-latency", instance)]
+    latency = fmean(latencies) if latencies else None
+    worked = sum(executed) if executed else None
+    inputs = _inputs(component, emitted)
+    return found | {
+        "latency_seconds": latency,
+        "latency_variance": _variance(latencies),
+        "service_seconds": latency,
+        "service_variance": _variance(latencies),
+        "utilisation": None
+        if latency is None or worked is None
+        else min(1.0, latency * worked / WINDOW_SECONDS),
+        "inputs": inputs,
+        "arrival_interval_seconds": WINDOW_SECONDS / inputs if inputs else None,
+        "executions": worked,
+        "executions_variance": _variance(executed),
+    }
+
+
+def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float | None:
+    """Its part of what the components before it emit: all of an operator's tasks are offered alike."""
+    before = [emitted.get(name) for name in dict.fromkeys(name for name, _ in component.inputs)]
+    known = [each for each in before if each is not None]
+    if not known or len(known) < len(before) or not component.instances:
+        return None
+    return sum(known) / len(component.instances)
+
+
+def _sums(timeline: Timeline, metric: str, component: Component) -> float | None:
+    """Of all instances, streams and minutes."""
+    values = [value for each in component.instances for value in _minutes(timeline, metric, each)]
+    return sum(values) if values else None
+
+
+def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:
+    """The metric's value of each minute, streams together."""
+    together: dict[str, float] = {}
+    for name, instances in timeline.items():
+        if name.partition("/")[0] == metric:
+            for minute, value in instances.get(instance, {}).items():
+                together[minute] = together.get(minute, 0.0) + value
+    return list(together.values())
+
+
+def _variance(values: Sequence[float]) -> float | None:
+    return variance(values) if len(values) > 1 else None

@@ -1,0 +1,94 @@
+"""A line to somebody else's plant: HTTP that answers in time, whole and as JSON, or says why it did not.
+
+Redirects are not followed: a token goes only where it was meant to. An answer that comes drop by drop, or is
+too large, is none.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import orjson
+
+from workers.host import egress
+from workers.plants.plant import PlantConfused, PlantSilent
+
+TIMEOUT_SECONDS = 2.0
+MOST_BYTES = 8 * 2**20
+
+
+class Line:
+    """To one plant, whose name stands in what is said of it."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        token: str = "",
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Its own deadline ends an answer that comes drop by drop, and says so better.
+        self._client = egress.client(
+            timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
+        )
+
+    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
+        """(status, document); null where the answer is empty. Raises PlantSilent and PlantConfused."""
+        deadline = time.monotonic() + self._timeout_seconds
+        content = None if body is None else orjson.dumps(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            with self._client.stream(
+                method, f"{self._url}/{path}", params=query, content=content, headers=headers
+            ) as response:
+                answer = self._read(response, deadline)
+        except httpx.TimeoutException as error:
+            raise PlantSilent(f"{self.name} did not answer within {self._timeout_seconds:g} s.") from error
+        except httpx.TransportError as error:
+            raise PlantSilent(f"{self.name} can't be reached ({error}).") from error
+        except (httpx.DecodingError, httpx.InvalidURL) as error:
+            raise PlantConfused(f"{self.name} answers what can't be unpacked ({error}).") from error
+        return response.status_code, self._document(answer, response.status_code)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _read(self, response: httpx.Response, deadline: float) -> bytes:
+        """The whole body; a server that sends it drop by drop is slow, too."""
+        if packed := response.headers.get("Content-Encoding", ""):
+            # Not asked for, and a few bytes of it may become gigabytes.
+            raise PlantConfused(f"{self.name} answers what can't be unpacked ({packed[:20]}).")
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise PlantConfused(f"{self.name} answers more than {MOST_BYTES} bytes.")
+            if time.monotonic() > deadline:
+                raise PlantSilent(f"{self.name} did not end its answer within {self._timeout_seconds:g} s.")
+        return bytes(body)
+
+    def _document(self, body: bytes, status: int) -> Any:
+        if not body:
+            return None
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise PlantConfused(
+                f"{self.name} answers {status} with what is no JSON, or only half of it."
+            ) from error
+
+
+def first_error(document: Any) -> tuple[str, str]:
+    """Field and message of `{"errors": {"field": ["what it takes"]}}`; Flink sends a list of messages."""
+    errors: Mapping[str, Any] | list[Any] | None = (
+        document.get("errors") if isinstance(document, dict) else None
+    )
+    found = errors.items() if isinstance(errors, dict) else [("", errors)]
+    for field, messages in found:
+        if isinstance(messages, list) and messages:
+            return str(field), str(messages[0]).partition("\n")[0][:500]
+    return "", "it doesn't say why"

@@ -1,0 +1,61 @@
+"""Another Weir's plant, through the control API that it serves (`console.api.routes.plant_control`).
+
+A topology is one answer, so that it is of one moment. What comes late, broken off or not as the API says is
+no topology: whoever asked holds, and tells the reason. A setting that is not answered may have happened; it
+is sent again, which changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.parallelism.measured_topology import Topology
+from queues.errors import BadInput
+from workers.plants.foreign.line import Line, first_error
+from workers.plants.holding import SECONDS, PlantHeld
+from workers.plants.plant import PlantConfused, PlantSilent
+
+
+class RemotePlant:
+    """A client of one plant; `line` leads to its control API, as `https://weir.example/control/main/v1`."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def topology(self) -> Topology:
+        """What the plant says of itself now. Raises PlantSilent and PlantConfused."""
+        document = self._ask("GET", "gettopology")
+        try:
+            return Topology.from_document(document)
+        except BadInput as error:
+            raise PlantConfused(f"{self._line.name} answers what can't be understood ({error}).") from error
+
+    def hold(self, seconds: float) -> None:
+        """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""
+        self._ask("POST", "hold", seconds=seconds)
+
+    def release(self) -> None:
+        """Its own loops go on at once; not when another holds it."""
+        self._ask("POST", "release")
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """And hold the plant for SECONDS at least; raises as `Elastic` says."""
+        if tasks:
+            wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
+            self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _ask(self, method: str, operation: str, **query: Any) -> Any:
+        """The document of an answer that says yes."""
+        status, document = self._line.ask(method, operation, **query)
+        if status == 200:
+            return document
+        name, (field, message) = self._line.name, first_error(document)
+        if status == 409 and isinstance(document, dict) and isinstance(document.get("holder"), str):
+            raise PlantHeld(name, document["holder"], float(document.get("until") or 0.0))
+        if status == 422:
+            raise BadInput(field, message)
+        if status == 503:
+            raise PlantSilent(f"{name}: {message}")
+        raise PlantConfused(f"{name} refuses us ({status}): {message}")

@@ -1,0 +1,150 @@
+"""Looks at the registered plants, each in a thread of its own: one that answers slowly keeps nobody waiting.
+
+What was seen stands in the snapshot under `plants`, so that loops decide on the same moment of it as pages
+show. A plant that has not answered for STALE_SECONDS is stale: its last topology is shown as such, and
+nothing is decided on it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from controllers.parallelism.measured_topology import Topology
+from queues.errors import WeirError
+from workers.plants.foreign.adapters import Adapter, adapter_of, registered
+from workers.plants.models import RegisteredPlant
+
+LOOK_SECONDS = 2.0
+STALE_SECONDS = 6.0
+RELOAD_SECONDS = 5.0
+CLOSE_SECONDS = 10.0
+SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
+UNKNOWN = {"tasks": None, "in_per_second": None, "latency_seconds": None}
+logger = logging.getLogger(__name__)
+
+
+class Lookout:
+    """One plant: its last topology, and what went wrong since."""
+
+    def __init__(
+        self, row: RegisteredPlant, make: Callable[[RegisteredPlant], Adapter], monotonic: Callable[[], float]
+    ) -> None:
+        self.row, self._make, self._monotonic = row, make, monotonic
+        self._adapter: Adapter | None = None
+        self._lock = threading.Lock()
+        self._topology: Topology | None = None
+        self._seen_at: float | None = None
+        self._error: str | None = None
+
+    def look(self) -> None:
+        """Once. Whatever goes wrong is kept as a sentence."""
+        try:
+            self._adapter = self._adapter or self._make(self.row)
+            topology = replace(self._adapter.topology(), plant=self.row.name)
+        except WeirError as error:
+            self._keep_error(str(error))
+        except Exception as error:  # an adapter's fault must not end the watch of a plant
+            logger.exception("A look at the plant %s failed.", self.row.name)
+            self._keep_error(f"looking at it failed ({type(error).__name__}).")
+        else:
+            with self._lock:
+                self._topology, self._seen_at, self._error = topology, self._monotonic(), None
+
+    def document(self) -> dict[str, Any]:
+        """As the snapshot has it."""
+        with self._lock:
+            seen_at, topology, error = self._seen_at, self._topology, self._error
+        age_seconds = None if seen_at is None else round(self._monotonic() - seen_at, 1)
+        state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
+        return {
+            "kind": self.row.kind,
+            "state": state,
+            "age_seconds": age_seconds,
+            "error": error,
+            **(UNKNOWN if topology is None or state != SEEN else figures(topology)),
+            "topology": topology and topology.to_document(),
+        }
+
+    def close(self) -> None:
+        if self._adapter is not None:
+            self._adapter.close()
+
+    def _keep_error(self, sentence: str) -> None:
+        with self._lock:
+            self._error = sentence
+
+
+class PlantWatch:
+    """A lookout for each registered plant; `rows` is asked about once a second, by one thread."""
+
+    def __init__(
+        self,
+        plants: Callable[[], Iterable[RegisteredPlant]] = registered,
+        make: Callable[[RegisteredPlant], Adapter] = adapter_of,
+        monotonic: Callable[[], float] = time.monotonic,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._plants, self._make, self._monotonic = plants, make, monotonic
+        self._look_seconds = look_seconds
+        self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
+        self._loaded_at: float | None = None
+
+    def rows(self) -> dict[str, Any]:
+        """Plant → what was seen of it last."""
+        now = self._monotonic()
+        if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
+            self._loaded_at = now
+            self._follow(self._plants())
+        return {name: lookout.document() for name, (lookout, *_) in sorted(self._running.items())}
+
+    def close(self) -> None:
+        """The threads end once their plants have answered, or not in time."""
+        threads = [thread for _, _, thread in self._running.values()]
+        self._follow(())
+        for thread in threads:
+            thread.join(CLOSE_SECONDS)
+
+    def _follow(self, rows: Iterable[RegisteredPlant]) -> None:
+        """Lookouts for these, and no others; one for a plant that was changed starts anew."""
+        wanted = {row.name: row for row in rows}
+        for name, (lookout, ended, _) in list(self._running.items()):
+            if name not in wanted or _differs(wanted[name], lookout.row):
+                ended.set()
+                del self._running[name]
+        for name, row in wanted.items():
+            if name not in self._running:
+                self._start(row)
+
+    def _start(self, row: RegisteredPlant) -> None:
+        lookout, ended = Lookout(row, self._make, self._monotonic), threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True
+        )
+        self._running[row.name] = lookout, ended, thread
+        thread.start()
+
+    def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
+        while not ended.is_set():
+            lookout.look()
+            ended.wait(self._look_seconds)
+        lookout.close()
+
+
+def figures(topology: Topology) -> dict[str, float | None]:
+    """Tasks that can be set, what sources bring in, and the slowest path's latency."""
+    given = [each.measure("outputs") for each in topology.operators.values() if each.kind == "source"]
+    known = [each for each in given if each is not None]
+    latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
+    return {
+        "tasks": sum(each.parallelism for each in topology.operators.values() if each.fixed is None),
+        "in_per_second": round(sum(known) / topology.window_seconds, 3) if known else None,
+        "latency_seconds": max((each for each in latencies if each is not None), default=None),
+    }
+
+
+def _differs(one: RegisteredPlant, other: RegisteredPlant) -> bool:
+    fields = ("kind", "url", "options", "secret_environment")
+    return any(getattr(one, field) != getattr(other, field) for field in fields)

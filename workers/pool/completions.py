@@ -1,0 +1,74 @@
+"""What the short-lived workers of a host tell it: when they begin, what they complete, when they end.
+
+`weir:done:{host}`: a stream with an entry for each begin (`b`), each round of handled blocks (`d`: JSON
+[[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's
+monotonic clock (s). The host reads it each second (`workers.pool.hosts`), and nobody else; it is cut to
+MOST_ENTRIES.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
+
+MOST_ENTRIES = 4_096
+KEPT_SECONDS = 3_600
+Completion = tuple[float, int]  # instant, events
+
+
+def key_of(host: str) -> str:
+    """The stream of a host's workers."""
+    return f"weir:done:{host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A worker's line to its host; without a host (no pool runs it) nobody is told."""
+
+    host: str
+    slot: int
+    monotonic: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def of(cls, host: str | None) -> "Line":
+        """The line of the process that asks."""
+        return cls(host or "", os.getpid())
+
+    def began(self, pipe: Any) -> None:
+        """Said with the worker's begin, in its pipeline."""
+        self._tell(pipe, {"b": self.monotonic()})
+        if self.host:
+            pipe.expire(key_of(self.host), KEPT_SECONDS)
+
+    def completed(self, client: Any, done: Sequence[Completion]) -> None:
+        """Said after each round of blocks, so that nobody waits for the end of a long worker."""
+        if done:
+            self._tell(client, {"d": orjson.dumps(done), "u": self.monotonic()})
+
+    def ended(self, pipe: Any) -> None:
+        """Said with the worker's end, in its pipeline."""
+        self._tell(pipe, {"e": self.monotonic()})
+
+    def _tell(self, client: Any, fields: Mapping[str, Any]) -> None:
+        if self.host:
+            entry = {"p": self.slot, **fields}
+            client.xadd(key_of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
+
+
+def note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:
+    """Add a stream's entry to the departures."""
+    slot = int(fields[b"p"])
+    if b"b" in fields:
+        at = float(fields[b"b"])
+        departures.add([Note(at, slot, BEGAN)], at, slot)
+    elif b"e" in fields:
+        at = float(fields[b"e"])
+        departures.add([Note(at, slot, ENDED)], at, slot)
+    else:
+        done = [Note(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
+        departures.add(done, float(fields[b"u"]), slot)

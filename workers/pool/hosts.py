@@ -1,0 +1,124 @@
+"""Each Celery worker host tells the control server once a second what it is and how busy it is.
+
+`weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done"}.
+`slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
+runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
+completed while all slots had work (`workers.pool.departures`). The report runs on the worker's own timer: no
+thread more, one small exchange a second.
+"""
+
+import logging
+import os
+import time
+from typing import Any
+
+import orjson
+import redis
+from celery import bootsteps, signals
+from celery.worker import state
+
+from workers.consumer.dispatch import CONSUME
+from workers.coordination.connections import control_server
+from workers.pool import completions, pool
+from workers.pool.departures import Departures
+from workers.pool.pool import Order, Pool
+
+KEY = "weir:hosts"
+INTERVAL_SECONDS = 1.0
+WRITE_TIMEOUT_SECONDS = 0.5
+logger = logging.getLogger(__name__)
+
+
+def role_of(hostname: str) -> str:
+    """`jobs@machine` is of role jobs."""
+    return hostname.partition("@")[0]
+
+
+class HostReport(bootsteps.StartStopStep):
+    """Starts with the worker's pool and timer, and takes its line off the list when the worker stops."""
+
+    requires = {"celery.worker.components:Pool", "celery.worker.components:Timer"}
+
+    def __init__(self, parent: Any, **options: Any) -> None:
+        self._entry: Any = None
+        self._control = control_server(WRITE_TIMEOUT_SECONDS)
+        self._silent = False
+        self._read_to = "0-0"
+        super().__init__(parent, **options)
+
+    def start(self, parent: Any) -> None:
+        self._pool = Pool(parent)
+        self._departures = Departures(self._pool.size, time.monotonic())
+        self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
+
+    def stop(self, parent: Any) -> None:
+        if self._entry is not None:
+            self._entry.cancel()
+        self._attempt(lambda: self._control.hdel(KEY, parent.hostname))
+
+    def _report(self, parent: Any) -> None:
+        self._departures.resized(self._pool.size, time.monotonic())
+        self._departures.settle(time.monotonic(), self._pool.slots, others())
+        document = report(parent.hostname, self._pool, self._departures, time.time())
+        answer = self._attempt(lambda: self._exchange(parent.hostname, document))
+        if answer is not None:
+            self._follow(*answer)
+
+    def _exchange(self, hostname: str, document: dict[str, Any]) -> tuple[bytes | None, list[Any]]:
+        """The report there, the order and what the workers noted back."""
+        with self._control.pipeline(transaction=False) as pipe:
+            pipe.hset(KEY, hostname, orjson.dumps(document))
+            pipe.get(pool.key_of(hostname))
+            pipe.xrange(completions.key_of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
+            _, stored, entries = pipe.execute()
+        return stored, entries
+
+    def _follow(self, stored: bytes | None, entries: list[Any]) -> None:
+        for entry_id, fields in entries:
+            self._read_to = entry_id.decode()
+            if int(fields[b"p"]) in self._pool.slots:  # a host of this name before it left notes, too
+                completions.note(self._departures, fields)
+        order = Order.read(stored)
+        ours = order is not None and order.pid == os.getpid()
+        self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
+
+    def _attempt(self, exchange: Any) -> Any:
+        """A control server that is away is logged once, and must not stop the worker."""
+        try:
+            answer = exchange()
+            self._silent = False
+            return answer
+        except redis.RedisError as error:
+            if not self._silent:
+                logger.warning("The host report can't be written: %s", error)
+            self._silent = True
+            return None
+
+
+def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> dict[str, Any]:
+    """A host as it is now."""
+    return {
+        "role": role_of(hostname),
+        "slots": its_pool.size,
+        "busy": len(state.active_requests),
+        "pid": os.getpid(),
+        "at": now,
+        "resizable": its_pool.resizable,
+        "started_with": its_pool.started_with,
+        "trouble": its_pool.trouble,
+        "done": departures.to_json(),
+    }
+
+
+def others() -> int:
+    """Slots that something else than a consumer holds, such as a batch task."""
+    return sum(request.name != CONSUME for request in tuple(state.active_requests))
+
+
+def install(sender: Any = None, **unused: Any) -> None:
+    """Add the step to whichever Celery application starts a worker in this process."""
+    signals.celeryd_init.connect(_add_step, weak=False, dispatch_uid="weir-host-report")
+
+
+def _add_step(instance: Any = None, **unused: Any) -> None:
+    instance.app.steps["worker"].add(HostReport)

@@ -1,0 +1,1 @@
+"""The plant at one moment: read, composed into one document, published each second."""

@@ -1,0 +1,194 @@
+"""What the database records of control now, in the shape of the snapshot: the loops' last decisions and what
+they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import OuterRef, Q, Subquery
+
+from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.batch.runs import OPEN
+from workers.control.actuators import size
+from workers.models import LedgerEntry, Run
+from workers.placement import plan_document, plans
+from workers.snapshot.action_summary import deed_of
+from workers.steering import override_document
+from workers.steering.overrides import by_loop, in_force, soonest_first
+from workers.steering.scope import active_loops
+
+RUN_SHOWN = timedelta(seconds=15)  # after its end
+SETPOINTS = (
+    "setpoint",
+    "upper_limit",
+    "bound_seconds",
+    "latency_bound_seconds",
+    "utilisation_budget",
+    "busy",
+)
+MEASURED = ("measured", "queue_length", "latency_seconds")
+MEASURED_TERMS = (
+    "worst_before",
+    "nodes_used",
+    "throughput_per_second",
+    "unmet",
+    "path_seconds",
+)  # where what is measured is computed from the whole plant
+# Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
+TERMS = {
+    "worker_rate": (
+        "method",
+        "rate_per_second",
+        "arrivals_per_second",
+        "trend_per_second",
+        "coming",
+        "backlog_events",
+        "full_workers",
+        "executed",
+        "cap",
+        "started",
+        "removed",
+    ),
+    "concurrency": ("phase", "steps", "throughput_per_second", "samples", "epoch"),
+    "ladder": ("rung", "unmet", "closed_share"),
+    "shedding": ("work_shed", "work_offered"),
+    "parallelism_joint": ("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
+}
+# Of laws that set a value which stays: where it stands is observed, or said by each decision.
+STANDING = {
+    "parallelism_joint": "tasks_total",
+    "concurrency": "threads",
+    "ladder": "rung",
+    "shedding": "work_shed",
+}
+DIGITS = 3
+DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
+ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
+    `alerts`, the gravest first, `deeds`, the newest first; all as the snapshot has them.
+    """
+
+    loops: dict[str, dict[str, Any]]
+    overrides: list[dict[str, Any]]
+    plans: list[dict[str, Any]]
+    runs: dict[str, dict[str, Any]]
+    alerts: list[dict[str, Any]]
+    deeds: list[dict[str, Any]]
+
+
+def control_record(now: datetime) -> ControlRecord:
+    """What is recorded at this moment: eight queries, however many there are of each."""
+    rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
+    newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
+    loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
+    entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
+    overridden = {
+        number: {row.name: row.value for row in held} for number, held in by_loop(loops, now).items()
+    }
+    documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
+    proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
+    in_force_now = override_document.documents(rows)
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
+
+
+def _deeds(now: datetime) -> list[dict[str, Any]]:
+    """What each law's loops did last, if that was lately; actions that were applied only."""
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - DEEDS_SHOWN, applied=True)
+    newest: dict[str, dict[str, Any]] = {}
+    for entry in acted.select_related("loop").order_by("-at")[:MOST_DEEDS]:
+        newest.setdefault(entry.loop.law, _deed(entry))
+    return list(newest.values())
+
+
+def _deed(entry: LedgerEntry) -> dict[str, Any]:
+    action = entry.action or {}
+    return {
+        "law": entry.loop.law,
+        "entry": entry.pk,
+        "at": entry.at.timestamp(),
+        "verdict": entry.verdict,
+        "did": deed_of(action),
+        "points": sum(move["points"] for move in action.get("moves", ())),
+    }
+
+
+def _runs(now: datetime) -> dict[str, dict[str, Any]]:
+    """Open runs, and those that have just ended, so that a page sees how."""
+    lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
+    rows = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
+    return {str(row.pk): _run(row) for row in rows}
+
+
+def _run(row: Run) -> dict[str, Any]:
+    progress = row.progress
+    stages = progress.get("stages") or {}
+    return {
+        "task": row.task.name,
+        "state": row.state,
+        "share": progress.get("share"),
+        "rows": progress.get("rows", 0),
+        "chunks_done": row.chunks_done,
+        "chunks_total": row.chunks_total,
+        "stages_done": stages.get("done", 0),
+        "stages_total": stages.get("total", 0),
+        "working": len(progress.get("working", ())),
+        "workers_wanted": row.workers_wanted,
+        "started_at": row.started_at and row.started_at.timestamp(),
+        "deadline_at": row.deadline_at and row.deadline_at.timestamp(),
+    }
+
+
+def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:
+    """An override shows at once, though the loop's next tick is seconds away."""
+    parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
+    return {
+        "id": loop.pk,
+        "law": loop.law,
+        "target": loop.target,
+        "mode": overridden.get("mode", loop.mode),
+        "measured": _measured(entry),
+        "setpoint": _first(parameters, SETPOINTS),
+        "actuator": _actuator(loop.law, entry),
+        "at": entry.at.timestamp() if entry else None,
+        "reason": entry.reason if entry else None,
+        "verdict": entry.verdict if entry else None,
+        "entry": entry.pk if entry else None,
+        "overrides": len(overridden),
+        "terms": _terms(loop.law, entry),
+    }
+
+
+def _terms(law: str, entry: LedgerEntry | None) -> dict[str, Any]:
+    """What a page shows of the last decision's terms; what isn't known is left out, it would only be sent."""
+    found = entry.terms if entry else {}
+    return {name: _short(found[name]) for name in TERMS.get(law, ()) if found.get(name) is not None}
+
+
+def _short(value: Any) -> Any:
+    return round(value, DIGITS) if isinstance(value, float) else value
+
+
+def _measured(entry: LedgerEntry | None) -> Any:
+    if entry is None:
+        return None
+    found = _first(entry.observation, MEASURED)
+    return _first(entry.terms, MEASURED_TERMS) if found is None else found
+
+
+def _actuator(law: str, entry: LedgerEntry | None) -> float | None:
+    """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
+    if entry is None:
+        return None
+    if law in STANDING:
+        said = (entry.observation, entry.terms.get("manual"), entry.terms)
+        return next((each[STANDING[law]] for each in said if each and STANDING[law] in each), None)
+    return size(entry.action) if entry.applied else 0
+
+
+def _first(document: dict[str, Any] | None, names: tuple[str, ...]) -> Any:
+    return next((document[name] for name in names if document and name in document), None)

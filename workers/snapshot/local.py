@@ -1,0 +1,155 @@
+"""The plant on this machine or cluster: Redis nodes, Celery workers, the Spark pipeline."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+
+from queues.nodes.membership import Membership
+from workers.consumer.latency import Latencies
+from workers.coordination.freshness import Freshness
+from workers.history.load_forecasts import Foresight
+from workers.plants.foreign.watch import PlantWatch
+from workers.plants.holding import holder_of
+from workers.plants.plant import Snapshot
+from workers.plants.registry import LOCAL
+from workers.plants.steered import SteeredPlant
+from workers.snapshot.action_summary import with_remedies
+from workers.snapshot.compose import Sight, Watch, by_work, compose
+from workers.snapshot.control_record import control_record
+from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
+from workers.snapshot.readings import Readings, read
+
+LATENCY_WINDOW_SECONDS = 15.0
+BACKLOG_WINDOW_SECONDS = 30.0
+COUNTED = {
+    "inserted_events": WINDOW_SECONDS,
+    "removed_events": LEAVING_WINDOW_SECONDS,
+    "dead_events": LEAVING_WINDOW_SECONDS,
+}
+WORKED = ("busy_ms", "events")
+DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
+
+
+class LocalPlant(SteeredPlant):
+    """Watches the control server; one instance per watching process, looked through about once a second.
+
+    `clock` gives wall time (what is shown), `monotonic` the time that ages and rates are measured by.
+    """
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        name: str = LOCAL,
+        others: PlantWatch | None = None,
+        foresight: Foresight | None = None,
+    ) -> None:
+        """others: the registered plants, where this one's watcher looks at them, too; foresight: of what is
+        offered to applications, where it looks ahead.
+        """
+        super().__init__(control, clock)
+        self._monotonic, self._name, self._others = monotonic, name, others
+        self._foresight = foresight
+        self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
+        self._backlogs: deque[tuple[float, int | None]] = deque()
+        self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
+        self._seq = 0
+
+    def observe(self) -> Snapshot:
+        """The plant now, in the shape of ARCHITECTURE.md.
+
+        Raises `redis.RedisError` when the control server is away.
+        """
+        now = self._clock()
+        readings = read(self._control, now)
+        monotonic_seconds = self._monotonic()
+        sight = self._sight(readings, now, monotonic_seconds)
+        record = control_record(datetime.fromtimestamp(now, UTC))
+        self._seq += 1
+        snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
+        composed = compose(sight, record.loops, record.overrides)
+        recorded = {name: getattr(record, name) for name in ("plans", "runs", "alerts", "deeds")}
+        composed["totals"]["backlog_change_events"] = self._backlog_change(
+            composed["totals"]["backlog_events"], monotonic_seconds
+        )
+        outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
+        outside["forecasts"] = self._forecasts(composed["pipeline"], now)
+        whole = {**snapshot, **composed, **recorded, **outside}
+        return {**whole, "health": with_remedies(whole)}
+
+    def _plants(self) -> dict[str, Any]:
+        """The registered plants, with who holds each here."""
+        rows = self._others.rows() if self._others else {}
+        return {name: {**row, "steered_by": holder_of(self._control, name)} for name, row in rows.items()}
+
+    def _forecasts(self, pipeline: dict[str, Any], now: float) -> dict[str, Any]:
+        """What will be offered to each application at work."""
+        queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
+        return self._foresight.rows(queues, now) if self._foresight else {}
+
+    def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
+        """The readings with what only a watcher knows: ages, rates, recent latencies."""
+
+        def age(kind: str, name: str, document: dict[str, Any], mark: str) -> float:
+            lag = now - float(document["at"])
+            age_seconds = self._freshness.age_seconds(
+                f"{kind}/{name}", document[mark], monotonic_seconds, lag
+            )
+            return round(age_seconds, DIGITS)
+
+        sequences = {name: beat["seq"] for name, beat in readings.heartbeats.items()}
+        self._membership = self._membership.seen(sequences, monotonic_seconds)
+        watch = Watch(self._membership, monotonic_seconds)
+        ages = {("host", name): age("host", name, host, "at") for name, host in readings.hosts.items()}
+        for (producer, queue), document in readings.producers.items():
+            ages["producer", f"{producer}|{queue}"] = age("producer", f"{producer}|{queue}", document, "at")
+        if readings.pipeline:
+            ages["pipeline", ""] = age("pipeline", "", readings.pipeline, "at")
+        recent = self._recent(readings.latencies, monotonic_seconds)
+        return Sight(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
+
+    def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
+        """Rates per second of every cumulative counter, by name."""
+        rates = {}
+        for node, heartbeat in readings.heartbeats.items():
+            for queue, counters in heartbeat["containers"].items():
+                for name, window in COUNTED.items():
+                    key = f"{queue}@{node}.{name}"
+                    rates[key] = self._rate(key, by_work(counters, name), at_seconds, window)
+        for (queue, node), workers in readings.containers.items():
+            for name in WORKED:
+                key = f"{queue}@{node}.{name}"
+                counted = workers.counts.get(name, 0)
+                rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
+        for (producer, queue), document in readings.producers.items():
+            key = f"{producer}|{queue}.events"
+            rates[key] = self._rate(key, document["events"], at_seconds)
+        return rates
+
+    def _rate(
+        self, counter: str, value: float, at_seconds: float, window_seconds: float = WINDOW_SECONDS
+    ) -> float | None:
+        rate = self._rates.add(counter, value, at_seconds, window_seconds)
+        return None if rate is None else round(rate, DIGITS)
+
+    def _backlog_change(self, events: int | None, at_seconds: float) -> int | None:
+        """Over the last BACKLOG_WINDOW_SECONDS; None until so long was watched, or while it is unknown."""
+        self._backlogs.append((at_seconds, events))
+        while len(self._backlogs) > 1 and self._backlogs[1][0] <= at_seconds - BACKLOG_WINDOW_SECONDS:
+            self._backlogs.popleft()
+        first_seconds, before = self._backlogs[0]
+        watched = at_seconds - first_seconds >= BACKLOG_WINDOW_SECONDS
+        return events - before if watched and events is not None and before is not None else None
+
+    def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
+        """The latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
+        self._histograms.append((at_seconds, dict(now_by_queue)))
+        while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:
+            self._histograms.popleft()
+        earlier = self._histograms[0][1]
+        return {queue: now.since(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}

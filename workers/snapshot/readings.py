@@ -1,0 +1,113 @@
+"""Everything the control server knows of the plant at one moment, read in two round trips and parsed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import redis
+
+from queues.errors import BadTopology
+from queues.topology import KEY as TOPOLOGY_KEY
+from queues.topology import Topology
+from workers.consumer.latency import Latencies
+from workers.consumer.work_report import (
+    RUNNING_EXPIRES_SECONDS,
+    SUBMISSION_EXPIRES_SECONDS,
+    latency_key,
+    running_key,
+    submitted_key,
+    work_key,
+)
+from workers.pool.hosts import KEY as HOSTS_KEY
+
+HEARTBEATS_KEY = "weir:heartbeats"
+PRODUCERS_KEY = "weir:producers"
+PIPELINE_KEY = "weir:pipeline"
+EMPTY = Topology(0, {}, {})
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The workers of one container: submitted and not started, at work now, and their cumulative counts."""
+
+    waiting_to_run: int = 0
+    busy: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue."""
+
+    topology: Topology
+    heartbeats: Mapping[str, dict[str, Any]]
+    producers: Mapping[Pair, dict[str, Any]]
+    hosts: Mapping[str, dict[str, Any]]
+    pipeline: dict[str, Any] | None
+    containers: Mapping[Pair, Workers]
+    latencies: Mapping[str, Latencies]
+
+
+def read(control: redis.Redis, now: float) -> Readings:
+    """Read them. A topology that is missing or broken reads as an empty one: there is nothing to show yet."""
+    with control.pipeline(transaction=False) as pipe:
+        pipe.get(TOPOLOGY_KEY)
+        for key in (HEARTBEATS_KEY, PRODUCERS_KEY, HOSTS_KEY):
+            pipe.hgetall(key)
+        pipe.get(PIPELINE_KEY)
+        stored, heartbeats, producers, hosts, pipeline = pipe.execute()
+    topology = _topology(stored)
+    containers, latencies = _read_work(control, topology, now)
+    return Readings(
+        topology=topology,
+        heartbeats=_documents(heartbeats),
+        producers={_pair(name): document for name, document in _documents(producers).items()},
+        hosts=_documents(hosts),
+        pipeline=orjson.loads(pipeline) if pipeline else None,
+        containers=containers,
+        latencies=latencies,
+    )
+
+
+def _read_work(
+    control: redis.Redis, topology: Topology, now: float
+) -> tuple[dict[Pair, Workers], dict[str, Latencies]]:
+    jobs = [queue for queue in topology.queues.values() if queue.kind == "jobs"]
+    pairs = [(queue.name, node) for queue in jobs for node in queue.points]
+    with control.pipeline(transaction=False) as pipe:
+        for queue, node in pairs:
+            # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
+            pipe.zcount(submitted_key(queue, node), now - SUBMISSION_EXPIRES_SECONDS, "+inf")
+            pipe.zcount(running_key(queue, node), now - RUNNING_EXPIRES_SECONDS, "+inf")
+            pipe.hgetall(work_key(queue, node))
+        for each in jobs:
+            pipe.hgetall(latency_key(each.name))
+        answers = pipe.execute()
+    containers = {pair: _workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
+    histograms = answers[3 * len(pairs) :]
+    latencies = {each.name: Latencies.from_hash(h) for each, h in zip(jobs, histograms, strict=True)}
+    return containers, latencies
+
+
+def _workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:
+    counts = {name.decode(): int(value) for name, value in stored.items() if name != b"trouble"}
+    return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode() or None)
+
+
+def _topology(stored: bytes | None) -> Topology:
+    try:
+        return Topology.from_json(stored)
+    except BadTopology:
+        return EMPTY
+
+
+def _documents(stored: Mapping[bytes, bytes]) -> dict[str, dict[str, Any]]:
+    return {name.decode(): orjson.loads(document) for name, document in stored.items()}
+
+
+def _pair(name: str) -> Pair:
+    producer, _, queue = name.rpartition("|")
+    return producer, queue

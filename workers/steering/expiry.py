@@ -1,0 +1,53 @@
+"""When an override reverts by itself: after minutes, at a time, or (for who may) when somebody ends it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from queues.errors import BadInput
+from workers.steering import plant_settings
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Exactly one is given: `minutes` from now, `expires_at` with its zone, or `endless`."""
+
+    minutes: Any = None
+    expires_at: datetime | None = None
+    endless: bool = False
+
+    def at(self, now: datetime) -> datetime | None:
+        """The end; None when there is none. Raises `BadInput` naming minutes or expires_at."""
+        given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
+        if given != 1:
+            raise BadInput("expires_at", "takes an expiry: give minutes or a time, one of the two.")
+        if self.endless:
+            return None
+        most = timedelta(days=plant_settings.value("override.maximum_days"))
+        if self.expires_at is None:
+            return now + in_minutes(self.minutes, most)
+        if self.expires_at.tzinfo is None:
+            raise BadInput("expires_at", "takes a time with its time zone")
+        if not now < self.expires_at <= now + most:
+            raise BadInput("expires_at", f"takes a time from now on, at most {most.days} days ahead")
+        return self.expires_at
+
+
+def in_minutes(minutes: Any, most: timedelta) -> timedelta:
+    """A period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
+    limit = most.total_seconds() / 60
+    good = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= limit
+    if not good:
+        span = f"{limit:.0f} ({most.days} days)"
+        raise BadInput("minutes", f"takes minutes above 0 up to {span}, not {minutes!r}")
+    return timedelta(minutes=minutes)
+
+
+def notice_period() -> timedelta:
+    """How long before its end an override says so, where it runs long enough."""
+    return timedelta(seconds=plant_settings.value("override.notice_seconds"))
+
+
+def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:
+    """From when on it is said that it is about to revert; None where it does not."""
+    return None if expires_at is None else expires_at - min(period, (expires_at - created_at) / 2)

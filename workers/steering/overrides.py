@@ -1,0 +1,348 @@
+"""A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold.
+
+Every override has an owner, a reason and an expiry. It reverts by itself: in force is only what has neither
+ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and tells the
+agents.
+
+| scope | names | values |
+|---|---|---|
+| one loop, or all of a law, queue, node, or several | a parameter of the law | its range (see the catalog) |
+| | `guard.NAME`; `guard.direction`: up only, down only | the setting's range |
+| | the actuator, e.g. `start` | the guard's range; applied while the loop is in manual |
+| | `mode` | auto, advise, hold, manual |
+| a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
+
+Of two that are on the same loop under the same name the newer holds, and says what it stands before; when it
+ends first, the older holds again. Checked are each value's range and, with all that is in force beside it,
+`Law.check` for every loop in the scope, where a law also refuses what would make it unstable.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.law import Law
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Node
+from workers.models import Loop, Override
+from workers.steering.expiry import Expiry
+from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_threshold
+
+MAXIMUM_REASON_LENGTH = 2_000
+
+
+def in_force(now: datetime) -> QuerySet[Override]:
+    """The overrides that hold at this instant."""
+    return Override.objects.filter(_unexpired(now), created_at__lte=now).filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=now)
+    )
+
+
+def soonest_first(rows: QuerySet[Override]) -> QuerySet[Override]:
+    """In the order in which they revert; those without an end last."""
+    return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
+
+
+def _unexpired(now: datetime) -> Q:
+    return Q(expires_at__gt=now) | Q(expires_at__isnull=True)
+
+
+def by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
+    """{loop's id: the overrides in force on it, the oldest first}, wide ones included; one query."""
+    rows = in_force(now).select_related("loop", "node", "owner").order_by("created_at", "pk")
+    held = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    return {loop.pk: [row for scope, row in held if scope.covers(loop)] for loop in loops}
+
+
+def on(loop: Loop, now: datetime) -> list[Override]:
+    """The overrides in force on a loop, the oldest first, wide ones included."""
+    return by_loop([loop], now)[loop.pk]
+
+
+def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
+    """Parameters with the values of the overrides in force in their place; the later of two wins."""
+    values = dict(parameters)
+    for override in sorted(overrides, key=lambda each: (each.created_at, each.pk)):
+        if override.name in values and holds(override, now):
+            values[override.name] = override.value
+    return values
+
+
+def holds(override: Override, now: datetime) -> bool:
+    """Whether it is in force: at `expires_at` it is not any more."""
+    ended = override.ended_at is not None and override.ended_at <= now
+    return not ended and (override.expires_at is None or now < override.expires_at)
+
+
+def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:
+    """The value in force under a name, or None."""
+    return effective({name: None}, overrides, now)[name]
+
+
+def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
+    """{node: {"busy", "toobusy"}} as they hold now: the node's own, or the overrides'. For the projection."""
+    thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
+    by_age = in_force(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
+    for override in by_age.select_related("node"):
+        thresholds[override.node.name][override.name] = float(override.value)
+    return {name: _in_order(name, values) for name, values in thresholds.items()}
+
+
+def set_override(
+    *,
+    name: str,
+    value: Any,
+    owner: AbstractBaseUser,
+    reason: str,
+    now: datetime,
+    loop: Loop | None = None,
+    law: str = "",
+    queue: str = "",
+    node: Node | None = None,
+    minutes: Any = None,
+    expires_at: datetime | None = None,
+    endless: bool = False,
+    control: redis.Redis | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> Override:
+    """Put a value in force until it expires; one under the same name on the same scope ends.
+
+    Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must fit
+    all together, not one after the other (gains are stable as a set). With `control`, a node's thresholds are
+    projected, so that its agent follows within a second. Raises `BadInput` naming the field (scope, name,
+    value, reason, minutes, expires_at); nothing is changed then.
+    """
+    scope = Scope(loop, law, queue, node)
+    if not scope.is_sound:
+        raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
+    reason = read_reason(reason)
+    until = Expiry(minutes, expires_at, endless).at(now)
+    with transaction.atomic():
+        itself = node is not None and name in THRESHOLDS and not (law or queue)
+        checked = (
+            _checked_threshold(node, name, value, now)
+            if itself
+            else _checked(scope, name, value, now, beside or {})
+        )
+        same = in_force(now).filter(name=name, **scope.fields())
+        replaced = [{**row, "ended": True} for row in map(_replaced, same)]
+        replaced += [] if itself else [_replaced(row) for row in _met(scope, name, now)]
+        same.update(ended_at=now, ended_by=owner)
+        override = Override.objects.create(
+            **scope.fields(),
+            name=name,
+            value=checked[0],
+            instead_of=checked[1],
+            replaces=replaced,
+            owner=owner,
+            reason=reason,
+            created_at=now,
+            expires_at=until,
+        )
+        # Inside the transaction: when the agents can't be told, nothing has changed.
+        _tell_agents(node if itself else None, now, control)
+    return override
+
+
+def _met(scope: Scope, name: str, now: datetime) -> list[Override]:
+    """The overrides of the same name on other scopes that share a loop with this one."""
+    loops = list(Loop.objects.all())
+    rows = in_force(now).filter(name=name).select_related("loop", "node", "owner")
+    found = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    return [row for other, row in found if other != scope and scope.meets(other, loops)]
+
+
+def _replaced(row: Override) -> dict[str, Any]:
+    """An older override, as the newer one names it."""
+    return {
+        "id": row.pk,
+        "scope": str(Scope.of(row)),
+        "value": row.value,
+        "owner": row.owner.get_username(),
+        "reason": row.reason,
+        "ended": False,
+    }
+
+
+def extend(
+    override: Override,
+    *,
+    now: datetime,
+    minutes: Any = None,
+    expires_at: datetime | None = None,
+) -> Override:
+    """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
+    until = Expiry(minutes, expires_at).at(now)
+    if override.expires_at is None:
+        raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
+    # One conditional write: an override that somebody ended a moment ago does not come back to life.
+    still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
+    if not still.update(expires_at=until):
+        raise BadInput("override", "is over already; set it again, with a reason")
+    override.refresh_from_db()
+    return override
+
+
+def end(
+    override: Override, *, by: AbstractBaseUser, now: datetime, control: redis.Redis | None = None
+) -> Override:
+    """End it now. Ending twice changes nothing: the first end stays."""
+    with transaction.atomic():
+        still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)
+        if still.update(ended_at=now, ended_by=by):
+            _tell_agents(override.node if is_threshold(override) else None, now, control)
+    override.refresh_from_db()
+    return override
+
+
+def expire_due(now: datetime, control: redis.Redis | None = None) -> list[Override]:
+    """Note once, on each override that has run out, that it ended when it expired; give those back."""
+    due = list(Override.objects.filter(ended_at__isnull=True, expires_at__lte=now).select_related("node"))
+    if not due:
+        return []
+    with transaction.atomic():
+        noted = [each for each in due if _note_expiry(each)]
+        if any(is_threshold(each) for each in noted):
+            _project(control, now)
+    return noted
+
+
+def _note_expiry(override: Override) -> bool:
+    override.ended_at = override.expires_at
+    untouched = Override.objects.filter(pk=override.pk, ended_at__isnull=True, expires_at=override.expires_at)
+    return bool(untouched.update(ended_at=override.expires_at))
+
+
+def _checked(
+    scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
+    loops = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
+    if not loops:
+        raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
+    if name == "mode":
+        if value not in Loop.Mode.values:
+            raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
+        return value, _common(loop.mode for loop in loops)
+    if name.startswith("guard.") and scope.is_wide:
+        loops = [loop for loop in loops if _knows(loop, name)] or loops
+    elif len({loop.law for loop in loops}) > 1:
+        raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
+    checked = [_checked_parameter(loop, scope, name, value, now, beside) for loop in loops]
+    return checked[0][0], _common(before for _, before in checked)
+
+
+def _knows(loop: Loop, name: str) -> bool:
+    """Whether the guard of a loop's law has the setting."""
+    return name.removeprefix("guard.") in {each.name for each in guard.settings_of(catalog.law(loop.law))}
+
+
+def _common(values: Iterable[Any]) -> Any:
+    """The value all have, None where they differ."""
+    first, *others = values
+    return first if all(each == first for each in others) else None
+
+
+def _checked_parameter(
+    loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    law = catalog.law(loop.law)
+    try:
+        value = catalog.parameter(law, name).check(value, "value")
+    except BadInput as error:
+        raise BadInput("name" if error.field == "name" else "value", error.message) from None
+    if name == law.actuator:
+        return value, None
+    others = [each for each in on(loop, now) if each.name != name or Scope.of(each) != scope]
+    try:
+        # Each in its range, they may still contradict each other.
+        return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)
+    except BadInput as error:
+        raise BadInput("value", str(error)) from None
+
+
+def _instead_of(
+    law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
+) -> Any:
+    """What held under this name; raises `BadInput` when the whole with the new values no longer fits."""
+    if name.startswith("guard."):
+        settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
+        settings_new = {each.removeprefix("guard."): new[each] for each in new if each.startswith("guard.")}
+        guard.read_settings(law, {**settings, **settings_new})
+        return settings[key]
+    parameters = effective_parameters(law, loop.parameters, others, now)
+    law.check({**parameters, **{each: new[each] for each in new if each in parameters}})
+    return parameters[name]
+
+
+def effective_parameters(
+    law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
+) -> dict[str, Any]:
+    """All parameters of a law by name, defaults filled in, overrides in their place."""
+    return effective(catalog.read_parameters(law, parameters), overrides, now)
+
+
+def effective_guard(
+    law: Law, settings: Mapping[str, Any], overrides: Iterable[Override], now: datetime
+) -> dict[str, Any]:
+    """The guard's settings by name, overrides `guard.NAME` in their place."""
+    named = {f"guard.{key}": value for key, value in guard.read_settings(law, settings).items()}
+    return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
+
+
+def _checked_threshold(node: Node, name: str, value: Any, now: datetime) -> tuple[float, float]:
+    if name not in THRESHOLDS:
+        raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= 1.0:
+        raise BadInput("value", f"takes a share of capacity above 0 up to 1, not {value!r}")
+    holding = node_thresholds(now)[node.name]
+    key = name.removesuffix("_threshold")
+    proposed = {**holding, key: float(value)}
+    if not proposed["busy"] < proposed["toobusy"]:
+        busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
+        raise BadInput("value", f"takes a share {toobusy if key == 'busy' else busy}, not {value:g}")
+    return float(value), holding[key]
+
+
+def _thresholds(node: Node) -> dict[str, float]:
+    return {"busy_threshold": node.busy_threshold, "toobusy_threshold": node.toobusy_threshold}
+
+
+def _in_order(name: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Two overrides that were in order together may not be once one has expired: then BUSY is put just below
+    TOOBUSY, so that the agents always get an order they accept.
+    """
+    busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
+    if busy >= toobusy:
+        busy = math.nextafter(toobusy, 0.0)
+    return {"busy": busy, "toobusy": toobusy}
+
+
+def read_reason(reason: Any) -> str:
+    """A person's reason, stripped. Raises `BadInput` when there is none, or too much."""
+    text = reason.strip() if isinstance(reason, str) else ""
+    if not text:
+        raise BadInput("reason", "is missing; say in a sentence why, for who reads it at night")
+    if len(text) > MAXIMUM_REASON_LENGTH:
+        raise BadInput("reason", f"takes at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
+    return text
+
+
+def _tell_agents(node: Node | None, now: datetime, control: redis.Redis | None) -> None:
+    if node is not None:
+        _project(control, now)
+
+
+def _project(control: redis.Redis | None, now: datetime) -> None:
+    """Write the topology with the thresholds that hold now, where the agents read it."""
+    if control is not None:
+        projection.project(control, node_thresholds(now))

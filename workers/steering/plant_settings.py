@@ -1,0 +1,145 @@
+"""The plant's own settings: name, default, range, unit and help in one place; the database has what differs.
+
+What concerns one loop is a parameter of its law or its guard (`controllers.catalog`), not a setting here.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from workers.models import Setting
+
+DECLARED = (
+    Parameter(
+        "approvals.operator",
+        "persons",
+        "How many have to approve a plan when an operator approves it. 2: somebody else must agree, and who "
+        "proposed the plan can't be the second.",
+        1,
+        1,
+        2,
+        "integer",
+    ),
+    Parameter(
+        "approvals.administrator",
+        "persons",
+        "How many have to approve a plan when an administrator approves it.",
+        1,
+        1,
+        2,
+        "integer",
+    ),
+    Parameter(
+        "plan.expires_seconds",
+        "s",
+        "A proposed plan that nobody approved for so long is void; a first approval of two begins the time "
+        "anew.",
+        300.0,
+        60.0,
+        3_600.0,
+    ),
+    Parameter(
+        "override.maximum_days",
+        "days",
+        "The longest an override may run before it reverts by itself. An administrator may set one without "
+        "an end.",
+        7.0,
+        1.0,
+        31.0,
+    ),
+    Parameter(
+        "override.notice_seconds",
+        "s",
+        "So long before an override reverts, the strip says so and offers more time (for a short override: "
+        "from half of its time).",
+        120.0,
+        10.0,
+        3_600.0,
+    ),
+    Parameter(
+        "session.hours",
+        "h",
+        "A login ends after so long. It concerns those who log in from now on.",
+        336.0,
+        0.5,
+        720.0,
+    ),
+    Parameter(
+        "session.idle_minutes",
+        "min",
+        "A login ends when its person has opened no page and sent nothing for so long. An open page that "
+        "follows the plant does not count; raise this for a screen on a wall.",
+        480.0,
+        5.0,
+        43_200.0,
+    ),
+    Parameter(
+        "login.second_factor",
+        "0 or 1",
+        "1: an administrator with a local account acts as a viewer until a second factor (codes of an app) "
+        "is set up. 0: a second factor is everybody's own choice.",
+        0,
+        0,
+        1,
+        "integer",
+    ),
+    Parameter(
+        "token.maximum_days", "days", "The longest an API token may be valid.", 366, 1, 1_830, "integer"
+    ),
+    Parameter(
+        "quota.events_per_second",
+        "events/s",
+        "How many events a token may publish over HTTP per second, on average over 10 s. A token may have "
+        "its own quota.",
+        100_000,
+        1,
+        100_000_000,
+        "integer",
+    ),
+    Parameter(
+        "quota.bytes_per_second",
+        "bytes/s",
+        "How many bytes of events (unpacked) a token may publish over HTTP per second, on average over 10 s. "
+        "A token may have its own quota.",
+        32 * 2**20,
+        1_000,
+        10_000_000_000,
+        "integer",
+    ),
+)
+BY_NAME = {each.name: each for each in DECLARED}
+
+
+def declared(name: str) -> Parameter:
+    """What a setting takes. Raises `BadInput` for a name that is not one."""
+    if name not in BY_NAME:
+        raise BadInput("name", f"{name[:60]!r} is no setting; the settings are {', '.join(BY_NAME)}.")
+    return BY_NAME[name]
+
+
+def value(name: str) -> Any:
+    """A setting as it is now. Raises `BadInput` for a name that is not one."""
+    default = declared(name).default
+    row = Setting.objects.filter(name=name).first()
+    return default if row is None else row.value
+
+
+def changed() -> dict[str, Setting]:
+    """The settings that were changed once, by name, with who did it and when."""
+    return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
+
+
+def change(name: str, new: Any, by: AbstractBaseUser | None, now: datetime) -> tuple[Any, Any]:
+    """Set it for good; gives (before, after). Raises `BadInput` naming name or value, also for no change."""
+    parameter, before = declared(name), value(name)
+    try:
+        new = parameter.check(new, "value")
+    except BadInput as error:
+        raise BadInput("value", error.message) from None
+    if new == before:
+        raise BadInput("value", f"is {before:g} already.")
+    Setting.objects.update_or_create(name=name, defaults={"value": new, "changed_by": by, "changed_at": now})
+    return before, new
