@@ -26,9 +26,10 @@ from bench.node_servers import node_servers
 from bench.running_plant import ROOT, clean_environment
 from console.embedded.processes import web
 from queues.nodes.server import free_port
+from queues.publishing.producers import KEY as PRODUCERS_KEY
 from queues.topology import KEY, Topology
 from workers.consumer.work_report import work_key
-from workers.snapshot.readings import HEARTBEATS_KEY, PIPELINE_KEY, PRODUCERS_KEY
+from workers.snapshot.readings import HEARTBEATS_KEY, PIPELINE_KEY
 
 NODES = [f"node{number:03}" for number in range(1, 201)]
 PASSWORD = "a long enough pass phrase"

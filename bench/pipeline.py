@@ -27,7 +27,8 @@ from bench.pipeline_plant import BATCH_EVENTS, NODES, moment, pace, plant, wait_
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
-from workers.pipeline.events.containers import CARRIED, Faults, Range, Stored, laid_out
+from workers.pipeline.events.containers import Faults, Range, Stored, laid_out
+from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.runtime.application import SHIPPED
 from workers.pipeline.runtime.running import INTER, INTRA, TIERS

@@ -23,8 +23,9 @@ from queues.topology import KEY, NodeSpec, QueueSpec, Topology
 from workers.pipeline.declaration import controls as steering
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
-from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
-from workers.pipeline.runtime.checkpoint import open_checkpoint
+from workers.pipeline.inter_event.finished_batch import InterEventBatch
+from workers.pipeline.intra_event.finished_batch import ReplicaBatch
+from workers.pipeline.runtime.restart import open_checkpoint
 from workers.pipeline.runtime.running import TIERS, Running
 
 NODES = ("n1", "n2", "n3")

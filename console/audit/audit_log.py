@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import Q, QuerySet
 
-from console.accounts.access import Actor
 from console.audit import chain, refusals
 from console.models import AuditEntry
 from queues.errors import BadInput
@@ -21,8 +20,21 @@ from queues.errors import BadInput
 MAXIMUM_TEXT = 200
 
 
+class Author(Protocol):
+    """Who does something, as the audit names them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str | None: ...
+
+    @property
+    def request_id(self) -> str: ...
+
+
 def record(
-    actor: Actor,
+    actor: Author,
     action: str,
     target: str,
     *,
@@ -43,7 +55,7 @@ def record(
     )
 
 
-def refused(actor: Actor, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
+def refused(actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:
     """Note a refusal of a dangerous kind as `refused.{action}`, in a transaction of its own: the refused
     request's is rolled back, the entry stays. Equal ones and floods are folded (`console.audit.refusals`).
 
@@ -56,7 +68,7 @@ def refused(actor: Actor, action: str, target: str = "", reason: str = "", *, af
 
 
 @contextmanager
-def noting_refused(actor: Actor, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
+def noting_refused(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
     """Note a `BadInput` that is raised within about one of these fields, and let it pass."""
     try:
         yield

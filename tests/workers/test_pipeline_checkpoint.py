@@ -6,13 +6,14 @@ import pytest
 
 from queues.errors import BadInput
 from workers.pipeline.inter_event.combining import Combined
-from workers.pipeline.runtime.checkpoint import (
-    COMBINER,
+from workers.pipeline.runtime.restart import (
     CheckpointInUse,
+    check,
     lock_checkpoint,
     open_checkpoint,
     reset_checkpoint,
 )
+from workers.pipeline.tiers.checkpoint import COMBINER
 
 
 def planned(folder, batch: int, text: str) -> None:
@@ -55,7 +56,7 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
 def test_a_broken_or_newer_offset_is_refused_before_anything_is_read(text, tmp_path, control):
     checkpoint = open_checkpoint(tmp_path / "p", control, "app")
     planned(checkpoint.folder, 3, json.dumps(Combined().to_document()))
-    checkpoint.check()
+    check(checkpoint)
     planned(checkpoint.folder, 4, text)
     with pytest.raises(BadInput, match="--reset"):
         open_checkpoint(tmp_path / "p", control, "app")

@@ -8,8 +8,9 @@ from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from workers.pipeline.events.attributes import Attribute
-from workers.pipeline.events.containers import Faults, Layout, Nodes, Range, laid_out, merged, read_range
+from workers.pipeline.events.containers import Faults, Nodes, Range, laid_out, merged, read_range
 from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.events.layout import Layout
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),

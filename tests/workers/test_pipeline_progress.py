@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.pipeline.inter_event.finished_batch import ReplicaBatch
+from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.progress import Sight, Step, stall
 from workers.pipeline.status.progress_record import ProgressRecord
 

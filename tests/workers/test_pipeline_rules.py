@@ -10,12 +10,13 @@ from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import application_of_text, read_application
 from workers.pipeline.dispatch.portion import Portion
 from workers.pipeline.events.attributes import Attribute
-from workers.pipeline.events.containers import Layout, Range
+from workers.pipeline.events.containers import Range
+from workers.pipeline.events.layout import Layout, criterion_column
 from workers.pipeline.intra_event.rule_plan import RulePlans
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_check import names_in
 from workers.pipeline.rules.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
-from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample, criterion_column
+from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample
 from workers.pipeline.runtime.application import SHIPPED
 from workers.pipeline.runtime.session import start_session
 from workers.pipeline.shedding.shedder import Shedder

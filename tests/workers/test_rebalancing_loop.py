@@ -9,10 +9,9 @@ from queues.models import Node
 from tests.queues.events import blocks_of
 from tests.workers.plan_plant import Plant
 from workers.control import engine
-from workers.control.kinds import sensors
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop, Plan
-from workers.placement import execution, plans
+from workers.placement import execution, plans, plant_sensors
 
 pytestmark = pytest.mark.django_db
 UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
@@ -179,7 +178,7 @@ def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(p
     assert rows["n1"]["load"] == pytest.approx(0.77, abs=0.01)
     assert rows["n2"]["load"] == pytest.approx(0.22, abs=0.01)
     assert rows["n1"]["server_time_share"] > 0
-    sensed = sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
+    sensed = plant_sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
     rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
     assert rates["alert"] == pytest.approx(1100, rel=0.02)
     assert sensed.measured.unfit is None

@@ -23,8 +23,9 @@ from workers.control.kinds.pipeline_loops import LAWS
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declaration import application_of_text
-from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operators import OperatorCount
+from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.status import StatusBoard
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
 from workers.snapshot.control_record import control_record

@@ -15,8 +15,8 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from queues.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
-from workers.batch.jobs.parameters import NAME
 from workers.models import Task
+from workers.steering.names import NAME
 
 START = "workers.tasks.start_task"
 MOST_PARALLEL = 64

@@ -9,8 +9,8 @@ from queues.errors import BadInput
 from queues.topology import Topology
 from workers.consumer.work_report import SUBMISSION_EXPIRES_SECONDS, submit
 from workers.consumer.worker import time_to_work_seconds
+from workers.pool.hosts import CONSUME
 
-CONSUME = "workers.tasks.consume"
 KILL_AFTER_SECONDS = 10.0
 AHEAD_OF_ALL = 0  # Celery's first priority: served before any queue's that has another
 

@@ -15,9 +15,8 @@ from queues import points as thousand
 from queues import projection
 from queues.errors import BadInput
 from queues.topology import Topology
-from workers.control.kinds import sensors
 from workers.models import LedgerEntry, Loop, Plan
-from workers.placement import move_forecast, moves, plans
+from workers.placement import move_forecast, moves, plans, plant_sensors
 from workers.placement.moves import Move
 from workers.placement.plans import Snapshot, User
 from workers.steering import overrides
@@ -155,7 +154,7 @@ def restore(found: Sequence[Move], reason: str, snapshot: Snapshot, now: datetim
 def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
     """What the rebalancing law says now, with its loop's parameters, overrides included, and its memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
-    sensed = sensors.rebalancing({}, snapshot, None, now.timestamp())
+    sensed = plant_sensors.rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.unfit is not None:
         raise BadInput("plant", f"can't be planned for now: {sensed.measured.unfit}.")
     given = {} if loop is None else loop.parameters

@@ -17,13 +17,13 @@ import redis
 from celery import bootsteps, signals
 from celery.worker import state
 
-from workers.consumer.dispatch import CONSUME
 from workers.coordination.connections import control_server
 from workers.pool import completions, pool
 from workers.pool.departures import Departures
 from workers.pool.pool import Order, Pool
 
 KEY = "weir:hosts"
+CONSUME = "workers.tasks.consume"  # the task that a consumer works in
 INTERVAL_SECONDS = 1.0
 WRITE_TIMEOUT_SECONDS = 0.5
 logger = logging.getLogger(__name__)

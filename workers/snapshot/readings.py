@@ -8,6 +8,7 @@ import orjson
 import redis
 
 from queues.errors import BadTopology
+from queues.publishing.producers import KEY as PRODUCERS_KEY
 from queues.topology import KEY as TOPOLOGY_KEY
 from queues.topology import Topology
 from workers.consumer.latency import Latencies
@@ -22,7 +23,6 @@ from workers.consumer.work_report import (
 from workers.pool.hosts import KEY as HOSTS_KEY
 
 HEARTBEATS_KEY = "weir:heartbeats"
-PRODUCERS_KEY = "weir:producers"
 PIPELINE_KEY = "weir:pipeline"
 EMPTY = Topology(0, {}, {})
 Pair = tuple[str, str]

@@ -15,12 +15,12 @@ from django.db.models import Max, Q
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
+from queues.publishing.producers import KEY as PRODUCERS_KEY
 from workers.alerts.lifecycle.models import Message
 from workers.coordination import throttling
 from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.plants.published import SNAPSHOT_KEY
-from workers.snapshot.readings import PRODUCERS_KEY
 from workers.steering import overrides
 from workers.steering.scope import active_loops
 

@@ -8,8 +8,8 @@ from django.core.validators import validate_email
 
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import AlertRule, Receiver
-from workers.batch.jobs.parameters import NAME
 from workers.host import egress
+from workers.steering.names import NAME
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500

@@ -15,7 +15,7 @@ from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
 from workers.alerts.lifecycle.machine import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
-from workers.batch.jobs.parameters import NAME
+from workers.steering.names import NAME
 
 MOST_STEPS = 5
 LONGEST_DELAY_MINUTES = 24 * 60

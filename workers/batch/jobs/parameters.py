@@ -1,15 +1,13 @@
 """The parameters of batch jobs: declared once with kind, default and help; read from text or JSON alike."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from queues.errors import BadInput
-
-NAME = re.compile(r"\A[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
+from workers.steering.names import NAME
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared_rules import COLUMN, read_rule
 from workers.pipeline.declaration.monitored import Monitored
 from workers.pipeline.events.attributes import TYPES, Attribute
-from workers.pipeline.events.containers import CARRIED, COLUMNS, Layout
+from workers.pipeline.events.layout import CARRIED, COLUMNS, Layout
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,

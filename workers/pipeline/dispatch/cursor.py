@@ -11,10 +11,10 @@ from typing import Any
 
 from queues.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.tiers.checkpoint import NEW_START
 
 VERSION = 2
 BEGINNING = "0-0"
-NEW_START = "Start once with --reset to begin anew at the oldest events still waiting."
 
 Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
 

@@ -1,7 +1,7 @@
 """Reading containers: entries of segments as Arrow batches of the columns an application needs."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,53 +15,12 @@ from queues.events import block
 from queues.events.unreadable import unreadable
 from queues.nodes.login import logged_in
 from queues.segments.segment import Segment
-from workers.pipeline.events.attributes import SQL_TYPES, TYPES, Attribute, ahead_faults, extract
-from workers.pipeline.rules.rules import criterion_column
+from workers.pipeline.events.attributes import ahead_faults, extract
+from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
 MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_KINDS = {
-    **{each.name: each.type for each in block.SCHEMA},
-    "queue": pa.string(),
-    "node": pa.string(),
-    "block": pa.string(),
-    "published": _TIMESTAMP,
-}
-_SQL = {pa.string(): "string", pa.float64(): "double", _TIMESTAMP: "timestamp"}
-COLUMNS = tuple(_KINDS)
-CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
-    which the value of the moment is a column, too, behind the others.
-    """
-
-    columns: tuple[str, ...] = COLUMNS
-    attributes: tuple[Attribute, ...] = ()
-    criteria: tuple[str, ...] = ()
-
-    @property
-    def schema(self) -> pa.Schema:
-        own = [pa.field(name, _KINDS[name]) for name in self.columns]
-        return pa.schema([*own, *(pa.field(each.name, TYPES[each.kind]) for each in self.attributes)])
-
-    @property
-    def sql(self) -> str:
-        """The same for Spark."""
-        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
-        attributes = [f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes]
-        criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
-        return ", ".join([*own, *attributes, *criteria])
-
-    def with_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
-        """Rows under `schema` with the columns of the criteria."""
-        for name in self.criteria:
-            rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
-        return rows
 
 
 @dataclass(frozen=True)
@@ -205,6 +164,6 @@ def _origin(name: str, blocks: list[Stored]) -> pa.Array:
     rows = [each.batch.num_rows for each in blocks]
     if name == "published":
         published_us = [int(each.entry_id.partition("-")[0]) * 1000 for each in blocks]
-        return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(_TIMESTAMP)
+        return pa.array(np.repeat(np.array(published_us, np.int64), rows)).cast(TIMESTAMP)
     values = [each.block_id if name == "block" else getattr(each.part, name) for each in blocks]
     return pa.array(values, pa.string()).take(pa.array(np.repeat(np.arange(len(blocks)), rows)))

@@ -3,6 +3,7 @@ which each operator has as many tasks as its parallelism says; then the complex 
 """
 
 import time
+from typing import Protocol
 
 import redis
 from pyspark import SparkContext
@@ -15,10 +16,16 @@ from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, shares_of_groups
-from workers.pipeline.runtime.checkpoint import Checkpoint
-from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import BatchWork
+from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.state import StateStore
+
+
+class InterEventBoard(Protocol):
+    """Whoever says what the operators do."""
+
+    def inter_event(self, batch: InterEventBatch) -> None:
+        """An inter-event batch is worked."""
 
 
 class InterEventWork(BatchWork):
@@ -31,7 +38,7 @@ class InterEventWork(BatchWork):
         checkpoint: Checkpoint,
         control: redis.Redis,
         outbox: Outbox,
-        status: StatusBoard,
+        status: InterEventBoard,
     ) -> None:
         self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
         self._store = StateStore(control, application.name)

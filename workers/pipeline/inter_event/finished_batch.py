@@ -1,27 +1,10 @@
-"""What is known of a batch once it is finished, of either tier."""
+"""What is known of an inter-event batch once it is finished."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.operators import OperatorCount
 from workers.pipeline.patterns.graph import Graph, Operator
-from workers.pipeline.shedding.shed_counts import ShedCounts
-
-
-@dataclass(frozen=True)
-class ReplicaBatch:
-    """One finished batch of a replica. at: monotonic seconds. response_seconds: from dispatch to result."""
-
-    at: float
-    batch: int
-    events: int
-    kept: int
-    size_bytes: int
-    seconds: float
-    rules: list[dict[str, Any]]
-    response_seconds: float
-    shed: ShedCounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from workers.pipeline.declaration.monitored import Monitored
 from workers.pipeline.dispatch.portion import Portion
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.connections import control_of, nodes_of
-from workers.pipeline.events.containers import Faults, Layout, laid_out, merged, read_range
+from workers.pipeline.events.containers import Faults, laid_out, merged, read_range
 from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.events.layout import Layout
 from workers.pipeline.intra_event.monitor import MonitorStore, Sketches
 
 READING_SECONDS = 10.0  # that a node may take to answer

@@ -3,6 +3,7 @@ whose tasks leave their rows in the result queue, and then the publishing of the
 """
 
 import time
+from typing import Protocol
 
 import redis
 from pyspark.sql import DataFrame
@@ -16,17 +17,23 @@ from workers.pipeline.dispatch.portion import Portion, on_tasks
 from workers.pipeline.events.connections import nodes_of
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.inter_event.finished_batch import ReplicaBatch
+from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.intra_event.result_writer import CUT_ROWS
 from workers.pipeline.intra_event.rule_plan import RulePlans
 from workers.pipeline.rules.rule_sql import rule_counts
-from workers.pipeline.runtime.checkpoint import Checkpoint
 from workers.pipeline.shedding.shed_counts import together
-from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import BatchWork
+from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
 PLANNING_SECONDS = 1.0  # that a node may take to answer
+
+
+class ReplicaBoard(Protocol):
+    """Whoever says what the replicas do."""
+
+    def replica(self, name: str, batch: ReplicaBatch) -> None:
+        """A replica's batch is published."""
 
 
 class ReplicaWork(BatchWork):
@@ -39,7 +46,7 @@ class ReplicaWork(BatchWork):
         replica: str,
         checkpoint: Checkpoint,
         control: redis.Redis,
-        status: StatusBoard,
+        status: ReplicaBoard,
     ) -> None:
         self._plans, self._application, self._replica = plans, application, replica
         self._checkpoint, self._control, self._status = checkpoint, control, status

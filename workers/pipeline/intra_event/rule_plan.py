@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.portion import Portion
-from workers.pipeline.events.containers import CARRIED
+from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.intra_event.event_source import EventSource, layout_option, monitored_option
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules

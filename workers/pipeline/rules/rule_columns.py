@@ -14,10 +14,10 @@ from pyspark.sql import Column, types
 from pyspark.sql import functions as sql
 from sqlglot import exp
 
+from workers.pipeline.events.layout import criterion_column
 from workers.pipeline.rules.reference import subnet_of
 from workers.pipeline.rules.rule_functions import SUBNET, number_of
 from workers.pipeline.rules.rule_language import TYPES, Written, chained
-from workers.pipeline.rules.rules import criterion_column
 
 DOT = r"\."  # Java splits by this one without making a regular expression of it
 _TYPES: dict[str, types.DataType] = {

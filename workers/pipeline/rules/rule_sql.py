@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
-from workers.pipeline.events.containers import Layout
+from workers.pipeline.events.layout import Layout
 from workers.pipeline.rules.reference import Reference, Row
 from workers.pipeline.rules.rule_columns import DOT, column_of, long
 from workers.pipeline.rules.rule_language import written

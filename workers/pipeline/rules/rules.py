@@ -60,8 +60,3 @@ class Cleanse:
 
 Rule = Filter | Project | Enrich | Sample | Cleanse
 REMOVING = (Filter, Sample, Cleanse)  # rules that let events go
-
-
-def criterion_column(name: str) -> str:
-    """The column that holds a criterion's value of the moment: it may change without a new plan."""
-    return f"criterion {name}"

@@ -16,7 +16,7 @@ from queues.errors import BadInput, WeirError
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
-from workers.pipeline.runtime.checkpoint import lock_checkpoint, open_checkpoint, reset_checkpoint
+from workers.pipeline.runtime.restart import lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence

@@ -23,10 +23,10 @@ from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.monitor import Monitor
 from workers.pipeline.intra_event.replica import ReplicaWork
 from workers.pipeline.intra_event.rule_plan import RulePlans
-from workers.pipeline.runtime.checkpoint import COMBINER, Checkpoint
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.batch_work import BatchWork, sentence
+from workers.pipeline.tiers.checkpoint import COMBINER, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
 

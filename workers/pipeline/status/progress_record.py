@@ -5,7 +5,8 @@ status' lock.
 from collections import deque
 from collections.abc import Mapping
 
-from workers.pipeline.inter_event.finished_batch import InterEventBatch, ReplicaBatch
+from workers.pipeline.inter_event.finished_batch import InterEventBatch
+from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.progress import Sight, Step, since, stall
 
 Finished = tuple[float, float]  # when the last batch ended (monotonic), how long it took

@@ -1,4 +1,5 @@
-"""The checkpoint of one application, and whether it belongs to the state on the control server.
+"""What a start goes on with: the checkpoint of one application, and whether it belongs to the state on the
+control server.
 
 Both carry the same run number. One without the other can't be continued: batches would be counted from
 another beginning, and events would be matched twice or never.
@@ -8,80 +9,49 @@ import fcntl
 import json
 import secrets
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import redis
 
 from queues.errors import BadInput, WeirError
-from workers.pipeline.dispatch.cursor import NEW_START
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.tiers.checkpoint import COMBINER, NEW_START, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
-
-COMBINER = "combiner"
 
 
 class CheckpointInUse(WeirError):  # noqa: N818
     """Another pipeline process works on the same checkpoint."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """folder: where Spark keeps offsets and commits. run: 8 hex digits, new with every reset. query: whose
-    offsets (a replica, or COMBINER).
+def check(checkpoint: Checkpoint) -> None:
+    """Reads what a start will continue from. Raises BadInput when it is broken or of another program
+    version.
     """
+    if (checkpoint.folder / "spark" / "offsets").exists():
+        raise BadInput("checkpoint", f"{checkpoint.folder} is of a program before this one. {NEW_START}")
+    for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
+        _check_query(checkpoint.of(query))
 
-    folder: Path
-    run: str
-    query: str = COMBINER
 
-    def of(self, query: str) -> "Checkpoint":
-        """That of another query of the same run."""
-        return replace(self, query=query)
-
-    @property
-    def location(self) -> str:
-        return str(self.folder / "spark" / self.query)
-
-    def offset(self, batch: int) -> Any:
-        """The end offset of a planned batch, as Spark wrote it before the batch began. Raises BadInput when
-        it can't be read.
-        """
-        path = Path(self.location) / "offsets" / str(batch)
-        try:
-            # Spark's offset log: a version, metadata, then one line for each source; there is one source.
-            return json.loads(path.read_text(encoding="utf-8").splitlines()[2])
-        except (OSError, ValueError, IndexError) as error:
-            raise BadInput("checkpoint", f"{path} can't be read ({error}). {NEW_START}") from None
-
-    def check(self) -> None:
-        """Reads what a start will continue from. Raises BadInput when it is broken or of another program
-        version.
-        """
-        if (self.folder / "spark" / "offsets").exists():
-            raise BadInput("checkpoint", f"{self.folder} is of a program before this one. {NEW_START}")
-        for query in sorted(path.name for path in (self.folder / "spark").glob("*")):
-            self.of(query).check_query()
-
-    def check_query(self) -> None:
-        offsets = (Path(self.location) / "offsets").glob("*")
-        batches = [int(path.name) for path in offsets if path.name.isdigit()]
-        if not batches:
-            return
-        newest = self.offset(max(batches))
-        metadata = Path(self.location) / "metadata"
-        try:
-            json.loads(metadata.read_text(encoding="utf-8"))["id"]
-            if self.query == COMBINER:
-                Combined.from_document(newest)
-        except BadInput:
-            raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput("checkpoint", f"{self.location} can't be read ({error}). {NEW_START}") from None
+def _check_query(checkpoint: Checkpoint) -> None:
+    offsets = (Path(checkpoint.location) / "offsets").glob("*")
+    batches = [int(path.name) for path in offsets if path.name.isdigit()]
+    if not batches:
+        return
+    newest = checkpoint.offset(max(batches))
+    metadata = Path(checkpoint.location) / "metadata"
+    try:
+        json.loads(metadata.read_text(encoding="utf-8"))["id"]
+        if checkpoint.query == COMBINER:
+            Combined.from_document(newest)
+    except BadInput:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput("checkpoint", f"{checkpoint.location} can't be read ({error}). {NEW_START}") from None
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
@@ -110,7 +80,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
             f"Put that run's folder back (see WEIR_DATA), or begin anew. {NEW_START}",
         )
     checkpoint = Checkpoint(folder, here or "")
-    checkpoint.check()
+    check(checkpoint)
     return checkpoint
 
 

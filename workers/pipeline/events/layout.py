@@ -1,0 +1,56 @@
+"""Which columns of an event an application reads, and their types in Arrow and in Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from queues.events import block
+from workers.pipeline.events.attributes import SQL_TYPES, TYPES, Attribute
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+_KINDS = {
+    **{each.name: each.type for each in block.SCHEMA},
+    "queue": pa.string(),
+    "node": pa.string(),
+    "block": pa.string(),
+    "published": TIMESTAMP,
+}
+_SQL = {pa.string(): "string", pa.float64(): "double", TIMESTAMP: "timestamp"}
+COLUMNS = tuple(_KINDS)
+CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what patterns read
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
+    which the value of the moment is a column, too, behind the others.
+    """
+
+    columns: tuple[str, ...] = COLUMNS
+    attributes: tuple[Attribute, ...] = ()
+    criteria: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        own = [pa.field(name, _KINDS[name]) for name in self.columns]
+        return pa.schema([*own, *(pa.field(each.name, TYPES[each.kind]) for each in self.attributes)])
+
+    @property
+    def sql(self) -> str:
+        """The same for Spark."""
+        own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
+        attributes = [f"`{each.name}` {SQL_TYPES[each.kind]}" for each in self.attributes]
+        criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
+        return ", ".join([*own, *attributes, *criteria])
+
+    def with_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
+        """Rows under `schema` with the columns of the criteria."""
+        for name in self.criteria:
+            rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
+        return rows
+
+
+def criterion_column(name: str) -> str:
+    """The column that holds a criterion's value of the moment: it may change without a new plan."""
+    return f"criterion {name}"

@@ -1,0 +1,116 @@
+"""What the laws that place containers observe of the whole plant, and what their effects are judged by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Counters, Sensed
+from controllers.rebalancing.law import PARAMETERS
+from queues.nodes.node_state import smooth
+
+SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
+DEFAULT_BUSY = next(float(each.default) for each in PARAMETERS if each.name == "busy")
+BEING_EXECUTED = ("approved", "running")
+
+
+def rebalancing(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """{nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
+
+    capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold,
+    and what it is overridden by, then holds where the law applies its one. rate [events/s] of a queue = Σ
+    over its containers of load * declared capacity: events that cost more than others count as more of them.
+    Rates are smoothed over decisions (half the newest, half before). A cordoned node is shown to the law as
+    OFFLINE, with the load it keeps left out: that neither gives nor gets.
+    """
+    nodes = snapshot.get("nodes", {})
+    closed = {name for name, node in nodes.items() if node.get("cordoned") and not node["drained"]}
+    rates = {
+        f"rate/{name}": _smoothed(before, f"rate/{name}", _queue_rate(queue, nodes, closed))
+        for name, queue in snapshot.get("queues", {}).items()
+    }
+    observation = {
+        "nodes": [_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
+        "queues": [
+            {
+                "name": name,
+                "rate": rates[f"rate/{name}"],
+                "containers": {n: row["points"] for n, row in queue["containers"].items() if row["points"]},
+                "minimum_containers": min(queue["minimum_containers"], len(nodes)) or 1,
+            }
+            for name, queue in sorted(snapshot.get("queues", {}).items())
+        ],
+    }
+    return Sensed(observation, measured(snapshot, now_seconds), rates)
+
+
+def node_scaling(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """What `rebalancing` sees, and the load to come over that of now: 1, as nothing foretells it yet."""
+    sensed = rebalancing(target, snapshot, before, now_seconds)
+    return Sensed({**sensed.observation, "forecast": 1.0}, sensed.measured, sensed.counters)
+
+
+def _law_node(name: str, node: Mapping[str, Any], closed: bool) -> dict[str, Any]:
+    state = "OFFLINE" if closed or node["state"] is None else node["state"]
+    capacity = node["capacity_events_per_second"] * node["busy"] / DEFAULT_BUSY
+    return {"name": name, "capacity": capacity, "drained": node["drained"], "state": state}
+
+
+def _queue_rate(queue: Mapping[str, Any], nodes: Mapping[str, Any], closed: set[str]) -> float:
+    """What the queue's containers cause on nodes that are heard, in events/s."""
+    return sum(
+        (row.get("load") or 0.0) * nodes[name]["capacity_events_per_second"]
+        for name, row in queue["containers"].items()
+        if row["points"] and name in nodes and name not in closed and nodes[name]["state"] != "OFFLINE"
+    )
+
+
+def _smoothed(before: Counters | None, key: str, newest: float) -> float:
+    old = (before or {}).get(key)
+    return round(smooth(newest, old, SMOOTHING), 3)
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an effect on the whole plant is judged by: the worst node that is heard, and its state."""
+    heard = [node for node in snapshot.get("nodes", {}).values() if node["state"] not in ("OFFLINE", None)]
+    if not heard:
+        return None
+    worst = max(heard, key=lambda node: node["utilisation"] or 0.0)
+    return {"worst_utilisation": worst["utilisation"], "node_state": worst["state"]}
+
+
+def measured(snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
+    """The age of the plant's oldest measurement that counts; and why no move can be decided on it, if so.
+
+    A node that is OFFLINE is known to be: that is no reason to wait. One that has missed two beats is in
+    doubt.
+    """
+    at_seconds = snapshot.get("at")
+    if at_seconds is None or not snapshot.get("nodes"):
+        return Measured(None, "no node is known yet")
+    age = abs(now_seconds - at_seconds)
+    if (running := [plan for plan in snapshot.get("plans", ()) if plan["state"] in BEING_EXECUTED]) != []:
+        return Measured(age, f"plan {running[0]['id']} is being executed")
+    for name, node in sorted(snapshot["nodes"].items()):
+        if node["state"] == "OFFLINE":
+            continue
+        if node["age_seconds"] is None:
+            return Measured(None, f"node {name} has not reported yet")
+        if node.get("stale"):
+            return Measured(age, f"node {name} has missed two heartbeats")
+    for name, queue in snapshot.get("queues", {}).items():
+        if (silent := _unmeasured(queue, snapshot["nodes"])) is not None:
+            return Measured(age, f"the container of {name} on {silent} is not measured yet")
+    ages = [node["age_seconds"] for node in snapshot["nodes"].values() if node["state"] != "OFFLINE"]
+    return Measured(age + max(ages, default=0.0))
+
+
+def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | None:
+    """A node whose container of the queue has points and no known load, though it is heard."""
+    for name, row in queue["containers"].items():
+        if row["points"] and row.get("load") is None and nodes.get(name, {}).get("state") != "OFFLINE":
+            return name
+    return None
