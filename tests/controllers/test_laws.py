@@ -13,8 +13,8 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
-from tests.controllers import applications
-from tests.controllers.plants import observations
+from tests.controllers.rebalancing.plants import observations
+from tests.controllers.shedding import applications
 
 LAWS = list(catalog.LAWS.values())
 each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)

@@ -1,7 +1,8 @@
 """The authorisation matrix, completed: each route and method is declared, and who has ended is nobody.
 
-The table and its roles (sessions and tokens of each) are in tests/console/test_access.py. Here: that nothing
-is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that writes.
+The table and its roles (sessions and tokens of each) are in tests/console/accounts/test_access.py. Here: that
+nothing is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that
+writes.
 """
 
 import re
@@ -19,9 +20,9 @@ from console.accounts.access import ACTIONS, PRODUCER, ROLES, create_token
 from console.api import v1
 from console.api.routes import plant_control
 from console.models import ApiToken
-from tests.console.sockets import Socket
-from tests.console.test_access import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
-from tests.console.test_access import things as things
+from tests.console.accounts.test_access import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
+from tests.console.accounts.test_access import things as things
+from tests.console.live.sockets import Socket
 
 pytestmark = pytest.mark.django_db
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -32,11 +32,11 @@ from schemathesis.specs.openapi import checks as of_document
 
 from console.connections.control_server import SNAPSHOT_KEY
 from queues.models import Node
+from tests.console.accounts.test_access import API_BODIES, DOORS, OPERATIONS, QUERY, address_of, of_api
+from tests.console.accounts.test_access import things as things
+from tests.console.api.test_api import publishing as publishing
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import ROOT
-from tests.console.test_access import API_BODIES, DOORS, OPERATIONS, QUERY, address_of, of_api
-from tests.console.test_access import things as things
-from tests.console.test_api import publishing as publishing
 from tests.postgres import postgres_url as postgres_url
 from tests.security.fuzzing import (
     Caller,

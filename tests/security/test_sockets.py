@@ -17,9 +17,9 @@ from websockets.exceptions import ConnectionClosed
 from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
 from tests.console.conftest import sample_snapshot
+from tests.console.live.sockets import Socket
+from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
 from tests.console.served import Served
-from tests.console.sockets import Socket
-from tests.console.test_live import HOST, OUR_ORIGIN, cookie_of, opened
 
 PER_PERSON = 20
 NONSENSE = [

@@ -8,7 +8,7 @@ from celery import Celery, current_app
 from django.contrib.auth.models import User
 
 from tests.servers import Server
-from tests.workers.plan_plant import Plant
+from tests.workers.placement.plan_plant import Plant
 
 
 @pytest.fixture

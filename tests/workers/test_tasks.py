@@ -13,7 +13,7 @@ from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
 from queues.topology import KEY, Topology
 from tests.servers import Server
-from tests.workers.events import fill
+from tests.workers.samples import fill
 from workers import tasks
 from workers.control.kinds.schedule import ensure_schedule
 from workers.coordination.connections import connection

@@ -1,4 +1,6 @@
-"""The port through which loops see and steer a plant; every adapter obeys `tests/workers/test_plants.py`."""
+"""The port through which loops see and steer a plant; every adapter obeys
+`tests/workers/plants/test_plants.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -15,7 +15,7 @@ import orjson  # noqa: E402
 import redis  # noqa: E402
 
 from console.connections.control_server import control  # noqa: E402
-from tests.workers.pool_plant import Plant  # noqa: E402
+from tests.workers.pool.pool_plant import Plant  # noqa: E402
 from workers.history import metrics  # noqa: E402
 from workers.models import Loop  # noqa: E402
 from workers.plants.published import SNAPSHOT_KEY  # noqa: E402

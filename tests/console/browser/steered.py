@@ -10,7 +10,7 @@ import django
 django.setup()
 
 from console.connections.control_server import control  # noqa: E402
-from tests.workers.task_plant import SECONDS, TaskPlant  # noqa: E402
+from tests.workers.control.task_plant import SECONDS, TaskPlant  # noqa: E402
 from workers.history import metrics  # noqa: E402
 
 TICKS = 270

@@ -1,0 +1,236 @@
+"""docker-compose.yml is valid, asks for its secrets, and runs the very commands that ./run supervises."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.embedded.processes import plant_processes
+from queues.nodes.server_roles import ROLES, variable
+
+SECRETS = {
+    "WEIR_SECRET_KEY",
+    "WEIR_ADMIN_PASSWORD",
+    "WEIR_SPARK_SECRET",
+    "WEIR_DATABASE_PASSWORD",
+    "POSTGRES_PASSWORD",
+    *map(variable, ROLES),
+}
+# What each service's work needs, and nothing else.
+APPLICATION = {"WEIR_DATABASE_PASSWORD"}
+WORKER = APPLICATION | {"WEIR_PASSWORD_WORKERS"}
+NEEDED = {
+    "database": {"POSTGRES_PASSWORD"},
+    "access": set(map(variable, ROLES)),
+    "setup": {
+        "POSTGRES_PASSWORD",
+        "WEIR_DATABASE_PASSWORD",
+        "WEIR_ADMIN_PASSWORD",
+        "WEIR_SECRET_KEY",
+        "WEIR_PASSWORD_WEB",
+    },
+    "web": APPLICATION | {"WEIR_SECRET_KEY", "WEIR_PASSWORD_WEB"},
+    "observer": APPLICATION | {"WEIR_PASSWORD_OBSERVER"},
+    "alerter": WORKER | {"WEIR_SECRET_KEY"},
+    "worker-control": WORKER,
+    "worker-jobs": WORKER,
+    "worker-spark": WORKER | {"WEIR_SPARK_SECRET"},
+    "beat": WORKER,
+    "telemetry": {"WEIR_PASSWORD_TELEMETRY"},
+    "pipeline": {"WEIR_PASSWORD_PIPELINE", "WEIR_SPARK_SECRET"},
+    "spark-master": {"WEIR_SPARK_SECRET"},
+    "spark-worker": {"WEIR_SPARK_SECRET", "WEIR_PASSWORD_PIPELINE"},
+    **{f"agent-{node}": {"WEIR_PASSWORD_AGENT"} for node in ("n1", "n2", "n3")},
+    **{server: set() for server in ("control", "n1", "n2", "n3")},
+}
+ROOT = Path(__file__).resolve().parents[3]
+COMPOSE = ROOT / "docker-compose.yml"
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+@pytest.fixture(scope="module")
+def services() -> dict:
+    return yaml.safe_load(COMPOSE.read_text())["services"]
+
+
+def test_the_file_is_valid_under_the_compose_schema():
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.compose-spec",
+        str(COMPOSE),
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(services):
+    for process in plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
+        command = [
+            re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]
+        ]
+        assert command == list(process.command), process.name
+
+
+def test_no_secret_has_a_value_in_the_file():
+    text = COMPOSE.read_text()
+    for name in SECRETS:
+        assert f"${{{name}:?" in text, name
+        assert not re.search(rf"{name}:-", text), name
+
+
+def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(services):
+    for name in ("database", "control", "n1", "n2", "n3"):
+        assert services[name]["healthcheck"]["test"]
+        assert any(volume.startswith(f"{name}:") for volume in services[name]["volumes"])
+    assert services["web"]["healthcheck"]["test"]
+
+
+def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services):
+    for name in ("n1", "n2", "n3"):
+        command = services[name]["command"]
+        assert command[command.index("--appendonly") + 1] == "yes"
+        assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+def test_no_service_has_a_capability_or_a_writable_root_or_can_gain_rights(services):
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"] is True, name
+        assert not {"privileged", "cap_add", "pid", "ipc", "devices", "userns_mode"} & set(service), name
+        named = [volume.split(":")[0] for volume in service.get("volumes", [])]
+        assert all(re.fullmatch("[a-z0-9]+", volume) for volume in named), (
+            f"{name} mounts of the host: {named}"
+        )
+
+
+def test_no_service_runs_as_root(services):
+    for name, service in services.items():
+        if "build" not in service:
+            assert service["user"] not in ("root", "0"), name
+    users = re.findall(r"^USER (\S+)$", DOCKERFILE.read_text(), re.M)
+    assert users == ["weir"]
+
+
+def secrets_of(service: dict) -> set[str]:
+    return {name for name in SECRETS if f"${{{name}" in str(service)}
+
+
+def test_each_service_gets_the_secrets_of_its_own_work(services):
+    assert {name: secrets_of(service) for name, service in services.items()} == NEEDED
+
+
+def test_only_setup_is_the_databases_owner_and_the_rest_the_application(services):
+    for name, service in services.items():
+        url = (service.get("environment") or {}).get("DATABASE_URL")
+        if url is not None:
+            user = url.removeprefix("postgres://").split(":")[0]
+            assert user == ("weir" if name == "setup" else "weir_application"), name
+    assert "manage.py database_roles weir_application" in services["setup"]["command"][-1]
+
+
+def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):
+    roles = {role.name for role in ROLES}
+    for name, service in services.items():
+        environment = service.get("environment") or {}
+        users = {environment[key].split(":")[0] for key in ("WEIR_NODE_LOGIN",) if key in environment}
+        if url := environment.get("REDIS_URL"):
+            users.add(url.removeprefix("redis://").split(":")[0])
+        assert users <= roles and len(users) < 2, name
+        assert all(f"${{{variable(role)}" in str(service) for role in ROLES if role.name in users), name
+    assert services["control"]["command"][1:3] == ["--aclfile", "/access/control.acl"]
+    for node in ("n1", "n2", "n3"):
+        assert services[node]["command"][1:3] == ["--aclfile", "/access/node.acl"]
+
+
+def test_an_agent_reaches_its_own_node_only_and_spark_no_database(services):
+    for node in ("n1", "n2", "n3"):
+        assert services[f"agent-{node}"]["networks"] == ["control", node]
+    for name in ("pipeline", "spark-master", "spark-worker"):
+        assert "database" not in services[name]["networks"]
+
+
+def test_only_the_page_is_published_and_what_calls_nobody_reaches_nothing_outside(services):
+    networks = yaml.safe_load(COMPOSE.read_text())["networks"]
+    assert [name for name, service in services.items() if "ports" in service] == ["web"]
+    assert services["web"]["ports"] == ["${WEIR_BIND:-127.0.0.1}:8000:8000"]
+    outward = {
+        name
+        for name, service in services.items()
+        for network in service.get("networks", [])
+        if not (networks[network] or {}).get("internal")
+    }
+    assert outward == {"web", "observer", "alerter", "worker-control", "worker-jobs"}
+    assert services["access"]["network_mode"] == "none"
+
+
+def test_every_image_has_an_exact_tag_and_can_be_pinned_by_digest(services):
+    images = {service["image"] for service in services.values() if "build" not in service}
+    builds = {service["build"]["args"]["PYTHON_IMAGE"] for service in services.values() if "build" in service}
+    for image in images | builds:
+        assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[a-z/]+:\d+\.\d+[.\d]*(-[a-z]+)+\}", image), image
+    (default,) = {build.split(":-")[1].rstrip("}") for build in builds}
+    assert f"ARG PYTHON_IMAGE={default}" in DOCKERFILE.read_text()
+
+
+def test_the_image_has_no_development_packages_no_installer_and_no_secret_files():
+    text = DOCKERFILE.read_text()
+    packages, image = text.split("\nFROM ")[1:]
+    assert "--require-hashes -r /requirements-uv.lock" in packages
+    assert "uv pip install --no-cache --python /opt/weir/bin/python --require-hashes" in packages
+    assert "requirements-dev" not in text
+    assert "uv" not in re.findall(r"\w+", image.split("COPY", 1)[0]) and "pip uninstall -y pip" in image
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert {".env*", "plants.env", ".weir", ".git", "tests"} <= set(ignored)
+
+
+def test_a_signing_key_is_made_up_only_where_no_page_is_served(services):
+    for name, service in services.items():
+        environment = service.get("environment") or {}
+        if environment.get("WEIR_PRODUCTION") == "1":
+            assert ("WEIR_SECRET_KEY" in environment) != ("WEIR_WITHOUT_PAGES" in environment), name
+
+
+def test_the_secrets_of_compose_are_random_private_and_kept(tmp_path):
+    (tmp_path / "bin").mkdir()
+    for name in ("bin/compose-secrets", ".env.example"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    written = []
+    for _ in range(2):
+        subprocess.run([str(tmp_path / "bin/compose-secrets")], check=True, capture_output=True)
+        written.append((tmp_path / ".env").read_text())
+    assert written[0] == written[1]
+    values = dict(line.split("=", 1) for line in written[0].splitlines() if "=" in line and line[0] != "#")
+    assert set(values) >= SECRETS and len({values[name] for name in SECRETS}) == len(SECRETS)
+    assert all(re.fullmatch("[0-9a-f]{64}", values[name]) for name in SECRETS)
+    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", ".env", ".env.example"}
+
+
+DOCKER = """#!/bin/sh
+[ "$3" = inspect ] && echo "sha256:$(printf '%s' "$4" | sha256sum | cut -d' ' -f1)"
+"""
+
+
+def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_path):
+    """The registry's client is a script here; the digests are what it answers."""
+    (tmp_path / "bin").mkdir()
+    for name in ("bin/pin-images", "docker-compose.yml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "bin/docker").write_text(DOCKER)
+    (tmp_path / "bin/docker").chmod(0o755)
+    (tmp_path / ".env").write_text("WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n")
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    command = [str(tmp_path / "bin/pin-images")]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    lines = (tmp_path / ".env").read_text().splitlines()
+    assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 4
+    for line in lines[1:]:
+        assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line

@@ -1,0 +1,284 @@
+"""The websocket `/live/` on a real control server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+import redis
+from channels.routing import URLRouter
+from channels.sessions import CookieMiddleware
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import path
+
+from console.connections.control_server import SNAPSHOT_KEY
+from console.live.consumer import LiveConsumer
+from console.live.fanout import CHANNEL, Fanout
+from console.live.listener import QUEUE_MESSAGES, Listener
+from console.live.message import Message
+from console.live.view import view_named
+from console.models import ApiToken
+from tests.console.conftest import sample_snapshot
+from tests.console.live.sockets import Socket
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HOST = (b"host", b"testserver")
+OUR_ORIGIN = (b"origin", b"http://testserver")
+
+
+def cookie_of(browser: Client) -> tuple[bytes, bytes]:
+    return b"cookie", f"sessionid={browser.cookies['sessionid'].value}".encode()
+
+
+def message_of(snapshot: dict[str, Any], delta: dict[str, Any] | None) -> bytes:
+    """What the observer publishes."""
+    head = {"seq": snapshot["seq"], "at": snapshot["at"], "topic": "plant"}
+    return orjson.dumps({**head, "snapshot": snapshot, "delta": delta})
+
+
+def store(control: redis.Redis, snapshot: dict[str, Any], delta: dict[str, Any] | None) -> None:
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.publish(CHANNEL, message_of(snapshot, delta))
+
+
+@asynccontextmanager
+async def opened(app: Any, *headers: tuple[bytes, bytes], query: bytes = b"") -> AsyncIterator[Socket]:
+    socket = Socket(app, [HOST, *headers], query=query)
+    assert await socket.connect()
+    yield socket
+    await socket.disconnect()
+
+
+async def test_a_socket_gets_the_snapshot_first_and_then_every_delta(
+    application, control, browsers, stored_snapshot
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        first = await socket.receive()
+        assert first["snapshot"] == stored_snapshot
+        assert (first["seq"], first["topic"]) == (1, "plant")
+        for seq in (2, 3):
+            store(control, {**stored_snapshot, "seq": seq}, {"seq": seq})
+            delta = await socket.receive()
+            assert (delta["seq"], delta["delta"]) == (seq, {"seq": seq})
+            assert "snapshot" not in delta
+
+
+async def test_a_client_that_asks_gets_the_newest_snapshot_again(
+    application, control, browsers, stored_snapshot
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.receive()
+        newer = {**stored_snapshot, "seq": 7}
+        store(control, newer, {"seq": 7})
+        await socket.receive()
+        await socket.send('{"ask": "snapshot"}')
+        again = await socket.receive()
+        assert again["snapshot"] == newer
+
+
+async def test_an_observers_first_message_reaches_the_sockets_as_a_snapshot(application, control, browsers):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        waiting = await socket.receive()
+        assert waiting["at"] is None and waiting["silent_seconds"] >= 0
+        store(control, sample_snapshot(), None)
+        assert (await socket.receive())["snapshot"] == sample_snapshot()
+
+
+async def test_an_observer_that_starts_anew_under_the_same_number_is_heard(
+    application, control, browsers, stored_snapshot
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.receive()
+        anew = {**stored_snapshot, "at": stored_snapshot["at"] + 5}
+        store(control, anew, None)
+        assert (await socket.receive())["snapshot"] == anew
+
+
+async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(
+    application, control, browsers, stored_snapshot
+):
+    viewer = cookie_of(browsers["viewer"])
+    async with opened(application, OUR_ORIGIN, viewer, query=b"of=flow&packed=1") as socket:
+        narrow = view_named("flow").narrowed(stored_snapshot)
+        assert (await socket.receive())["snapshot"] == narrow != stored_snapshot
+        change = {"nodes": {"n1": {"state": "BUSY", "raw": 0.8}}}
+        store(control, {**stored_snapshot, "seq": 2}, change)
+        assert (await socket.receive())["delta"] == {"nodes": {"n1": {"state": "BUSY"}}}
+
+
+async def test_a_view_that_is_not_there_closes_the_socket(application, control, browsers, stored_snapshot):
+    viewer = cookie_of(browsers["viewer"])
+    async with opened(application, OUR_ORIGIN, viewer, query=b"of=everything") as socket:
+        assert await socket.closing_code() == 4400
+
+
+async def test_who_holds_a_snapshot_gets_the_deltas_since(control, control_server, snapshot):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    first = await fanout.join()
+    await next_of(first)
+    for seq in (2, 3, 4):
+        later = {**snapshot, "seq": seq, "at": snapshot["at"] + seq}
+        store(control, later, {"seq": seq})
+        await next_of(first)
+    await fanout.leave(first)  # as a browser does on its way to the next page
+    again = await fanout.join(after=(2, snapshot["at"] + 2))
+    assert [(await next_of(again))["delta"] for _ in range(2)] == [{"seq": 3}, {"seq": 4}]
+    newest = await fanout.join(after=(4, snapshot["at"] + 4))
+    store(control, {**snapshot, "seq": 5, "at": snapshot["at"] + 5}, {"seq": 5})
+    assert (await next_of(newest))["delta"] == {"seq": 5}
+
+
+@pytest.mark.parametrize("after", [(1, 7.0), (900, 1.0)])
+async def test_who_holds_a_snapshot_of_another_observer_gets_the_whole(
+    control, control_server, snapshot, after
+):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    assert (await next_of(await fanout.join(after=after)))["snapshot"] == snapshot
+
+
+@pytest.mark.parametrize("asked", ["", "no json", "[]", '{"ask": "everything"}', "x" * 4000])
+async def test_what_is_not_understood_closes_the_socket(
+    application, control, browsers, stored_snapshot, asked
+):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        await socket.send(asked)
+        assert await socket.closing_code() == 4400
+
+
+async def test_who_is_not_logged_in_is_closed_with_4401(application, control, stored_snapshot, db):
+    async with opened(application, OUR_ORIGIN) as socket:
+        assert await socket.closing_code() == 4401
+
+
+async def test_a_person_without_a_role_is_closed_with_4403(application, control, browsers, stored_snapshot):
+    async with opened(application, OUR_ORIGIN, cookie_of(browsers["stranger"])) as socket:
+        assert await socket.closing_code() == 4403
+
+
+async def test_a_token_opens_the_socket_without_an_origin(application, control, secrets, stored_snapshot):
+    async with opened(application, (b"authorization", f"Bearer {secrets['viewer']}".encode())) as socket:
+        assert "snapshot" in await socket.receive()
+
+
+async def test_a_producers_token_may_not_look(application, control, secrets, stored_snapshot):
+    async with opened(application, (b"authorization", f"Bearer {secrets['producer']}".encode())) as socket:
+        assert await socket.closing_code() == 4403
+
+
+@pytest.mark.parametrize("origin", [b"http://elsewhere", b"http://testserver.elsewhere", b"null", None])
+async def test_another_pages_origin_is_refused_before_the_handshake(application, control, browsers, origin):
+    headers = [HOST, cookie_of(browsers["viewer"])] + ([(b"origin", origin)] if origin else [])
+    assert not await Socket(application, headers).connect()
+
+
+async def test_a_host_that_is_not_ours_is_refused(application, control, browsers):
+    headers = [(b"host", b"elsewhere"), (b"origin", b"http://elsewhere"), cookie_of(browsers["viewer"])]
+    assert not await Socket(application, headers).connect()
+
+
+async def test_an_unknown_socket_path_is_refused(application, control, browsers):
+    headers = [HOST, OUR_ORIGIN, cookie_of(browsers["viewer"])]
+    assert not await Socket(application, headers, path="/elsewhere/").connect()
+
+
+def log_out(browser: Client, person: User) -> None:
+    browser.post("/logout/")
+
+
+def change_password(browser: Client, person: User) -> None:
+    person.set_password("quite another pass phrase")
+    person.save()
+
+
+def take_role(browser: Client, person: User) -> None:
+    person.groups.clear()
+
+
+def deactivate(browser: Client, person: User) -> None:
+    User.objects.filter(pk=person.pk).update(is_active=False)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [(log_out, 4401), (change_password, 4401), (deactivate, 4401), (take_role, 4403)]
+)
+async def test_an_open_socket_is_closed_when_its_session_ends(
+    control, browsers, people, stored_snapshot, end: Callable[[Client, User], None], code: int
+):
+    app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi(recheck_seconds=0.05))]))
+    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        assert "snapshot" in await socket.receive()
+        await asyncio.to_thread(end, browsers["viewer"], people["viewer"])
+        assert await socket.closing_code() == code
+
+
+async def test_an_open_socket_is_closed_when_its_token_is_revoked(control, secrets, stored_snapshot):
+    app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi(recheck_seconds=0.05))]))
+    async with opened(app, (b"authorization", f"Bearer {secrets['viewer']}".encode())) as socket:
+        assert "snapshot" in await socket.receive()
+        await ApiToken.objects.filter(name="of-viewer").aupdate(revoked_at="2026-01-01T00:00:00Z")
+        assert await socket.closing_code() == 4401
+
+
+async def next_of(listener: Listener) -> dict[str, Any]:
+    return orjson.loads(await asyncio.wait_for(listener.next(), 5))
+
+
+async def test_an_old_snapshot_is_told_as_old_each_second(control, control_server, snapshot):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"] + 14.0)
+    listener = await fanout.join()
+    assert (await next_of(listener))["snapshot"] == snapshot
+    said = await next_of(listener)
+    assert said == {"topic": "plant", "at": snapshot["at"], "silent_seconds": pytest.approx(14, abs=1)}
+    await fanout.leave(listener)
+
+
+async def test_a_wall_clock_that_jumps_makes_no_silence(control, control_server, snapshot):
+    now_seconds = [snapshot["at"]]
+    fanout = Fanout(control_server.url, clock=lambda: now_seconds[0])
+    listener = await fanout.join()
+    await next_of(listener)  # that there is nothing yet
+    store(control, snapshot, None)
+    await next_of(listener)
+    now_seconds[0] += 86_400
+    store(control, {**snapshot, "seq": 2}, {"seq": 2})
+    assert (await next_of(listener))["delta"] == {"seq": 2}
+    await fanout.leave(listener)
+
+
+async def test_the_fanout_follows_again_after_the_control_server_was_killed(
+    control, control_server, snapshot
+):
+    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    listener = await fanout.join()
+    await next_of(listener)
+    await asyncio.to_thread(control_server.kill)
+    await asyncio.to_thread(control_server.start)
+    newer = {**snapshot, "seq": 9}
+    control.set(SNAPSHOT_KEY, orjson.dumps(newer))
+    async with asyncio.timeout(15):
+        while (await next_of(listener)).get("seq") != 9:
+            pass
+    await fanout.leave(listener)
+
+
+async def test_a_fanout_without_a_control_server_tells_silence_instead_of_failing(unused_tcp_port):
+    fanout = Fanout(f"redis://127.0.0.1:{unused_tcp_port}/0")
+    listener = await fanout.join()
+    assert (await next_of(listener))["at"] is None
+    await fanout.leave(listener)
+
+
+async def test_a_slow_listener_loses_the_oldest_only():
+    listener = Listener()
+    for number in range(QUEUE_MESSAGES + 3):
+        listener.put(Message({"seq": number}))
+    assert [await listener.next() for _ in range(QUEUE_MESSAGES)] == [
+        Message({"seq": number}).text for number in range(3, QUEUE_MESSAGES + 3)
+    ]

@@ -1,0 +1,253 @@
+"""manage.py weir: what the pages do, in words, by the same services and with the same refusals."""
+
+import io
+import json
+import shlex
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from console.accounts import access
+from console.accounts.access import ACTIONS
+from console.api.v1 import api
+from console.management.commands import publish, weir
+from console.management.operations import named, operations
+from console.models import AuditEntry
+from queues.errors import BadInput
+from queues.models import Queue
+from tests.console.accounts.test_access import API_BODIES, DOORS, knock, of_api, things
+from workers.models import Loop, Override
+from workers.steering import overrides
+
+__all__ = ["things"]  # a fixture of these tests too
+pytestmark = pytest.mark.django_db
+FOUND = operations(api.get_openapi_schema(path_prefix="/api/"))
+
+
+@pytest.fixture
+def loop(people, control) -> Loop:
+    Queue.objects.create(name="alert", kind="jobs")
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+def run(line: str) -> Any:
+    """What the command prints, as JSON."""
+    output = io.StringIO()
+    call_command("weir", *shlex.split(line), stdout=output)
+    return json.loads(output.getvalue())
+
+
+def refusal(line: str) -> tuple[int, str]:
+    """The exit status and what stands on standard error."""
+    errors = io.StringIO()
+    with pytest.raises(SystemExit) as left:
+        call_command("weir", *shlex.split(line), stdout=io.StringIO(), stderr=errors)
+    return left.value.code, errors.getvalue().strip()
+
+
+def test_an_override_is_put_in_force_extended_and_ended(loop):
+    made = run(
+        f"overrides create --loop {loop.name} --name upper_limit --value 500 --minutes 30"
+        " --reason 'the owner'\\''s sale'"
+    )
+    assert (made["value"], made["reason"], made["owner"]) == (500, "the owner's sale", "administrator")
+    assert [row["id"] for row in run("overrides")["overrides"]] == [made["id"]]
+    run(f"overrides {made['id']} extend --minutes=30")
+    assert run(f"overrides {made['id']} end")["ended"] is True
+    noted = [(each.actor, each.action) for each in AuditEntry.objects.order_by("id")]
+    assert noted == [
+        ("manage.py:administrator", action) for action in ("override.set", "override.extend", "override.end")
+    ]
+    assert all(len(each.request_id) == 32 for each in AuditEntry.objects.all())
+
+
+def test_a_choice_and_many_loops_at_once(loop):
+    run("overrides create --queue alert --name guard.direction --value 'up only' --minutes 5 --reason x")
+    run("overrides create --law worker_rate --name mode --value hold --endless true --reason x")
+    now = Override.objects.latest("pk").created_at
+    held = {each.name: each.value for each in overrides.on(loop, now)}
+    assert held == {"guard.direction": "up only", "mode": "hold"}
+
+
+def noted(actor: str) -> bool:
+    """Whether the audit has one change, by that actor, beside what was refused."""
+    changes = AuditEntry.objects.exclude(action__startswith="refused.")
+    return [each.actor for each in changes] == [actor]
+
+
+def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
+    line = f"--as viewer loops {loop.pk} mode --mode advise --reason x"
+    status, said = refusal(line)
+    assert status == 2 and said.startswith("role: loop.mode takes the role operator")
+    assert run(line.replace("viewer", "operator"))["mode"] == "advise"
+    assert noted("manage.py:operator")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("loops 999", "path:"),
+        ("overrides create --queue alert --name upper_limit --value -1 --minutes 5 --reason x", "value:"),
+        ("overrides create --queue alert --name upper_limit --value 5 --minutes 5", "reason:"),
+        ("overrides create --colour red", "--colour: is not known; overrides create takes --name"),
+        ("overrides create --minutes soon", "--minutes: takes a number"),
+        ("overrides create --minutes inf", "--minutes: takes a number"),
+        ("overrides create --endless perhaps", "--endless: takes true or false"),
+        ("overrides create --name a --name b", "--name: is given twice"),
+        ("overrides create --name", "--name: takes a value"),
+        ("overrides create --name a b", "b: stands where an option is expected"),
+        ("overrides 5 forget", "command: 'overrides 5 forget' is not known; near it are: overrides;"),
+        ("nonsense", "command: 'nonsense' is not known"),
+        ("ledger --verdict good", "verdict: takes"),
+        ("--as nobody loops", "--as: nobody is no user"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_with_status_2_and_changes_nothing(line, said, loop):
+    status, text = refusal(line)
+    assert status == 2 and text.startswith(said) and "\n" not in text
+    assert not Override.objects.exists() and not AuditEntry.objects.exists()
+
+
+def test_without_words_it_lists_every_command():
+    output = io.StringIO()
+    call_command("weir", stdout=output)
+    lines = output.getvalue().splitlines()
+    assert len(lines) == len(FOUND) == len({each.words for each in FOUND})
+    assert any(line.startswith("loops {loop_id} mode ") for line in lines)
+
+
+def test_an_export_is_written_as_it_comes(loop, monkeypatch):
+    for number in range(3):
+        loop.entries.create(mode="auto", parameters={}, reason=f"tick {number}")
+    output = io.StringIO()
+    call_command("weir", "ledger", "export", "--format", "csv", "--text", "tick", stdout=output)
+    assert len(output.getvalue().strip().splitlines()) == 4
+
+
+def test_over_http_it_says_the_same(loop, secrets, monkeypatch):
+    """The request that would travel is handed to the console as it is."""
+
+    def request(method: str, url: str, content: bytes, headers: dict[str, str], timeout: float) -> Any:
+        path = url.removeprefix("http://elsewhere")
+        answer = Client().generic(method, path, content, headers["Content-Type"], headers=headers)
+        return type("Answer", (), {"status_code": answer.status_code, "content": answer.content})
+
+    monkeypatch.setattr(weir.httpx, "request", request)
+    there = f"--url http://elsewhere/ --token {secrets['operator']}"
+    assert run(f"{there} loops {loop.pk} mode --mode advise --reason x")["mode"] == "advise"
+    status, said = refusal(f"{there} settings plan.expires_seconds change --value 90 --reason x")
+    assert status == 2 and said.startswith("role:")
+    assert noted("token:of-operator")
+
+
+# What a page posts → the command that does it. A page that posts something new stands here, too.
+PAGES = {
+    "alerts/<int:alert_id>/acknowledge": "alerts 1 acknowledge",
+    "alerts/<int:alert_id>/snooze": "alerts 1 snooze",
+    "alerts/<int:alert_id>/escalate": "alerts 1 escalate",
+    "alerts/<int:alert_id>/note": "alerts 1 notes",
+    "alerts/silences/add": "silences create",
+    "alerts/silences/preview": "silences preview",
+    "alerts/silences/<int:silence_id>/end": "silences 1 end",
+    "alerts/rules/preview": "alert-rules lag preview",
+    "alerts/rules/change": "alert-rules lag change",
+    "alerts/receivers/change": "receivers desk change",
+    "alerts/receivers/<int:receiver_id>/delete": "receivers desk delete",
+    "alerts/receivers/<int:receiver_id>/test": "receivers desk test",
+    "dead-letters/act": "dead-letters requeue",
+    "dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix": "dead-letters alert n1 1-0 fix",
+    "tasks/define": "tasks create",
+    "tasks/<str:name>/run": "tasks retention run",
+    "tasks/<str:name>/change": "tasks retention change",
+    "lab/begin": "experiments create",
+    "lab/<int:experiment_id>/cancel": "experiments 1 cancel",
+    "lab/<int:experiment_id>/apply": "experiments 1 apply",
+    "lab/<int:experiment_id>/plan": "experiments 1 plan",
+    "runs/<int:run_id>/cancel": "runs 1 cancel",
+    "runs/<int:run_id>/resume": "runs 1 resume",
+    "timeline/marks": "marks create",
+    "pipeline/<str:name>/declare": "applications create",
+    "pipeline/<str:name>/operators/<str:operator>/tasks": "applications performance operators watch tasks",
+    "pipeline/<str:name>/criteria/hold": "applications performance criteria slow change",
+    "pipeline/<str:name>/criteria/<str:criterion>/release": "applications performance criteria slow release",
+    "timeline/marks/remove": "marks 1 remove",
+    "plants/register": "plants create",
+    "plants/<str:name>/tasks": "plants main tasks",
+    "plants/<str:name>/release": "plants main release",
+    "plants/<str:name>/remove": "plants east remove",
+    "overrides/create": "overrides create",
+    "overrides/<int:override_id>/end": "overrides 1 end",
+    "overrides/<int:override_id>/extend": "overrides 1 extend",
+    "nodes/use": "nodes n1 use",
+    "nodes/<str:name>/thresholds": "overrides create",
+    "queues/<str:name>/points": "queues alert points",
+    "queues/<str:name>/cap": "queues alert cap",
+    "loops/<int:loop_id>/override": "overrides create",
+    "loops/<int:loop_id>/mode": "loops 1 mode",
+    "loops/<int:loop_id>/tasks": "overrides create",
+    "loops/<int:loop_id>/weigh": "overrides create",
+    "plans/rebalance": "plans create",
+    "plans/<int:plan_id>/approve": "plans 1 approve",
+    "plans/<int:plan_id>/reject": "plans 1 reject",
+    "plans/<int:plan_id>/stop": "plans 1 stop",
+    "plans/<int:plan_id>/roll-back": "plans 1 roll-back",
+    "settings/plant/<str:name>": "settings plan.expires_seconds change",
+    "settings/plant/loops/<int:loop_id>": "loops 1 settings",
+    "settings/users/create": "users create",
+    "settings/users/<int:user_id>": "users desk role",
+    "settings/users/<int:user_id>/reset": "users desk reset",
+    "settings/sessions/<int:session_id>/end": "sessions 1 end",
+    "settings/tokens": "tokens create",
+    "settings/tokens/<int:token_id>/revoke": "tokens 1 revoke",
+}
+
+
+# One's own password is typed by oneself, into a page; and who is logged in nowhere needs no way out.
+ONLY_PAGES = ("login/", "logout/", "confirm/", "settings/", "login/code/", "settings/second-factor/")
+
+
+def test_every_page_that_posts_stands_in_the_table():
+    posted = {door.removeprefix("POST ") for door in DOORS if door.startswith("POST ") and not of_api(door)}
+    assert posted - set(ONLY_PAGES) == set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_posts_has_a_command(page):
+    assert named(FOUND, PAGES[page].split()).method == "POST"
+
+
+def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapshot, monkeypatch):
+    """Each operation is called, and what it asks the table for is noted."""
+    asked = set()
+    real = access.Actor.may
+
+    def may(actor: access.Actor, action: str) -> bool:
+        asked.add(action)
+        return real(actor, action)
+
+    monkeypatch.setattr(access.Actor, "may", may)
+    browser = browsers["administrator"]
+    for door in DOORS:
+        if "api/v1" in door and not door.endswith("/events"):
+            knock(browser, door, things)
+    body = {**API_BODIES["POST api/v1/overrides"], "loop": None, "node": "n1", "name": "busy", "value": 0.5}
+    for more in (
+        {"minutes": 5},
+        {"minutes": None, "endless": True, "node": None, "queue": "alert", "name": "mode"},
+    ):
+        Client.post(
+            browsers["administrator"], "/api/v1/overrides", {**body, **more}, content_type="application/json"
+        )
+    own = {"events.publish": publish.Command}  # a command of its own: it reads files of millions of events
+    assert set(ACTIONS) - asked - set(own) == set()
+
+
+def test_a_word_that_is_a_place_does_not_hide_one_of_its_own():
+    assert named(FOUND, ["ledger", "export"]).path.endswith("/ledger/export")
+    assert named(FOUND, ["ledger", "17"]).path.endswith("/ledger/{entry_id}")
+    with pytest.raises(BadInput):
+        named(FOUND, ["ledger", "17", "burn"])
+    assert weir.split(["a", "--b=c=d"]) == (["a"], [("b", "c=d")])

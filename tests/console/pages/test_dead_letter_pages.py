@@ -1,0 +1,292 @@
+"""Dead letters of all queues: found by the address, put in again, mended, discarded, each as it was seen."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.models import AuditEntry
+from queues.models import Container, Node, Queue
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+from tests.console.conftest import bury
+from tests.queues.samples import blocks_of
+from tests.servers import Server
+
+pytestmark = pytest.mark.django_db
+ACT = "/dead-letters/act"
+REASON = {"reason": "the sink is back"}
+
+
+@pytest.fixture
+def operator(browsers) -> Client:
+    return browsers["operator"]
+
+
+@pytest.fixture
+def many(poisoned: dict[str, Server]) -> dict[str, Server]:
+    """Besides a letter of alert on n1 and n2 ("no"): 60 letters of orders on n1, each of four events."""
+    queue = Queue.objects.create(name="orders", kind="jobs")
+    Container.objects.create(queue=queue, node=Node.objects.get(name="n1"), points=1000)
+    segment = Segment(poisoned["n1"].client(), "orders")
+    segment.publish(blocks_of(240))
+    for each in segment.claim("worker-7", 1_000, 60):
+        segment.bury(each, "worker-7", [(each.block().explicit(), "Timeout: the shop does not answer")])
+    return poisoned
+
+
+def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
+    """As forms.js posts."""
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def listed(browser: Client, query: str = "") -> list[str]:
+    """The names of the letters on the page."""
+    return [str(letter.name) for letter in browser.get(f"/dead-letters/{query}").context["page_obj"]]
+
+
+def all_of(browser: Client, query: str) -> dict[str, Any]:
+    """What the form of a page posts when all that fit are chosen."""
+    page = browser.get(f"/dead-letters/?{query}")
+    found = page.context["found"]
+    shown = {"through": page.context["through"], "digest": found.digest, "count": len(found.letters)}
+    return {**page.context["kept"], **shown, "all": "1", **REASON}
+
+
+def waiting(server: Server, queue: str) -> int:
+    counters = Segment(server.client(), queue).counters()
+    return counters["inserted_events"] - counters["removed_events"]
+
+
+def audited() -> list[tuple[str, str, str]]:
+    return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("", 62),
+        ("queue=alert", 2),
+        ("queue=orders&error=timeout", 60),
+        ("error=no", 62),  # also in "not answer"
+        ("type=a", 2),
+        ("type=cpu&worker=worker-7", 60),
+        ("worker=worker-8", 0),
+        ("from=2020-01-01T00:00", 62),
+        ("to=2020-01-01T00:00", 0),
+    ],
+)
+def test_the_address_chooses_which_letters_are_listed(query, count, operator, many, control):
+    page = operator.get(f"/dead-letters/?{query}")
+    assert len(page.context["found"].letters) == count
+    assert len(page.context["page_obj"]) == min(count, 50)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("queue=ghost", "queue"), ("from=soon", "from"), ("from=2026-02-01T00:00&to=2026-01-01T00:00", "to")],
+)
+def test_a_filter_that_cannot_be_is_said_and_chooses_nothing(query, field, operator, many, control):
+    page = operator.get(f"/dead-letters/?{query}")
+    assert list(page.context["errors"]) == [field] and not page.context["found"].letters
+
+
+def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
+    groups = operator.get("/dead-letters/").context["groups"]
+    assert [(each["queue"], each["letters"], each["events"]) for each in groups] == [
+        ("orders", 60, 240),
+        ("alert", 2, 2),
+    ]
+    assert len(operator.get(f"/dead-letters/?{groups[0]['query']}").context["found"].letters) == 60
+
+
+def test_some_letters_are_put_in_again_and_the_others_stay(operator, poisoned, control):
+    first, second = listed(operator)
+    answer = fetch(operator, ACT, {"action": "requeue", "letter": [first], **REASON}).json()
+    assert (answer["letters"], answer["events"], answer["refused"]) == (1, 1, [])
+    assert listed(operator) == [second]
+    assert audited() == [("operator", "dead_letters.requeue", "alert")] * 2  # begun, and done
+    assert AuditEntry.objects.latest("id").after == {"letters": 1, "events": 1, "refused": []}
+
+
+def test_all_that_fit_are_put_in_again_and_later_ones_are_not_meant(operator, many, control):
+    posted = {**all_of(operator, "queue=orders"), "action": "requeue"}
+    segment = Segment(many["n1"].client(), "orders")
+    segment.publish(blocks_of(4, first=1_000))
+    (late,) = segment.claim("worker-9", 10, 60)
+    segment.bury(late, "worker-9", [(late.block().explicit(), "later")])
+    answer = fetch(operator, ACT, posted).json()
+    assert (answer["letters"], answer["events"]) == (60, 240)
+    assert answer["message"] == "60 dead letters (240 events) put in again."
+    assert waiting(many["n1"], "orders") == 240
+    assert [letter.error for letter in DeadLetters(segment).read()] == ["later"]
+
+
+def test_what_no_longer_fits_as_it_was_counted_is_refused_whole(operator, many, control):
+    posted = {**all_of(operator, "queue=orders"), "action": "requeue"}
+    fetch(operator, ACT, {"action": "requeue", "letter": listed(operator, "?queue=orders")[:2], **REASON})
+    answer = fetch(operator, ACT, posted)
+    assert answer.status_code == 422
+    assert "60 were shown, and 58" in answer.json()["errors"]["letter"][0]
+    assert waiting(many["n1"], "orders") == 8
+
+
+def test_a_letter_that_is_gone_or_changed_is_refused_by_itself(operator, many, control):
+    names = listed(operator, "?queue=orders")[:3]
+    fetch(operator, ACT, {"action": "requeue", "letter": [names[0]], **REASON})
+    changed = names[1].rpartition("/")[0] + "/" + "0" * 40
+    answer = fetch(operator, ACT, {"action": "requeue", "letter": [names[0], changed, names[2]], **REASON})
+    assert answer.status_code == 200
+    report = answer.json()
+    assert (report["letters"], report["events"]) == (1, 4)
+    assert {each["letter"]: each["why"] for each in report["refused"]} == {
+        f"n1 {names[0].split('/')[2]}": "was requeued, mended or discarded meanwhile",
+        f"n1 {names[1].split('/')[2]}": "is not as it was shown; look at it again",
+    }
+    again = fetch(operator, ACT, {"action": "requeue", "letter": [names[0]], **REASON})
+    assert (again.status_code, list(again.json()["errors"])) == (422, ["letter"])
+    assert waiting(many["n1"], "orders") == 8
+
+
+def test_discarding_asks_for_the_queues_name_and_is_one_queues(operator, many, control):
+    posted = {**all_of(operator, "queue=alert"), "action": "discard"}
+    assert list(fetch(operator, ACT, posted).json()["errors"]) == ["confirm"]
+    assert list(fetch(operator, ACT, {**posted, "confirm": "orders"}).json()["errors"]) == ["confirm"]
+    everything = {**all_of(operator, ""), "action": "discard", "confirm": "alert"}
+    assert list(fetch(operator, ACT, everything).json()["errors"]) == ["queue"]
+    assert len(listed(operator, "?queue=alert")) == 2 and audited() == []
+    assert fetch(operator, ACT, {**posted, "confirm": "alert"}).json()["letters"] == 2
+    assert listed(operator, "?queue=alert") == [] and waiting(many["n2"], "alert") == 0
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"action": "burn", "letter": "alert/n1/1-0/x", **REASON}, "action"),
+        ({"action": "requeue", "letter": "alert/n1/1-0/x"}, "reason"),
+        ({"action": "requeue", **REASON}, "letter"),
+        ({"action": "requeue", "letter": "alert/n9/1-0/x", **REASON}, "letter"),
+        ({"action": "requeue", "letter": "alert/n1/x/x", **REASON}, "letter"),
+        ({"action": "requeue", "letter": "n1:1-0", **REASON}, "letter"),
+        ({"action": "requeue", "all": "1", "through": "soon", **REASON}, "through"),
+        (
+            {"action": "requeue", "all": "1", "through": "2026-01-01T00:00Z", "count": "x", **REASON},
+            "count",
+        ),
+    ],
+)
+def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, control):
+    answer = fetch(operator, ACT, posted)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert len(listed(operator)) == 2 and audited() == []
+
+
+def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
+    operator, poisoned: dict[str, Server], control
+):
+    chosen = listed(operator)
+    counted = all_of(operator, "queue=alert")
+    poisoned["n2"].kill()
+    assert list(fetch(operator, ACT, {**counted, "action": "requeue"}).json()["errors"]) == ["letter"]
+    assert fetch(operator, ACT, {"action": "requeue", "letter": chosen, **REASON}).status_code == 503
+    # The letters of n1 are moved: the audit names who did it, though it did not come to its end.
+    assert audited() == [("operator", "dead_letters.requeue", "alert")]
+    page = operator.get("/dead-letters/")
+    assert page.context["found"].unreachable == ["n2"] and not page.context["found"].letters
+
+
+def mend(browser: Client, name: str, digest: str | None = None, **fields: str) -> Any:
+    queue, node, dead_id, shown = name.split("/")
+    posted = {f"event-{field}": text for field, text in fields.items()}
+    return fetch(
+        browser,
+        f"/dead-letters/{queue}/{node}/{dead_id}/fix",
+        {**posted, "digest": digest or shown, **REASON},
+    )
+
+
+def test_an_event_is_mended_and_its_original_is_in_the_audit(operator, poisoned, control):
+    name = listed(operator)[0]
+    address = mend(operator, name, type="b", value="2.5", attributes='{"unit": "%"}').json()["go"]
+    letter = operator.get(address).context["letter"]
+    (event,) = letter.events
+    assert (event["type"], event["value"], event["attributes"]) == ("b", 2.5, '{"unit": "%"}')
+    assert event["id"].startswith("e-n") and letter.stored.fixes == 1
+    assert operator.get("/dead-letters/" + name.rpartition("/")[0] + "/").status_code == 404
+    begun = AuditEntry.objects.order_by("id").first()
+    assert (begun.action, begun.before["event"]["type"]) == ("dead_letters.fix", "a")
+    assert AuditEntry.objects.latest("id").after["event"]["value"] == 2.5
+    answer = fetch(operator, ACT, {"action": "requeue", "letter": str(letter.name), **REASON})
+    assert answer.json()["letters"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"value": "much"}, "event-value"),
+        ({"value": "inf"}, "event-value"),
+        ({"time": "yesterday"}, "event-time"),
+        ({"time": ""}, "event-time"),
+        ({"attributes": "[1]"}, "event-attributes"),
+        ({"attributes": "{"}, "event-attributes"),
+        ({"type": "x" * 100_000}, "event-type"),
+        ({"type": "a"}, "event"),  # as it was
+    ],
+)
+def test_an_event_that_cannot_be_is_refused_at_its_field(fields, field, operator, poisoned, control):
+    name = listed(operator)[0]
+    answer = mend(operator, name, **fields)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert name in listed(operator)
+
+
+def test_mending_a_letter_that_changed_meanwhile_is_refused(operator, poisoned, control):
+    name = listed(operator)[0]
+    assert list(mend(operator, name, digest="0" * 40, type="b").json()["errors"]) == ["letter"]
+    mend(operator, name, type="b")
+    assert list(mend(operator, name, type="c").json()["errors"]) == ["letter"]
+
+
+def test_a_refused_form_keeps_what_was_typed(operator, poisoned, control):
+    queue, node, dead_id, digest = listed(operator)[0].split("/")
+    typed = {"event-value": "much", "event-type": "odd", "digest": digest, **REASON}
+    page = operator.post(f"/dead-letters/{queue}/{node}/{dead_id}/fix", typed)
+    assert page.status_code == 422
+    for text in ('value="much"', 'value="odd"', f'value="{REASON["reason"]}"'):
+        assert text in page.content.decode()
+
+
+def test_the_api_lists_mends_requeues_and_discards(secrets, many, control):
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+
+    def post(address: str, body: dict[str, Any]) -> Any:
+        kind = "application/json"
+        return Client().post(
+            f"/api/v1/dead-letters/{address}", json.dumps({**body, **REASON}), content_type=kind, **headers
+        )
+
+    def get(query: str) -> Any:
+        return Client().get(f"/api/v1/dead-letters{query}", **headers).json()
+
+    found = get("?queue=alert&rows=1")
+    (letter,) = found["letters"]
+    assert (found["count"], letter["queue"], letter["events"][0]["type"]) == (2, "alert", "a")
+    body = {"digest": letter["name"].split("/")[3], "event": {"type": "b"}}
+    mended = post(f"alert/{letter['node']}/{letter['id']}/fix", body).json()
+    assert mended["events"][0]["type"] == "b"
+    assert get(f"/alert/{mended['node']}/{mended['id']}")["fixes"] == 1
+    assert post("requeue", {"letters": [mended["name"]]}).json()["events"] == 1
+    counted = {name: found[name] for name in ("through", "digest", "count")}
+    assert post("discard", {"filter": {"queue": "alert"}, "confirm": "alert", **counted}).status_code == 422
+    again = get("?queue=orders")
+    counted = {name: again[name] for name in ("through", "digest", "count")}
+    report = post("discard", {"filter": {"queue": "orders"}, "confirm": "orders", **counted}).json()
+    assert (report["letters"], report["refused"]) == (60, [])
+    assert Client().get("/api/v1/dead-letters/orders/n1/1-0", **headers).status_code == 404
+
+
+def test_a_queues_page_shows_its_letters_and_leads_to_them(operator, poisoned, stored_snapshot):
+    bury(poisoned["n1"], "n1")
+    page = operator.get("/queues/alert/").content.decode()
+    assert "/dead-letters/?queue=alert" in page and page.count('data-href="/dead-letters/alert/') == 3

@@ -1,0 +1,106 @@
+"""Pages of loops of parallelism: tasks by operator, what is foreseen, who decides, and tasks set by hand."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from console.models import AuditEntry
+from tests.workers.control.task_plant import SECONDS, TaskPlant
+from workers.models import Loop, Override
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def plant(control):
+    made = TaskPlant(control, timezone.now() - timedelta(seconds=3 * SECONDS))
+    for _ in range(3):
+        made.tick()
+    return made
+
+
+def loop_of(law):
+    return Loop.objects.filter(law=law).order_by("name").first()
+
+
+def page_of(client, loop):
+    return client.get(f"/loops/{loop.pk}/").content.decode()
+
+
+@pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])
+def test_the_page_shows_tasks_paths_what_is_foreseen_and_who_decides(browsers, plant, law):
+    page = page_of(browsers["viewer"], loop_of(law))
+    for said in (
+        "Tasks of its operators",
+        "Latency of its paths",
+        "What is foreseen",
+        "Who decides",
+        "steers",
+    ):
+        assert said in page
+    assert 'class="spread"' in page and "task-hours in the last" in page
+    assert "replicas" not in page.split("Tasks of its operators")[1].split("Latency of its paths")[0]
+    assert "Set tasks" not in page
+
+
+def test_a_rescale_shows_what_was_expected_what_came_and_its_verdict(browsers, plant):
+    loop = loop_of("parallelism_joint")
+    entry = loop.entries.filter(acted=True).order_by("-pk").first()
+    assert entry is not None and entry.applied
+    for _ in range(14):
+        plant.tick()
+    entry.refresh_from_db()
+    page = page_of(browsers["viewer"], loop)
+    changed = next(iter(set(entry.action["tasks"].items()) - set(entry.terms["tasks_before"].items())))
+    before = entry.terms["tasks_before"][changed[0]]
+    assert f"{before} → {changed[1]}" in page
+    assert entry.verdict in ("effective", "ineffective") and entry.verdict in page
+
+
+def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_around_them(browsers, plant):
+    loop = loop_of("parallelism_joint")
+    posted = {
+        "tasks-performance/hosts": "7",
+        "tasks-performance/sites": "",
+        "reason": "load test",
+        "minutes": "10",
+    }
+    assert browsers["viewer"].post(f"/loops/{loop.pk}/tasks", posted).status_code == 403
+    answer = browsers["operator"].post(
+        f"/loops/{loop.pk}/tasks", posted, headers={"Accept": "application/json"}
+    )
+    assert answer.status_code in (200, 201), answer.content
+    override = Override.objects.get(name="tasks_of")
+    assert override.value == {"performance/hosts": 7} and override.expires_at is not None
+    assert AuditEntry.objects.filter(action="override.set").latest("pk").reason == "load test"
+    assert plant.tick()["pipeline"]["applications"]["performance"]["operators"]["hosts"]["parallelism"] == 7
+    page = page_of(browsers["operator"], loop)
+    assert "a person: 7" in page and "Set by hand: performance/hosts." in page
+
+
+@pytest.mark.parametrize(("typed", "why"), [("0", "whole number from 1"), ("many", "number")])
+def test_tasks_that_are_none_are_refused_by_name_and_change_nothing(browsers, plant, typed, why):
+    loop = loop_of("parallelism_joint")
+    posted = {"tasks-performance/hosts": typed, "reason": "x", "minutes": "10"}
+    answer = browsers["operator"].post(f"/loops/{loop.pk}/tasks", posted)
+    assert answer.status_code == 422 and why in answer.content.decode()
+    assert not Override.objects.exists()
+
+
+def test_a_person_who_puts_another_law_on_auto_makes_it_the_owner(browsers, plant):
+    queueing = loop_of("parallelism_queueing")
+    Loop.objects.filter(pk=queueing.pk).update(mode=Loop.Mode.AUTO)
+    plant.snapshot()
+    plant.tick()
+    joint = loop_of("parallelism_joint")
+    assert "they have one owner" in joint.entries.latest("pk").reason
+    page = page_of(browsers["viewer"], joint)
+    assert page.index('class="steers"') < page.index("Parallelism queueing</a>")
+
+
+def test_without_a_snapshot_or_a_control_server_the_page_still_comes(browsers, plant, settings):
+    loop = loop_of("parallelism_joint")
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    page = page_of(browsers["viewer"], loop)
+    assert "No operator is seen" in page and "Who decides" in page

@@ -1,0 +1,116 @@
+"""The pages of shedding and of the ladder: what is dropped and why, what if, and a queue that never sheds."""
+
+import pytest
+from django.utils import timezone
+
+from console.models import AuditEntry
+from queues.models import Queue
+from queues.topology import QueueSpec, Topology
+from tests.console.pipeline_sample import DECLARATION
+from tests.workers.control.test_shedding_loops import Plant
+from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
+from workers.models import Loop, Override
+from workers.pipeline.declaration.declared import Declarations, Declared
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def plant(control, settings):
+    """Twice as much as the application can do, the ladder on its last rung, a table in force."""
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    ensure_pipeline_loops(control)
+    ensure_ladder_loops(Topology(1, {}, {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}))
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
+    Queue.objects.create(name="telemetry", kind="pipeline")
+    made = Plant(control)
+    made.now = timezone.now()
+    made.load(2.0)
+    made.tick("ladder")
+    made.tick("shedding")
+    made.row["patterns"]["load-rises"]["recall"] = {
+        "estimate": 0.53,
+        "low": 0.48,
+        "high": 0.58,
+        "matches": 40,
+    }
+    made.tick("shedding")
+    return made
+
+
+def page_of(client, loop: Loop, **asked) -> str:
+    return client.get(f"/loops/{loop.pk}/", asked).content.decode()
+
+
+def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
+    loop = Loop.objects.get(law="shedding")
+    page = page_of(browsers["viewer"], loop)
+    share = plant.shed()["load-rises"]["cpu"]
+    assert f'style="--share: {round(share, 4)}"' in page
+    assert "hosts binds: it is offered" in page
+    assert "more for each event would bring back" in page
+    assert "48 to 58" in page
+    assert "which may shed" in page
+    assert "What if" in page and "Put it in force" not in page
+
+
+def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_a_time(browsers, plant):
+    loop = Loop.objects.get(law="shedding")
+    page = page_of(browsers["operator"], loop, latency_bound_seconds="9", **{"weight-outage": "3"})
+    assert "now → as it would be" in page and "through in 9 s" in page
+    assert not Override.objects.exists()
+    posted = {"latency_bound_seconds": "9", "weight-outage": "3", "reason": "look", "minutes": "10"}
+    assert browsers["viewer"].post(f"/loops/{loop.pk}/weigh", posted).status_code == 403
+    answer = browsers["operator"].post(
+        f"/loops/{loop.pk}/weigh", posted, headers={"Accept": "application/json"}
+    )
+    assert answer.status_code == 200, answer.content
+    found = {each.name: each.value for each in Override.objects.all()}
+    assert found == {"latency_bound_seconds": 9, "sink_weights": {"outage": 3.0}}
+    plant.now = timezone.now()
+    entry = plant.tick("shedding")
+    assert entry.parameters["latency_bound_seconds"] == 9 and "parameters are others" in entry.reason
+    assert "Put it in force" not in page_of(browsers["operator"], loop)
+
+
+@pytest.mark.parametrize("asked", [{"latency_bound_seconds": "-1"}, {"weight-outage": "many"}])
+def test_a_bound_or_weight_that_is_none_is_refused_by_name_and_the_page_is_whole(browsers, plant, asked):
+    page = page_of(browsers["operator"], Loop.objects.get(law="shedding"), **asked)
+    assert "Nothing was changed." in page and "hosts binds" in page
+
+
+def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers, plant):
+    url, posted = "/queues/telemetry/cap", {"cap": "throttle", "reason": "orders must not be lost"}
+    assert "engaged" in browsers["operator"].get("/queues/telemetry/").content.decode()
+    assert browsers["viewer"].post(url, posted).status_code == 403
+    assert browsers["operator"].post(url, {"cap": "pray", "reason": "x"}).status_code == 422
+    assert browsers["operator"].post(url, posted).status_code == 302
+    written = AuditEntry.objects.get(action="ladder.cap")
+    assert (written.before, written.after) == ({"cap": "shed"}, {"cap": "throttle"})
+    plant.tick("ladder")
+    assert plant.tick("shedding").action["shed"] == {}
+    assert plant.shed() == {}
+    assert "never for this queue" in browsers["viewer"].get("/queues/telemetry/").content.decode()
+
+
+def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
+    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    ensure_pipeline_loops(control)
+    page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
+    assert "No table is in force." in page
+
+
+def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_rung_is_named(browsers, plant):
+    def post(**body):
+        return browsers["operator"].post(
+            "/api/v1/queues/telemetry/cap", body, content_type="application/json"
+        )
+
+    assert post(cap="nodes", reason="a test").json() == {
+        "queue": "telemetry",
+        "before": "shed",
+        "after": "nodes",
+    }
+    refused = post(cap="pray", reason="a test")
+    assert refused.status_code == 422 and "cap" in refused.content.decode()

@@ -1,0 +1,249 @@
+"""Batch tasks on pages and over the API: run, cancelled, resumed, changed; refused with the reason."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.test import Client
+
+from console.models import AuditEntry
+from console.templatetags.batch import durations, lasting
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.models import Run, Task
+from workers.snapshot.control_record import control_record
+
+pytestmark = pytest.mark.django_db
+NUMBERED = "python:tests.workers.batch.job_samples.NUMBERED"
+REASON = {"reason": "a test of the page"}
+SCHEDULE = {"when": "interval", "interval": "10", "unit": "minutes", "parallel": "2", "enabled": "1"}
+
+
+@pytest.fixture(autouse=True)
+def plant(control: redis.Redis, tmp_path: Path, settings) -> redis.Redis:
+    settings.WEIR_DATA = tmp_path
+    task_definitions.define("parts", NUMBERED, parameters={"chunks": 2})
+    return control
+
+
+@pytest.fixture
+def operator(browsers) -> Client:
+    return browsers["operator"]
+
+
+def fetch(browser: Client, address: str, posted: dict[str, Any]) -> Any:
+    """As forms.js posts."""
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def refused(answer: Any) -> list[str]:
+    assert answer.status_code == 422, answer.content
+    return list(answer.json()["errors"])
+
+
+def begun(operator: Client, **parameters: str) -> Run:
+    posted = {f"set-{name}": value for name, value in parameters.items()}
+    answer = fetch(operator, "/tasks/parts/run", {**posted, **REASON})
+    assert answer.status_code == 200, answer.content
+    return Run.objects.get(pk=answer.json()["run"])
+
+
+def worked(run: Run, control: redis.Redis, data: Path) -> Run:
+    """The run with all its work done, by a manager and a worker in this process."""
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    def work(number: int, worker: str, role: str) -> None:
+        batch_worker.work_at(number, worker, control, data, now)
+
+    while run.state in runs.OPEN:
+        run = task_managers.manage(run, control, now(), work)
+    return run
+
+
+def test_a_task_is_shown_with_its_schedule_in_words_and_its_next_run(operator):
+    fetch(operator, "/tasks/parts/change", {**SCHEDULE, "done_by": "06:00", **REASON})
+    shown = next(task for task in operator.get("/tasks/").context["tasks"] if task["name"] == "parts")
+    assert (shown["schedule"], shown["deadline"]) == ("every 10 minutes", "06:00")
+    ahead = datetime.fromisoformat(shown["next_at"]) - datetime.now(UTC)
+    assert timedelta(0) < ahead <= timedelta(minutes=10)
+
+
+def test_run_now_opens_a_run_with_the_parameters_that_were_typed(operator, plant, tmp_path):
+    run = begun(operator, chunks="5")
+    assert (run.parameters["chunks"], run.chunks_total, run.owner.get_username()) == (5, 5, "operator")
+    entry = AuditEntry.objects.get(action="task.run")
+    assert (entry.actor, entry.target, entry.after["run"]) == ("operator", "parts", run.pk)
+    command = operator.get(f"/runs/{run.pk}/").context["run"]["command"]
+    assert command == "manage.py job run parts --set chunks=5"
+    done = worked(run, plant, tmp_path)
+    page = operator.get(f"/runs/{run.pk}/")
+    assert page.context["run"]["state"] == done.state == "done"
+    assert [chunk["state"] for chunk in page.context["chunks"]] == ["done"] * 5
+    trend = operator.get("/tasks/parts/").context["task"]["trend"]
+    assert [each["run"] for each in trend] == [run.pk] and f"/runs/{run.pk}/" in durations(trend, linked=True)
+
+
+def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):
+    run = begun(operator)
+    assert fetch(operator, f"/runs/{run.pk}/cancel", REASON).status_code == 200
+    again = fetch(operator, f"/runs/{run.pk}/cancel", REASON)
+    assert refused(again) == ["run"]
+    assert "only a queued or running one can be cancelled" in again.json()["errors"]["run"][0]
+    assert fetch(operator, f"/runs/{run.pk}/resume", REASON).status_code == 200
+    assert refused(fetch(operator, f"/runs/{run.pk}/resume", REASON)) == ["run"]
+    audited = AuditEntry.objects.order_by("pk").values_list("action", "target", "after")
+    assert list(audited)[1:] == [
+        ("task.cancel", f"run {run.pk} of parts", {"state": "cancelled"}),
+        ("task.resume", f"run {run.pk} of parts", {"state": "queued"}),
+    ]
+
+
+def test_a_second_open_run_of_a_single_instance_task_is_refused(operator):
+    first = begun(operator)
+    answer = fetch(operator, "/tasks/parts/run", REASON)
+    assert refused(answer) == ["task"]
+    assert f"run {first.pk}" in answer.json()["errors"]["task"][0]
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"interval": "0"}, "interval"),
+        ({"interval": "-5"}, "interval"),
+        ({"interval": "1.5"}, "interval"),
+        ({"interval": ""}, "interval"),
+        ({"interval": "9999", "unit": "days"}, "interval"),
+        ({"unit": "fortnights"}, "unit"),
+        ({"when": "never"}, "when"),
+        ({"when": "calendar", "crontab": "61 * * * *"}, "crontab"),
+        ({"when": "calendar", "crontab": "0 0 31 2 *"}, "crontab"),
+        ({"when": "calendar", "crontab": "daily"}, "crontab"),
+        ({"done_by": "26:00"}, "done_by"),
+        ({"parallel": "0"}, "parallel"),
+        ({"requirement": "gpu"}, "requirements"),
+        ({"set-chunks": "many"}, "set-chunks"),
+        ({"reason": " "}, "reason"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_at_its_field_and_changes_nothing(posted, field, operator):
+    before = Task.objects.values().get(name="parts")
+    answer = fetch(operator, "/tasks/parts/change", {**SCHEDULE, **REASON, **posted})
+    assert refused(answer) == [field]
+    assert Task.objects.values().get(name="parts") == before
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"deadline": "2020-01-01T00:00"}, "deadline"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"set-chunks": "-1"}, "set-chunks"),
+        ({"set-colour": "red"}, "set-colour"),
+        ({"reason": ""}, "reason"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_at_its_field_and_nothing_typed_is_lost(posted, field, operator):
+    given = {"set-chunks": "7", **REASON, **posted}
+    assert refused(fetch(operator, "/tasks/parts/run", given)) == [field]
+    page = operator.post("/tasks/parts/run", given)  # a form without scripts
+    assert page.status_code == 422 and not Run.objects.exists()
+    text = page.content.decode()
+    for name in ("deadline", "set-chunks", "reason"):
+        if given.get(name):
+            assert f'value="{given[name]}"' in text, name
+
+
+@pytest.mark.parametrize("job", ["python:no.such.module.JOB", "python:json.dumps", "python:", "sweep"])
+def test_a_task_whose_job_does_not_import_is_refused(job, browsers):
+    posted = {**SCHEDULE, **REASON, "name": "mine", "job": job}
+    assert refused(fetch(browsers["administrator"], "/tasks/define", posted)) == ["job"]
+    assert not Task.objects.filter(name="mine").exists()
+
+
+def test_an_administrator_makes_a_task_once(browsers):
+    posted = {**SCHEDULE, **REASON, "name": "mine", "job": NUMBERED}
+    assert fetch(browsers["administrator"], "/tasks/define", posted).json()["go"] == "/tasks/mine/"
+    made = Task.objects.get(name="mine")
+    assert made.parallel == 2 and made.periodic.interval.every == 600
+    assert refused(fetch(browsers["administrator"], "/tasks/define", posted)) == ["name"]
+
+
+def test_an_operator_may_change_a_task_but_not_its_job(browsers, secrets):
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+    body = {"job": "python:tests.workers.batch.job_samples.UNKNOWN", **REASON}
+
+    def post(body: dict[str, Any]) -> int:
+        address, kind = "/api/v1/tasks/parts", "application/json"
+        return Client().post(address, json.dumps(body), content_type=kind, **headers).status_code
+
+    assert post(body) == 403
+    assert post({**body, "job": NUMBERED, "interval_seconds": 60}) == 200
+    assert Task.objects.get(name="parts").job == NUMBERED
+
+
+def test_the_page_of_a_task_whose_job_has_gone_says_so(operator):
+    Task.objects.filter(name="parts").update(job="python:no.such.JOB")
+    page = operator.get("/tasks/parts/")
+    assert page.status_code == 200 and "can&#x27;t be imported" in page.content.decode()
+    assert refused(fetch(operator, "/tasks/parts/run", REASON)) == ["job"]
+
+
+def test_a_task_that_is_switched_off_has_no_next_run(operator):
+    posted = {name: value for name, value in SCHEDULE.items() if name != "enabled"}
+    fetch(operator, "/tasks/parts/change", {**posted, **REASON})
+    task = Task.objects.get(name="parts")
+    assert not task.enabled and not task.periodic.enabled
+    assert operator.get("/tasks/parts/").context["task"]["next_at"] is None
+
+
+def test_the_api_runs_shows_cancels_and_resumes(secrets):
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+
+    def post(address: str, body: dict[str, Any]) -> Any:
+        kind = "application/json"
+        return Client().post(f"/api/v1/{address}", json.dumps(body), content_type=kind, **headers)
+
+    run = post("tasks/parts/run", {"parameters": {"chunks": 3}, **REASON}).json()
+    assert (run["state"], run["chunks_total"], run["parameters"]["chunks"]) == ("queued", 3, 3)
+    shown = Client().get(f"/api/v1/runs/{run['run']}", **headers).json()
+    assert [chunk["identifier"] for chunk in shown["chunks"]] == ["part-0", "part-1", "part-2"]
+    assert post(f"runs/{run['run']}/cancel", REASON).json()["state"] == "cancelled"
+    assert post(f"runs/{run['run']}/cancel", REASON).status_code == 422
+    assert post(f"runs/{run['run']}/resume", REASON).json()["state"] == "queued"
+    past = {"deadline_at": "2020-01-01T00:00:00Z", **REASON}
+    assert list(post("tasks/parts/run", past).json()["errors"]) == ["deadline"]
+    assert post("tasks/absent/run", REASON).status_code == 404
+    listed = Client().get("/api/v1/runs?task=parts&state=queued", **headers).json()["runs"]
+    assert [each["run"] for each in listed] == [run["run"]]
+
+
+def test_the_snapshot_shows_open_runs_and_for_a_while_those_that_ended(operator, plant, tmp_path):
+    run = begun(operator, chunks="4")
+    queued = control_record(datetime.now(UTC)).runs[str(run.pk)]
+    assert (queued["task"], queued["state"], queued["chunks_total"]) == ("parts", "queued", 4)
+    worked(run, plant, tmp_path)
+    ended = control_record(datetime.now(UTC)).runs[str(run.pk)]
+    assert (ended["state"], ended["share"], ended["rows"], ended["chunks_done"]) == ("done", 1.0, 40, 4)
+    assert control_record(datetime.now(UTC) + timedelta(minutes=1)).runs == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "—"),
+        (0.84, "0.8 s"),
+        (42.4, "42 s"),
+        (60, "1 min"),
+        (66, "1 min 6 s"),
+        (3_600, "1 h"),
+        (7_500, "2 h 5 min"),
+    ],
+)
+def test_a_duration_is_said_as_people_say_it(seconds, said):
+    assert lasting(seconds) == said

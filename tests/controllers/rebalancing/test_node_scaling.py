@@ -1,0 +1,107 @@
+"""How many nodes are used, and what becomes of the points of a lost one."""
+
+import pytest
+from hypothesis import given, settings
+
+from controllers import catalog
+from controllers.rebalancing.node_scaling import NodeScaling
+from controllers.request import answer
+from queues.errors import BadInput
+from tests.controllers.rebalancing.plants import after, node, observation, observations, queue
+
+LAW = NodeScaling()
+
+
+def decide(seen, state=None, **parameters):
+    values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450, **parameters})
+    read = catalog.read_observation(LAW, seen)
+    LAW.check_observation(values, read, "observation")
+    return LAW.decide(values, LAW.read_state(values, state), read)
+
+
+def plant(rate, *more_nodes):
+    return observation([node("n1"), node("n2"), *more_nodes], [queue("q", rate, {"n1": 500, "n2": 500})])
+
+
+def test_an_idle_node_is_taken_when_most_used_nodes_are_busy():
+    _, decision = decide(plant(720, node("n3", state="IDLE")))
+    assert decision.action["use"] == ["n3"] and decision.action["release"] == []
+
+
+def test_the_most_capable_idle_node_is_taken_first():
+    _, decision = decide(plant(720, node("small", 0.5, state="IDLE"), node("large", 2.0, state="IDLE")))
+    assert decision.action["use"] == ["large"]
+
+
+def test_a_forecast_calls_for_a_node_before_any_is_busy():
+    seen = plant(600, node("n3", state="IDLE"))
+    assert decide(seen)[1].action is None
+    assert decide({**seen, "forecast": 1.2})[1].action["use"] == ["n3"]
+
+
+def test_the_least_capable_node_is_released_once_it_was_quiet_long_enough():
+    seen = plant(200, node("weak", 0.5), node("strong", 2.0))
+    state, first = decide(seen)
+    assert first.action is None
+    _, second = decide(seen, state)
+    assert second.action["release"] == ["weak", "n1"]
+
+
+def test_among_equals_the_node_whose_containers_find_room_most_easily_is_released():
+    nodes = [node("n1"), node("n2"), node("n3")]
+    heavy = queue("heavy", 200.0, {"n1": 600, "n2": 400})
+    light = [queue(f"q{index}", 80.0, {"n2": 500, "n3": 500}) for index in range(4)]
+    seen = observation(nodes, [heavy, *light])
+    state, _ = decide(seen)
+    _, second = decide(seen, state, minimum_containers=2)
+    # n1 carries least, 120, but in one piece; n3's 160 are in four.
+    assert second.action["release"] == ["n3"]
+
+
+def test_as_many_nodes_stay_as_a_queue_needs_containers():
+    seen = plant(1.0)
+    state, _ = decide(seen)
+    assert decide(seen, state)[1].action is None
+
+
+def test_nothing_idle_is_left_is_said_as_the_limit():
+    _, decision = decide(plant(900))
+    assert decision.limited_by == "nodes" and decision.action is None
+
+
+def test_a_node_that_stays_away_gives_its_points_to_the_others_and_the_minimum_is_kept():
+    seen = plant(300, node("n3"))
+    seen["nodes"][1]["state"] = "OFFLINE"
+    state, first = decide(seen)
+    assert first.action is None
+    _, second = decide(seen, state)
+    assert after(seen, second.action["restore"]) == {"q": {"n1": 500, "n3": 500}}
+
+
+def test_a_node_that_comes_back_in_time_keeps_its_points():
+    seen = plant(300, node("n3"))
+    seen["nodes"][1]["state"] = "OFFLINE"
+    state, _ = decide(seen)
+    seen["nodes"][1]["state"] = "NORMAL"
+    state, _ = decide(seen, state)
+    assert state["lost"] == {}
+
+
+@settings(max_examples=100, deadline=None)
+@given(seen=observations(nodes=(3, 7)))
+def test_whatever_is_lost_every_restored_queue_has_all_points_and_its_minimum_on_living_nodes(seen):
+    _, decision = decide(seen, lost_decisions=1)
+    moves = [] if decision.action is None else decision.action["restore"]
+    points = after(seen, moves)
+    lost = {each["name"] for each in seen["nodes"] if each["state"] == "OFFLINE"}
+    able = {each["name"] for each in seen["nodes"] if not each["drained"]} - lost
+    for name in {move["queue"] for move in moves}:
+        assert not lost & points[name].keys()
+        assert len(points[name].keys() & able) >= min(2, len(able))
+    assert all(move["from"] in lost and move["to"] in able for move in moves)
+
+
+def test_a_release_that_would_call_for_the_node_again_is_refused():
+    with pytest.raises(BadInput) as refusal:
+        answer("node_scaling", {"parameters": {"fill": 0.5, "margin": 0.6}, "observations": [plant(1)]})
+    assert refusal.value.field == "parameters.margin"

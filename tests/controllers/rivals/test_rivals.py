@@ -1,0 +1,72 @@
+"""The rivals of rebalancing do what their sources say, and keep the invariants of points."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers import catalog
+from controllers.rebalancing.allocation import from_observation
+from controllers.rebalancing.law import Rebalancing
+from controllers.rivals.greedy_band import GreedyBand
+from controllers.rivals.thesis_queues import Thesis
+from tests.controllers.rebalancing.plants import node, observation, observations, queue
+
+RIVALS = [Thesis(share, 350.0, 450.0) for share in (0.0, 0.25, 0.4)] + [GreedyBand()]
+
+
+def allocation(seen):
+    return from_observation(catalog.read_observation(Rebalancing(), seen), 2)
+
+
+def crowded(queues=10):
+    """n1 is TOOBUSY by one of its many queues; n2 and n3 are NORMAL."""
+    nodes = [node("n1"), node("n2"), node("n3")]
+    loads = [900.0] + [2.0] * (queues - 1)
+    return allocation(
+        observation(nodes, [queue(f"q{i}", rate, {"n1": 600, "n2": 400}) for i, rate in enumerate(loads)])
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(seen=observations(), rival=st.sampled_from(RIVALS), seed=st.integers(0, 99))
+def test_every_rival_keeps_the_points_the_minimum_and_moves_only_what_is_there(seen, rival, seed):
+    plant = allocation(seen)
+    if not plant.available.any():
+        return
+    balance, scaling = rival.decide(plant, np.random.default_rng(seed))
+    now = plant
+    for move in [*balance, *scaling]:
+        assert 1 <= move.points <= now.points[move.queue].get(move.source, 0)
+        assert now.available[move.target] and move.target != move.source
+        now = now.after([move])
+    for before, held in zip(plant.points, now.points, strict=True):
+        assert sum(held.values()) == 1000 and len(held) >= min(2, len(before))
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.25, 3), (0.4, 4)])
+def test_the_thesis_gives_half_of_its_share_of_containers(share, count):
+    balance, _ = Thesis(share, 350.0, 450.0, offload_chance=0.0).decide(crowded(), np.random.default_rng(1))
+    assert len(balance) == count
+    assert {move.points for move in balance} == {300}
+
+
+def test_the_chance_of_hitting_the_right_container_is_the_share_of_table_4_1():
+    rival = Thesis(0.4, 350.0, 450.0, offload_chance=0.0)
+    rounds = 2_000
+    hits = Counter(
+        any(move.queue == 0 for move in rival.decide(crowded(), np.random.default_rng(seed))[0])
+        for seed in range(rounds)
+    )
+    assert hits[True] / rounds == pytest.approx(0.4, abs=0.035)
+
+
+def test_the_greedy_band_moves_the_largest_container_that_fits_to_the_least_loaded():
+    nodes = [node("n1"), node("n2"), node("n3")]
+    small = [queue(f"q{i}", 100.0, {"n1": 600, "n2": 400}) for i in range(4)]
+    plant = allocation(observation(nodes, small))
+    balance, scaling = GreedyBand().decide(plant, np.random.default_rng(0))
+    assert scaling == [] and all(move.points == 600 and move.target == 2 for move in balance)
+    assert plant.after(balance).loads.max() <= 1.09 * 400 / 3 + 1e-9 or len(balance) == 2

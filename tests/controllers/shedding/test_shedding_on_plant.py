@@ -1,0 +1,82 @@
+"""What the shedding law does with what only a plant can tell: what comes per match, batches, the ladder."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.shedding.latency_bound import Waiting
+from tests.controllers.shedding.test_shedding import decide, example
+
+JOBS = [
+    {
+        "operator": "jobs",
+        "name": name,
+        "expression": f"SEQ(submit; {end})",
+        "emits": name,
+        "seconds": 0.002,
+        "takes": takes,
+    }
+    for name, end, takes in (
+        ("killed", "kill", {"submit": 3.0, "kill": 1.0}),
+        ("failed", "fail", {"submit": 100.0, "fail": 1.0}),
+    )
+]
+SEEN = {
+    "patterns": JOBS,
+    "arrivals": {"jobs": {"submit": 300.0, "kill": 100.0, "fail": 3.0}},
+    "sinks": {"killed": 1, "failed": 1},
+}
+
+
+def test_what_is_measured_per_match_is_no_surplus_and_types_of_a_pattern_are_kept_alike():
+    _, by_expression = decide({"utilisation_budget": 1.0}, SEEN)
+    assert by_expression.action["shed"]["failed"] == pytest.approx({"submit": 0.99, "fail": 0.0})
+    _, measured = decide({"utilisation_budget": 1.0, "needs": "measured"}, SEEN)
+    assert set(measured.action["shed"]["killed"].values()) == {0.0}
+    kept = {1 - share for share in measured.action["shed"]["failed"].values()}
+    assert max(kept) - min(kept) < 1e-9
+    # 0.8 s a second for `killed`; the 0.2 s that are left are a third of what `failed` would take.
+    assert max(kept) == pytest.approx(0.2 / 0.606)
+    assert measured.action["expected"]["failed"] == pytest.approx(3 * 0.2 / 0.606)
+
+
+def test_weights_that_people_set_stand_before_those_observed():
+    given = {"utilisation_budget": 0.65, "needs": "measured"}
+    _, plain = decide(given, SEEN)
+    _, weighted = decide({**given, "sink_weights": {"failed": 100.0}}, SEEN)
+    assert plain.action["expected"]["failed"] == pytest.approx(0.0)
+    assert weighted.action["expected"]["failed"] == pytest.approx(3.0)
+    assert weighted.action["expected"]["sinks"] > 300
+
+
+def test_nothing_is_shed_before_the_ladder_permits_it_and_what_is_shed_ends_with_it():
+    given = {"utilisation_budget": 0.6}
+    state, waits = decide(given, example(5, 12, permitted=False))
+    assert waits.action is None and "has to wait" in waits.reason
+    state, sheds = decide(given, example(5, 12), state)
+    assert any(any(types.values()) for types in sheds.action["shed"].values())
+    state, ends = decide(given, example(5, 12, permitted=False), state)
+    assert ends.action["shed"] == {} and "let through again" in ends.reason
+    _, again = decide(given, example(5, 12, permitted=False), state)
+    assert again.action is None
+
+
+@given(st.floats(0.01, 100), st.floats(0.001, 20), st.floats(0, 50))
+def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch, elsewhere):
+    waiting = Waiting(batch_seconds=batch, elsewhere_seconds=elsewhere)
+    budget = waiting.utilisation_budget(bound, 100.0)
+    if bound <= waiting.least_seconds(0.0):
+        assert budget == 0.0
+    else:
+        assert waiting.time_seconds(budget, 100.0) <= bound * (1 + 1e-9)
+        assert waiting.time_seconds(min(1.0, budget + 1e-6), 100.0) > bound
+
+
+def test_what_a_longer_bound_is_worth_is_what_it_brings():
+    seen = {**SEEN, "batch_seconds": 0.5, "elsewhere_seconds": 1.0}
+    given = {"needs": "measured", "latency_bound_seconds": 4.0}
+    _, decision = decide(given, seen)
+    _, longer = decide({**given, "latency_bound_seconds": 4.01}, seen)
+    gained = longer.action["expected"]["sinks"] - decision.action["expected"]["sinks"]
+    assert decision.terms["jobs"]["worth_per_second"] * 0.01 == pytest.approx(gained, rel=0.05)
+    assert gained > 0

@@ -1,0 +1,151 @@
+"""The lab's elasticity: a chain that loses nothing, delivers at least once, and how laws fare on it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.actions.lab.trace_files import read_trace
+from controllers.simulation.elasticity import SCENARIO
+from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
+from controllers.simulation.model.load_step import LAWS, taken
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+# Real traces: file, column, days.
+TRACES = [
+    *((f"tweets/Twitter_volume_{name}.csv.gz", "value", 55) for name in ("AAPL", "AMZN", "CRM", "CVS", "FB")),
+    ("rates/nasa_http_1995_jul_per_second.csv.gz", "count", 28),
+    ("rates/worldcup98_per_minute_to_0619.csv.gz", "count", 50),
+    ("rates/twitter_sample_2021_08_per_second_d01_11.csv.gz", "count", 11),
+]
+ALL = {kind.name for kind in KINDS}
+
+
+def chain_after(rates, tasks, changes=None):
+    chain = Chain(len(rates), dict.fromkeys(ALL, tasks), 1)
+    for at, rate in enumerate(rates):
+        chain.run(float(rate))
+        if changes and at in changes:
+            chain.rescale(dict.fromkeys(ALL, changes[at]), 20)
+    return chain
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 9000), min_size=1, max_size=200), st.integers(1, 12))
+def test_all_that_came_has_left_or_waits_or_was_dropped(rates, tasks):
+    chain = chain_after(rates, tasks, {30: 5, 90: 9})
+    waiting = chain.arrived.sum() - chain.dropped.sum() - chain.left.sum()
+    assert waiting == pytest.approx(sum(chain._queues), rel=1e-6, abs=1e-3)
+    assert chain.arrived.sum() == pytest.approx(sum(rates) + chain.failed.sum())
+
+
+def test_what_takes_longer_than_the_timeout_fails_once_and_comes_again():
+    # Three times what passes: of what comes the last third waits more than a minute.
+    rates = [3000.0] * 40 + [0.0] * 200
+    chain = chain_after(rates, 1)
+    latency, in_time = chain.latencies()
+    capacity = 1 / max(SERVICES)
+    late = 3000.0 * 40 - TIMEOUT_SECONDS / (1 / capacity - 1 / 3000.0)
+    assert chain.failed[: TIMEOUT_SECONDS + 40].sum() == pytest.approx(late, rel=0.05)
+    assert in_time[latency > TIMEOUT_SECONDS].sum() == 0
+
+
+def test_a_pause_delays_what_comes_by_its_rest():
+    chain = chain_after([1000.0] * 200, 5, {99: 6})
+    latency, _ = chain.latencies()
+    assert latency[:99].max() < 0.1
+    # What came in the last second before it waits all of it; the second's mean is of those after it too.
+    assert 15 < latency[120] < 20.5 and latency.max() < 20.5
+    assert latency[-1] < 0.1
+
+
+def test_the_measured_is_what_the_operators_were_offered_and_passed():
+    chain = chain_after([1000.0] * 50, 2)
+    parse, _, analyse, sink = chain.measured()
+    assert parse.rate_per_second == pytest.approx(1000) and analyse.rate_per_second == pytest.approx(800)
+    assert sink.executed_events == pytest.approx(480 * 50) and sink.emitted_events == 0
+    assert analyse.utilisation == pytest.approx(0.8 * 1.3 / 2, rel=0.05)
+
+
+def run(law, seed=1, trace=None, **given_):
+    return SCENARIO.run(law, SCENARIO.read_settings(given_), seed, trace).metrics
+
+
+@pytest.mark.parametrize("law", SCENARIO.laws)
+def test_the_same_seed_gives_the_same_run(law):
+    first = run(law, 3, compression=500)
+    assert first == run(law, 3, compression=500)
+    assert first.keys() == set(SCENARIO.metrics)
+    assert len(KINDS) <= first["tasks_mean"] <= 80 and 0 <= first["error_rate"] <= 1
+
+
+def test_knowing_the_peak_beforehand_never_fails_and_never_needs_a_second_change():
+    metrics = run("static-peak")
+    assert metrics["error_rate"] == 0 and metrics["rescales"] <= 1
+
+
+def test_a_trace_shapes_the_week_and_its_length_is_set():
+    trace = np.tile(np.concatenate([np.full(50, 1.0), np.full(50, 9.0)]), 100)
+    outcome = SCENARIO.run("static-peak", SCENARIO.read_settings({"days": 2}), 1, trace)
+    assert outcome.series["arrived_per_second"].size == round(2 * 86_400 / 84)
+    assert run("hpa", trace=trace) != run("hpa")
+
+
+def compared(seeds):
+    """joint's means over WT's: tasks, latency, rescales; and joint's greatest error rate."""
+    ours, theirs = [run("joint", seed) for seed in seeds], [run("wt", seed) for seed in seeds]
+    ratios = {
+        name: sum(each[name] for each in ours) / sum(each[name] for each in theirs)
+        for name in ("tasks_mean", "latency_mean_seconds", "rescales")
+    }
+    return ratios, max(each["error_rate"] for each in ours)
+
+
+def test_planned_together_a_week_takes_a_fifth_fewer_tasks_and_nothing_fails():
+    ratios, error_rate = compared([1])
+    assert error_rate <= 0.005
+    assert ratios["tasks_mean"] <= 0.8
+    assert ratios["latency_mean_seconds"] <= 0.1
+    assert ratios["rescales"] <= 1
+
+
+@pytest.mark.slow
+def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_a_fifth_fewer_tasks_and_half_the_pauses():
+    ratios, error_rate = compared([1, 2, 3, 4, 5])
+    assert error_rate <= 0.005
+    assert ratios["tasks_mean"] <= 0.8
+    assert ratios["latency_mean_seconds"] <= 0.1
+    assert ratios["rescales"] <= 0.7
+
+
+def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
+    runs = [taken("joint", seed) for seed in range(12)]
+    assert max(each.changes for each in runs) <= 2
+    assert np.mean([each.violated_steps for each in runs]) <= 1.2
+    assert 0.97 <= np.mean([each.instances for each in runs]) <= 1.05
+    assert sum(each.reversals for each in runs) == 0
+
+
+def test_other_rules_end_further_from_the_optimum_or_take_more_changes():
+    for law in LAWS.keys() - {"joint"}:
+        runs = [taken(law, seed) for seed in range(6)]
+        too_few = np.mean([each.instances for each in runs]) < 0.9
+        assert too_few or np.mean([each.changes for each in runs]) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "column", "days"), TRACES)
+def test_on_real_weeks_less_fails_than_under_any_other_rule_with_no_more_tasks_than_the_fewest_of_them(
+    file, column, days
+):
+    if not (DATA / file).exists():
+        pytest.skip(f"{file} is not there")
+    trace, last = read_trace(str(DATA / file), column), min(days, 14)
+    trace = trace[-round(trace.size * last / days) :]
+    ours, *others = (
+        run(law, trace=trace, days=last, compression=12) for law in ("joint", "wt", "rg", "ds2", "hpa")
+    )
+    assert ours["error_rate"] < min(each["error_rate"] for each in others)
+    assert ours["tasks_mean"] <= min(each["tasks_mean"] for each in others)

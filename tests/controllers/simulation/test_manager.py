@@ -1,0 +1,182 @@
+"""The lab's manager: our law beside the thesis' tables, on sines, chance, steps and real traces."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from console.actions.lab.trace_files import read_trace
+from controllers import catalog
+from controllers.framework import guard
+from controllers.simulation import manager
+from controllers.worker_rate.law import WorkerRate
+from tests.controllers.worker_rate.thesis_tables import ROWS, TABLES
+
+SCENARIO = manager.SCENARIO
+RATES = Path(__file__).parents[4] / "shared" / "data" / "rates"
+TRACES = [
+    "nasa_http_1995_jul_per_second",
+    "twitter_sample_2021_08_per_second_d01_11",
+    "worldcup98_per_minute_to_0619",
+]
+FEW = [(50, 50, 50), (1_000, 50, 250), (3_000, 400, 15_000)]
+LIMITS = [row[0] for row in TABLES[50, 50]]
+
+
+def run(law, of, trace=None, seed=1, **settings):
+    names = ("max_rate", "events_per_worker", "upper_limit")
+    values = SCENARIO.read_settings({**dict(zip(names, of, strict=True)), **settings})
+    return SCENARIO.run(law, values, seed, trace).metrics
+
+
+def check_dominates(ours, waiting, runs):
+    assert ours["waiting_5s_post"] < waiting
+    assert ours["waiting_1s_post"] < waiting
+    assert ours["worker_runs"] < runs
+    assert ours["worker_runs"] <= 1.08 * ours["minimum_runs"]
+
+
+def check_beats_thesis(of, trace):
+    ours, thesis = (run(law, of, trace) for law in ("worker_rate", "thesis"))
+    for metric in ("waiting_5s_post", "waiting_1s_post", "worker_runs"):
+        assert ours[metric] < thesis[metric], (of, metric)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[:3] in FEW], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"poisson": 1}, {"cycles": 4}], ids=str)
+def test_ours_leaves_less_waiting_with_fewer_runs_than_a_row_of_the_tables(row, settings):
+    check_dominates(run("worker_rate", row[:3], **settings), *row[3:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"poisson": 1}, {"cycles": 4}, {"cycles": 4, "poisson": 1}], ids=str
+)
+def test_ours_leaves_less_waiting_with_fewer_runs_than_every_row_of_the_tables(row, settings):
+    check_dominates(run("worker_rate", row[:3], **settings), *row[3:])
+
+
+def test_the_thesis_law_of_the_lab_reproduces_its_tables():
+    errors = []
+    for *of, waiting, runs in ROWS:
+        thesis = run("thesis", of)
+        errors.append(abs(math.log(thesis["waiting_5s_post"] / waiting)))
+        errors.append(abs(math.log(thesis["worker_runs"] / runs)))
+    assert sum(errors) / len(errors) <= 0.2
+
+
+@pytest.mark.parametrize(("of", "runs"), [((50, 50, 50), 12_000), ((3_000, 400, 50), 90_000)])
+def test_the_static_configuration_runs_the_workers_of_the_greatest_rate(of, runs):
+    static = run("static", of)
+    assert static["worker_runs"] == pytest.approx(runs, abs=1)
+    ours = run("worker_rate", of)
+    assert static["waiting_1s_post"] < ours["waiting_1s_post"]
+    assert ours["worker_runs"] < 0.6 * runs
+
+
+@pytest.mark.parametrize("upper_limit", [50, 1_000, 15_000])
+@pytest.mark.parametrize("poisson", [0, 1])
+def test_a_step_up_and_down_costs_at_most_a_tenth_more_runs_than_the_fewest(upper_limit, poisson):
+    trace = np.repeat([0.05, 1.0, 0.05], 4_000)
+    ours = run("worker_rate", (1_000, 50, upper_limit), trace, poisson=poisson)
+    assert ours["worker_runs"] <= 1.1 * ours["minimum_runs"]
+    assert ours["waiting_greatest"] <= 2_000
+    assert ours["wait_greatest_seconds"] <= 3
+
+
+@pytest.mark.parametrize("bound", [5, 20])
+def test_no_event_waits_longer_than_the_bound(bound):
+    # At 3 events/s a worker fills in 17 s, and at night much later.
+    ours = run("worker_rate", (3, 50, 1_000), max_wait_seconds=bound)
+    assert ours["wait_greatest_seconds"] <= bound
+    assert run("worker_rate", (3, 50, 1_000))["worker_runs"] < ours["worker_runs"]
+
+
+def spiky_trace():
+    """Quiet nights, noisy days, and now and then a spike: chance of a fixed seed."""
+    chance = np.random.default_rng(7)
+    day = 3 + 2 * np.sin(np.arange(12_000) / 1_900)
+    return chance.poisson(day) + np.where(chance.random(12_000) < 0.002, 12, 0)
+
+
+@pytest.mark.parametrize("of", [(50, 50, 50), (1_000, 50, 1_000), (3_000, 400, 15_000)], ids=str)
+def test_on_a_spiky_trace_ours_beats_the_thesis(of):
+    check_beats_thesis(of, spiky_trace())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRACES)
+def test_on_real_traces_ours_beats_the_thesis_at_every_upper_limit(name):
+    path = RATES / f"{name}.csv.gz"
+    if not path.exists():
+        pytest.skip(f"the trace {name} is not on this machine")
+    trace = read_trace(str(path), "count")
+    for maximum_rate, size in TABLES:
+        for upper_limit in LIMITS:
+            check_beats_thesis((maximum_rate, size, upper_limit), trace)
+
+
+def test_all_laws_of_a_seed_meet_the_same_arrivals():
+    values = SCENARIO.read_settings({"poisson": 1})
+    first, second, other = (
+        SCENARIO.run(law, values, seed, None).series["arrivals_per_second"]
+        for law, seed in (("worker_rate", 3), ("static", 3), ("static", 4))
+    )
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_the_longest_wait_is_that_of_the_oldest_event():
+    inflow, waiting = np.array([2.0, 0, 0, 1, 0]), np.array([2.0, 2, 2, 1, 0])
+    assert manager.longest_wait_seconds(inflow, waiting) == 2
+    assert manager.longest_wait_seconds(inflow, np.zeros(5)) == 0
+
+
+def drained(method, events, slots=2, events_per_second=5_000.0):
+    """(seconds, worker runs, share of the pool used) until a burst is handled, through the loop's guard.
+
+    The pool works second by second; every 5 s the law looks, a second late.
+    """
+    law, size, started, busy_events = WorkerRate(), 5_000, 0, 0.0
+    values = catalog.read_parameters(law, {"method": method})
+    settings, guard_state = guard.read_settings(law, None), guard.initial_state()
+    state, length, removed, began, runs = law.initial_state(values), float(events), 0.0, 0, 0
+    pool: list[float] = []
+    for second in range(2_000):
+        if length <= 0:
+            return second, runs, busy_events / (second * slots * events_per_second)
+        if second % 5 == 0:
+            waiting, running = max(0, len(pool) - slots), min(len(pool), slots)
+            seen = {"queue_length": length, "removed": removed, "started": began}
+            seen |= {"waiting_to_run": waiting, "running": running, "oldest_seconds": float(second)}
+            answer = guard.decide(
+                law,
+                values,
+                state,
+                catalog.read_observation(law, seen),
+                settings=settings,
+                guard_state=guard_state,
+                now_seconds=float(second),
+                measured=guard.Measured(1.0),
+            )
+            state, guard_state, started = answer.state, answer.guard_state, int(answer.value or 0)
+            pool += [float(size)] * started
+            runs, removed, began = runs + started, 0.0, 0
+        before = len(pool)
+        for place in range(min(slots, len(pool))):
+            done = min(pool[place], events_per_second, length)
+            pool[place] -= done if length > done else pool[place]
+            length, removed, busy_events = length - done, removed + done, busy_events + done
+        pool = [left for left in pool if left > 0]
+        began += before - len(pool)
+    raise AssertionError("the burst was never handled")
+
+
+@pytest.mark.parametrize("events", [52_700, 200_000])
+def test_a_burst_keeps_the_pool_busy_with_hardly_more_runs_than_the_fewest(events):
+    seconds, runs, used = drained("forecast", events)
+    assert runs <= 1.1 * math.ceil(events / 5_000)
+    assert seconds <= drained("thesis", events)[0]
+    assert used >= 0.87  # the last of an odd number of workers leaves a slot empty

@@ -1,0 +1,236 @@
+"""The segment's protocol on a real server."""
+
+import pyarrow as pa
+import pytest
+import redis
+
+from queues.errors import BadInput, NodeFull, NodeUnavailable
+from queues.events.block import Block, decode
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Removed, Segment
+from tests.queues.samples import batch_of, blocks_of
+from tests.servers import Server
+from tests.waiting import until
+
+MINUTE = 60.0
+
+
+@pytest.fixture
+def segment(node: redis.Redis) -> Segment:
+    return Segment(node, "alert")
+
+
+def ids_of(claimed: list) -> list[str]:
+    return [event for each in claimed for event in each.block().ids().to_pylist()]
+
+
+def waiting(segment: Segment) -> int:
+    counters = segment.counters()
+    return counters["inserted_events"] - counters["removed_events"]
+
+
+def test_a_published_block_comes_back_as_it_was(segment):
+    (block,) = blocks_of(4)
+    segment.publish([block])
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    assert claimed.block_id == block.block_id
+    assert (claimed.events, claimed.tries, claimed.newest_time_us) == (4, 1, block.newest_time_us)
+    assert claimed.block().batch.equals(batch_of(4))
+
+
+def test_two_workers_never_hold_the_same_block(segment):
+    segment.publish(blocks_of(40))
+    first, second = segment.claim("w1", 20, MINUTE), segment.claim("w2", 100, MINUTE)
+    assert sorted(ids_of(first) + ids_of(second)) == sorted(f"e{row}" for row in range(40))
+
+
+def test_a_claim_takes_no_more_than_asked_but_at_least_one_block(segment):
+    segment.publish(blocks_of(40))
+    assert sum(each.events for each in segment.claim("w1", 10, MINUTE)) == 8
+    assert sum(each.events for each in segment.claim("w1", 1, MINUTE)) == 4
+
+
+def test_an_empty_segment_gives_nothing(segment):
+    assert segment.claim("w1", 100, MINUTE) == []
+    assert segment.measure()["oldest_seconds"] is None
+
+
+def test_a_block_that_is_acknowledged_twice_counts_once(segment):
+    segment.publish(blocks_of(8))
+    entries = [each.entry_id for each in segment.claim("w1", 100, MINUTE)]
+    assert segment.acknowledge(entries) == Removed(8, 2)
+    assert segment.acknowledge(entries) == Removed(0, 0)
+    assert segment.counters()["removed_events"] == 8
+    assert segment.measure()["length_blocks"] == 0
+
+
+def test_counters_match_what_was_stored_and_removed(segment):
+    blocks = blocks_of(10)
+    segment.publish(blocks)
+    segment.acknowledge([segment.claim("w1", 4, MINUTE)[0].entry_id])
+    counters = segment.counters()
+    assert counters["inserted_bytes"] == sum(block.size_bytes for block in blocks)
+    assert counters["removed_bytes"] == blocks[0].size_bytes
+    assert (counters["inserted_events"], counters["inserted_blocks"]) == (10, 3)
+    assert (counters["removed_events"], counters["removed_blocks"]) == (4, 1)
+
+
+def test_blocks_of_a_dead_worker_are_claimed_by_the_next_one_with_a_try_more(segment):
+    segment.publish(blocks_of(4))
+    segment.claim("dead", 100, MINUTE)
+    assert segment.claim("w2", 100, MINUTE) == []
+    (again,) = segment.claim("w2", 100, 0.0)
+    assert again.tries == 2
+    assert segment.acknowledge([again.entry_id]) == Removed(4, 1)
+
+
+def test_a_worker_that_keeps_its_block_alive_is_not_robbed(segment):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("slow", 100, MINUTE)
+    until(lambda: segment.node.xpending_range(segment.stream, "workers", "-", "+", 1, idle=80), 5)
+    assert segment.keep_alive("slow", [claimed.entry_id]) == [claimed.entry_id]
+    assert segment.claim("w2", 100, 0.07) == []
+
+
+def test_a_paused_worker_does_not_steal_its_block_back(segment):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("paused", 100, MINUTE)
+    segment.claim("w2", 100, 0.0)
+    assert segment.keep_alive("paused", [claimed.entry_id]) == []
+    assert segment.node.xpending_range(segment.stream, "workers", "-", "+", 1)[0]["consumer"] == b"w2"
+
+
+def test_a_failed_block_waits_for_its_time_and_comes_first_then(segment):
+    segment.publish(blocks_of(8))
+    failed = segment.claim("w1", 4, MINUTE)[0]
+    assert segment.retry(failed, MINUTE)
+    assert [each.entry_id for each in segment.claim("w2", 4, 0.0)] != [failed.entry_id]
+    assert segment.retry(failed, 0.0)
+    again = segment.claim("w2", 4, MINUTE)[0]
+    assert (again.entry_id, again.tries) == (failed.entry_id, 2)
+    assert segment.measure()["retry_blocks"] == 0
+
+
+def test_a_block_that_waits_for_its_retry_is_not_taken_for_abandoned(segment):
+    segment.publish(blocks_of(4))
+    (failed,) = segment.claim("w1", 100, MINUTE)
+    segment.retry(failed, MINUTE)
+    assert segment.claim("w2", 100, 0.0) == []
+    assert segment.measure()["retry_blocks"] == 1
+
+
+def test_a_retry_of_an_acknowledged_block_is_refused(segment):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    segment.acknowledge([claimed.entry_id])
+    assert not segment.retry(claimed, 0.0)
+    assert segment.claim("w2", 100, 0.0) == []
+
+
+def test_burying_moves_poison_rows_alone_and_acknowledges_the_block(segment):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    poison = claimed.block().explicit().slice(2, 1)
+    assert segment.bury(claimed, "w1", [(poison, "no such table")]) == Removed(4, 1)
+    (letter,) = DeadLetters(segment).read()
+    assert letter.batch.column(0).to_pylist() == ["e2"]
+    assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
+    assert segment.counters()["dead_events"] == 1
+    assert waiting(segment) == 0
+
+
+def test_burying_a_block_that_another_worker_ended_moves_nothing(segment):
+    segment.publish(blocks_of(4))
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    segment.acknowledge([claimed.entry_id])
+    assert segment.bury(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
+    assert DeadLetters(segment).read() == []
+
+
+def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
+    batch = batch_of(2, id=pa.array([None, None], pa.string()))
+    segment.publish([Block("a" * 32, batch).encode()])
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    with pytest.raises(BadInput, match="rows"):
+        segment.bury(claimed, "w1", [(batch, "bad")])
+    assert waiting(segment) == 2
+
+
+def test_a_survey_sees_blocks_in_order_up_to_the_limit(segment):
+    segment.publish(blocks_of(40))
+    rows = segment.survey("0-0", 10)
+    assert [row.events for row in rows] == [4, 4]
+    further = segment.survey(rows[-1].entry_id, 1_000)
+    assert sum(row.events for row in further) == 32
+    assert [row.entry_id for row in segment.survey("0-0", 1)] == [rows[0].entry_id]
+    assert segment.survey(further[-1].entry_id, 10) == []
+
+
+def test_a_range_reads_the_same_each_time_until_it_is_trimmed(segment):
+    segment.publish(blocks_of(40))
+    through = segment.survey("0-0", 20)[-1].entry_id
+    first = list(segment.read("0-0", through))
+    segment.publish(blocks_of(4, first=100))
+    assert list(segment.read("0-0", through)) == first
+    events = [event for _, name, data in first for event in decode(name, data).ids().to_pylist()]
+    assert events == [f"e{row}" for row in range(20)]
+
+
+def test_trimming_counts_exactly_what_it_removes(segment):
+    segment.publish(blocks_of(4_000, per_block=2))
+    through = segment.survey("0-0", 3_000)[-1].entry_id
+    assert segment.trim(through) == Removed(3_000, 1_500)
+    assert segment.trim(through) == Removed(0, 0)
+    assert segment.counters()["removed_events"] == 3_000
+    assert len(list(segment.read("0-0", "+"))) == 500
+
+
+def test_measuring_tells_lengths_and_the_oldest_age(segment):
+    segment.publish(blocks_of(8))
+    segment.claim("w1", 4, MINUTE)
+    measured = segment.measure()
+    assert (measured["length_blocks"], measured["pending_blocks"]) == (2, 1)
+    assert 0 <= measured["oldest_seconds"] < 60
+
+
+def test_ended_workers_are_forgotten_but_those_that_hold_blocks_are_not(segment):
+    segment.publish(blocks_of(8))
+    segment.acknowledge([segment.claim("ended", 4, MINUTE)[0].entry_id])
+    segment.claim("busy", 4, MINUTE)
+    assert segment.sweep(0.0) == 1
+    assert [each["name"] for each in segment.node.xinfo_consumers(segment.stream, "workers")] == [b"busy"]
+
+
+def test_a_full_node_refuses_a_flush_as_a_whole_and_can_still_be_emptied(segment):
+    segment.publish(blocks_of(8))
+    segment.node.config_set("maxmemory", 1)
+    with pytest.raises(NodeFull, match="maxmemory"):
+        segment.publish(blocks_of(8))
+    assert segment.counters()["inserted_events"] == 8
+    claimed = segment.claim("w1", 4, MINUTE)[0]
+    assert segment.retry(claimed, 0.0)
+    (claimed,) = segment.claim("w1", 4, MINUTE)
+    segment.bury(claimed, "w1", [(claimed.block().explicit(), "bad")])
+    assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removed(4, 1)
+    assert waiting(segment) == 0
+
+
+def test_scripts_survive_a_server_that_forgot_them(segment):
+    segment.publish(blocks_of(4))
+    segment.node.script_flush()
+    assert len(segment.claim("w1", 100, MINUTE)) == 1
+
+
+@pytest.mark.faults
+def test_what_was_stored_survives_kill_9_of_the_node(nodes: dict[str, Server]):
+    server = nodes["n2"]
+    segment = Segment(server.client(), "alert")
+    segment.publish(blocks_of(8))
+    segment.claim("w1", 4, MINUTE)
+    until(lambda: segment.node.info("persistence")["aof_pending_bio_fsync"] == 0)
+    server.kill()
+    with pytest.raises(NodeUnavailable):
+        segment.claim("w2", 100, 0.0)
+    server.start()
+    assert sorted(ids_of(segment.claim("w2", 100, 0.0))) == [f"e{row}" for row in range(8)]
+    assert waiting(segment) == 8

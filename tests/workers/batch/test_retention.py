@@ -1,0 +1,191 @@
+"""Retention: what is old goes, what is referred to stays."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+
+from queues.errors import BadInput
+from tests.workers.samples import TIME_US, delivery_of
+from workers.alerts.lifecycle.models import Alert, AlertEvent
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.jobs import retention
+from workers.batch.jobs.job import Surroundings
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.parquet import Parquet
+from workers.history import snapshot_archive
+from workers.history.snapshot_archive import Recorder
+from workers.models import LedgerEntry, Loop, Run
+
+NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
+DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
+
+pytestmark = pytest.mark.django_db
+
+
+class Keeper:
+    """A data folder, and retention run over it as a worker would."""
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self.where = Surroundings(data, control, NOW)
+        task_definitions.ensure_tasks()
+
+    def run(self, **days: int) -> Run:
+        values = dict.fromkeys((each.name for each in retention.PARAMETERS), 0)
+        run = runs.begin("retention", self.where, {**values, **days})
+        sent: list[tuple[int, str, str]] = []
+        while run.state in runs.OPEN:
+            task_managers.manage(run, self.where.control, NOW, lambda *worker: sent.append(worker))
+            while sent:
+                batch_worker.work_at(run.pk, sent.pop()[1], self.where.control, self.where.data, lambda: NOW)
+            run.refresh_from_db()
+        return run
+
+
+@pytest.fixture
+def keeper(control: redis.Redis, tmp_path: Path) -> Keeper:
+    return Keeper(control, tmp_path)
+
+
+def archived(keeper: Keeper, block: str = "ab" * 16, age_days: float = 100) -> Path:
+    """A block in the archive, by the handler itself, written so long ago."""
+    place = Place("process", keeper.where.data)
+    Parquet(place, Options("parquet", {})).handle([delivery_of(4, block)])
+    newest = max((keeper.where.data / "archive").glob("queue=*/day=*/*.parquet"), key=os.path.getmtime)
+    written = (NOW - timedelta(days=age_days)).timestamp()
+    os.utime(newest, (written, written))
+    return newest
+
+
+def entry(loop: Loop, age_days: float, **fields: object) -> LedgerEntry:
+    at = NOW - timedelta(days=age_days)
+    return LedgerEntry.objects.create(
+        loop=loop, at=at, mode="auto", parameters={}, reason="A test.", **fields
+    )
+
+
+def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper) -> None:
+    path = archived(keeper)
+    run = keeper.run(archive_days=30)
+    assert (run.state, run.progress["rows"]) == ("done", 1)
+    assert not path.parent.exists()
+    assert archived(keeper).exists()
+
+
+def test_history_that_was_published_lately_is_not_old(keeper: Keeper) -> None:
+    old, new = archived(keeper), archived(keeper, "cd" * 16, age_days=1)
+    keeper.run(archive_days=30)
+    assert new.exists() and not old.exists()
+
+
+def test_no_days_mean_for_ever(keeper: Keeper) -> None:
+    path = archived(keeper)
+    assert keeper.run(archive_days=0).chunks_total == 0
+    assert path.exists()
+
+
+@pytest.mark.parametrize(("queue", "stays"), [("", True), ("process", True), ("alert", False)])
+def test_events_that_an_incident_refers_to_stay(keeper: Keeper, queue: str, stays: bool) -> None:
+    path = archived(keeper)
+    noon = datetime.fromisoformat(f"{DAY}T12:00:00+00:00")
+    retention.keep(noon, noon + timedelta(minutes=5), "incident 12", queue=queue)
+    keeper.run(archive_days=30)
+    assert path.exists() is stays
+
+
+def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
+    path = archived(keeper)
+    values = {**{each.name: 0 for each in retention.PARAMETERS}, "archive_days": 30}
+    run = runs.begin("retention", keeper.where, values)
+    retention.keep(datetime.fromisoformat(f"{DAY}T00:00:00+00:00"), NOW, "experiment 3")
+    task_managers.manage(
+        run,
+        keeper.where.control,
+        NOW,
+        lambda number, worker, role: batch_worker.work_at(
+            number, worker, keeper.where.control, keeper.where.data, lambda: NOW
+        ),
+    )
+    assert path.exists()
+
+
+def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
+    root = keeper.where.data / "metrics"
+    for name in (
+        "raw/day=2026-11-01/1-0_2-0.parquet",
+        "10s/day=2026-11-01.parquet",
+        "1m/day=2026-11-01.parquet",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    keeper.run(raw_days=14, **{"10s_days": 30, "1m_days": 400})
+    assert sorted(path.name for path in root.rglob("*.parquet")) == ["day=2026-11-01.parquet"]
+    assert (root / "1m/day=2026-11-01.parquet").exists()
+
+
+def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "LEDGER_BATCH_ROWS", 3)
+    monkeypatch.setattr(retention, "LEDGER_RANGE_IDS", 5)
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+    old = [entry(loop, 100) for _ in range(8)]
+    kept = entry(loop, 95)
+    checking = entry(loop, 100, verdict="checking")
+    young = entry(loop, 5)
+    retention.keep(kept.at, kept.at, "incident 12")
+    run = keeper.run(ledger_days=90)
+    assert run.progress["rows"] == len(old)
+    assert set(LedgerEntry.objects.values_list("pk", flat=True)) == {kept.pk, checking.pk, young.pk}
+
+
+def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused() -> None:
+    with pytest.raises(BadInput, match="reason"):
+        retention.keep(NOW, NOW, " ")
+    with pytest.raises(BadInput, match="until"):
+        retention.keep(NOW, NOW - timedelta(seconds=1), "incident 12")
+
+
+def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keeper) -> None:
+    for day in (1, 2):
+        recorder = Recorder(keeper.where.data)
+        begin = datetime(2026, 11, day, 9, tzinfo=UTC)
+        for minute in range(3):
+            at = (begin + timedelta(minutes=minute)).timestamp()
+            recorder.add(at, orjson.dumps({"at": at}))
+    Recorder(keeper.where.data).add(NOW.timestamp(), b"{}")
+    retention.keep(datetime(2026, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, 10, tzinfo=UTC), "incident 12")
+    run = keeper.run(snapshot_days=14)
+    assert run.progress["rows"] == 3
+    assert snapshot_archive.days(keeper.where.data) == ["2026-11-02"]
+
+
+def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper: Keeper) -> None:
+    old, kept, new = (NOW - timedelta(days=days) for days in (60, 40, 3))
+    for at in (old, kept, new):
+        fields = {
+            "rule_name": "r",
+            "condition": "node_lost",
+            "labels": {},
+            "severity": "warning",
+            "title": "t",
+        }
+        alert = Alert.objects.create(
+            fingerprint=str(at),
+            threshold=1,
+            state="resolved",
+            began_at=at,
+            fired_at=at,
+            resolved_at=at,
+            **fields,
+        )
+        AlertEvent.objects.create(alert=alert, at=at, kind="fired")
+    retention.keep(kept - timedelta(hours=1), kept + timedelta(hours=1), "an incident")
+    assert keeper.run(alert_days=30).state == "done"
+    assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
+    assert AlertEvent.objects.count() == 2

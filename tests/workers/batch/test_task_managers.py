@@ -1,0 +1,314 @@
+"""Batch tasks: how they are begun, sized, done chunk by chunk, overtaken, cancelled and gone on with."""
+
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from django.db import IntegrityError, transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from workers.batch import runs, task_definitions, task_managers
+from workers.batch import worker as batch_worker
+from workers.batch.chunk_leases import LOST_SECONDS, Overtaken, Seat, claim
+from workers.batch.deadline import next_deadline, workers_for
+from workers.batch.jobs.job import Made, Surroundings
+from workers.models import Chunk, Run, Task
+
+NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
+NUMBERED = "python:tests.workers.batch.job_samples.NUMBERED"
+UNKNOWN = "python:tests.workers.batch.job_samples.UNKNOWN"
+
+
+class Bench:
+    """A task on a data folder of its own, a clock that is set, and the workers that were sent for."""
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self.control, self.data, self.now = control, data, NOW
+        self.sent: list[tuple[int, str, str]] = []
+
+    @property
+    def where(self) -> Surroundings:
+        return Surroundings(self.data, self.control, self.now)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def define(self, job: str = NUMBERED, **fields: object) -> Task:
+        return task_definitions.define("parts", job, **fields)
+
+    def begin(self, **options: object) -> Run:
+        return runs.begin("parts", self.where, **options)
+
+    def manage(self) -> None:
+        task_managers.tick(self.control, self.now, lambda *worker: self.sent.append(worker))
+
+    def work(self) -> int:
+        """The worker that was sent for first lives its life."""
+        number, worker, _ = self.sent.pop(0)
+        return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now)
+
+    def seat(self, run: Run, worker: str = "w") -> Seat:
+        chunk = claim(run.pk, worker, self.now)
+        assert chunk is not None
+        return Seat(chunk, self.where, lambda: self.now)
+
+    def written(self) -> list[str]:
+        return sorted(path.name for path in (self.data / "extracts").iterdir())
+
+
+@pytest.fixture
+def bench(control: redis.Redis, tmp_path: Path, db: None) -> Bench:
+    return Bench(control, tmp_path)
+
+
+def refusal(call, *arguments, **named) -> str:
+    with pytest.raises(BadInput) as refused:
+        call(*arguments, **named)
+    return refused.value.field
+
+
+def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    assert (run.state, run.chunks_total) == ("queued", 3)
+    bench.manage()
+    assert [role for _, _, role in bench.sent] == ["jobs"]
+    assert bench.work() == 3
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.chunks_done, run.progress["rows"], run.progress["share"]) == ("done", 3, 30, 1.0)
+    assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
+    assert not bench.control.keys("weir:job:*")
+
+
+def test_an_unknown_amount_of_work_ends_where_nothing_is_left(bench: Bench) -> None:
+    bench.define(UNKNOWN)
+    run = bench.begin()
+    assert run.chunks_total is None
+    bench.manage()
+    assert bench.work() == 3
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.chunks_total) == ("done", 3)
+
+
+def test_nothing_to_do_is_done_at_once(bench: Bench) -> None:
+    bench.define(parameters={"chunks": 0})
+    assert bench.begin().state == "done"
+
+
+def test_a_worker_that_was_sent_for_is_not_sent_for_again_until_it_is_given_up(bench: Bench) -> None:
+    bench.define()
+    bench.begin()
+    bench.manage()
+    bench.manage()
+    assert len(bench.sent) == 1
+    bench.pass_seconds(task_managers.SUBMISSION_SECONDS + 1)
+    bench.manage()
+    assert len(bench.sent) == 2
+
+
+def test_the_deadline_sizes_the_workers_by_the_measured_time_of_a_chunk(bench: Bench) -> None:
+    bench.define(single_instance=False, parallel=10, parameters={"chunks": 20})
+    run = bench.begin(deadline_at=NOW + timedelta(seconds=100))
+    run.chunks.filter(place__lt=4).update(state="done", seconds=20.0)
+    bench.manage()
+    run.refresh_from_db()
+    # 80 usable seconds are 4 chunks a worker, and 16 are left.
+    assert run.workers_wanted == len(bench.sent) == 4
+
+
+def test_without_a_deadline_a_task_gets_as_many_workers_as_it_may_have(bench: Bench) -> None:
+    bench.define(single_instance=False, parallel=2)
+    bench.begin()
+    bench.manage()
+    assert len(bench.sent) == 2
+
+
+def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
+    bench.define(single_instance=False, parallel=2)
+    run = bench.begin()
+    bench.manage()
+    assert claim(run.pk, "a", bench.now) and claim(run.pk, "b", bench.now)
+    assert claim(run.pk, "c", bench.now) is None
+
+
+def test_a_single_instance_task_has_one_open_run_and_one_worker(bench: Bench) -> None:
+    task = bench.define(parallel=5)
+    run = bench.begin()
+    assert refusal(bench.begin) == "task"
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Run.objects.create(task=task, single_instance=True)
+    bench.manage()
+    assert len(bench.sent) == 1
+    assert claim(run.pk, "a", bench.now) is not None
+    assert claim(run.pk, "b", bench.now) is None
+
+
+def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    paused = bench.seat(run, "paused")
+    bench.pass_seconds(LOST_SECONDS + 1)
+    successor = bench.seat(run, "successor")
+    assert successor.chunk.pk == paused.chunk.pk and successor.chunk.fence > paused.chunk.fence
+    (bench.data / "old").write_text("old")
+    (bench.data / "new").write_text("new")
+    with pytest.raises(Overtaken):
+        paused.check()
+    with pytest.raises(Overtaken):
+        paused.commit(Made(1, {"result": "old"}), 1.0)
+    assert not (bench.data / "result").exists() and not (bench.data / "old").exists()
+    successor.commit(Made(1, {"result": "new"}), 1.0)
+    assert (bench.data / "result").read_text() == "new"
+    with pytest.raises(Overtaken):
+        paused.commit(Made(1, {"result": "old"}), 1.0)
+    run.refresh_from_db()
+    assert run.chunks_done == 1
+
+
+def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    seat = bench.seat(run)
+    with pytest.raises(FileNotFoundError):
+        seat.commit(Made(1, {"result": "absent"}), 1.0)
+    seat.chunk.refresh_from_db()
+    assert seat.chunk.state == "working"
+
+
+def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench: Bench) -> None:
+    bench.define(parameters={"fault": "raises"})
+    run = bench.begin()
+    for _ in range(2):
+        bench.manage()
+        if bench.sent:
+            bench.work()
+    run.refresh_from_db()
+    assert run.state == "failed" and "part-1: RuntimeError: it broke" in run.error
+    assert (run.chunks_done, run.chunks.get(identifier="part-1").tries) == (2, 3)
+
+
+def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
+    bench.define(parameters={"fault": "refused"})
+    run = bench.begin()
+    bench.manage()
+    bench.work()
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("failed", "part-0: on_error: the input is foreign.")
+
+
+def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
+    task = bench.define()
+    run = bench.begin()
+    Task.objects.filter(pk=task.pk).update(job="python:tests.workers.batch.job_samples.GONE")
+    bench.manage()
+    assert bench.work() == 0
+    run.refresh_from_db()
+    assert run.state == "failed" and "job_samples.GONE can't be imported" in run.error
+
+
+def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    bench.seat(run).commit(Made(7), 1.0)
+    late = bench.seat(run)
+    assert runs.cancel(run, bench.now).state == "cancelled"
+    with pytest.raises(Overtaken):
+        late.check()
+    assert refusal(runs.cancel, run, bench.now) == "run"
+    assert runs.resume(run, bench.now).state == "queued"
+    bench.sent.clear()
+    bench.pass_seconds(task_managers.SUBMISSION_SECONDS + 1)
+    bench.manage()
+    assert bench.work() == 2
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.progress["rows"]) == ("done", 27)
+    assert refusal(runs.resume, run, bench.now) == "run"
+    assert refusal(runs.cancel, run, bench.now) == "run"
+
+
+def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench: Bench) -> None:
+    bench.define()
+    bench.begin()
+    bench.control.set("weir:lease:task-managers", "another:1")
+    bench.manage()
+    assert not bench.sent
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"every_seconds": 0}, "interval_seconds"),
+        ({"every_seconds": -5}, "interval_seconds"),
+        ({"crontab_line": "0 3 * *"}, "crontab"),
+        ({"crontab_line": "0 99 * * *"}, "crontab"),
+        ({"every_seconds": 5, "crontab_line": "0 3 * * *"}, "crontab"),
+        ({"parallel": 0}, "parallel"),
+        ({"requirements": ["gold"]}, "requirements"),
+        ({"parameters": {"chunks": "many"}}, "chunks"),
+        ({"parameters": {"colour": "red"}}, "colour"),
+        ({"job": "python:tests.workers.batch.job_samples.ABSENT"}, "job"),
+        ({"job": "python:no.such.place"}, "job"),
+        ({"job": "python:pathlib.Path"}, "job"),
+        ({"job": "dance"}, "job"),
+    ],
+)
+def test_a_faulty_definition_is_refused_by_the_field_and_changes_nothing(fields, field, bench: Bench) -> None:
+    assert refusal(bench.define, **{"job": NUMBERED, **fields}) == field
+    assert not Task.objects.exists()
+
+
+def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -> None:
+    bench.define()
+    assert refusal(runs.begin, "absent", bench.where) == "task"
+    assert refusal(bench.begin, given={"chunks": 1000}) == "chunks"
+    assert refusal(bench.begin, deadline_at=NOW) == "deadline"
+    assert refusal(runs.run_of, "12") == "run"
+    assert not Run.objects.exists() and not Chunk.objects.exists()
+
+
+def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench) -> None:
+    assert task_definitions.ensure_tasks() == Task.objects.count() == 7
+    spill = Task.objects.get(name="metric_spill")
+    assert (spill.periodic.interval.every, spill.periodic.task) == (600, task_definitions.START)
+    assert Task.objects.get(name="stream_statistics").periodic.crontab.hour == "1"
+    task_definitions.schedule(spill, every_seconds=60)
+    assert task_definitions.ensure_tasks() == 0
+    assert Task.objects.get(name="metric_spill").periodic.interval.every == 60
+    assert task_definitions.schedule(spill).periodic is None
+
+
+def test_requirements_choose_the_role() -> None:
+    assert [task_managers.role_of(each) for each in ([], ["spark"], ["memory"])] == ["jobs", "spark", "spark"]
+
+
+def test_the_deadline_is_the_next_time_of_that_name() -> None:
+    assert next_deadline(time(6), NOW) == NOW + timedelta(hours=1)
+    assert next_deadline(time(5), NOW) == NOW + timedelta(hours=24)
+    assert next_deadline(None, NOW) is None
+
+
+@given(
+    chunks=st.integers(1, 500),
+    seconds=st.lists(st.floats(0.01, 100), min_size=1, max_size=1),
+    left=st.floats(-10, 10_000),
+    most=st.integers(1, 64),
+)
+def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, most) -> None:
+    workers = workers_for(chunks, seconds, left, most)
+    usable = left * 0.8
+
+    def in_time(count: int) -> bool:
+        return count > 0 and count * int(usable // seconds[0]) >= chunks
+
+    assert 1 <= workers <= most
+    assert in_time(workers) or workers == min(most, chunks)
+    assert workers == 1 or not in_time(workers - 1)

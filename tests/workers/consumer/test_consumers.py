@@ -1,0 +1,329 @@
+"""The short-lived worker on a real segment: what succeeds, what fails, what is poison."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+import redis
+from celery.exceptions import SoftTimeLimitExceeded
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from queues.events.block import EncodedBlock
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+from queues.topology import QueueSpec
+from tests.workers.samples import delivery_of, fill
+from workers.consumer.attempt import Attempt, Hang
+from workers.consumer.backoff import Backoff
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure, Outcome
+from workers.consumer.handlers.handler import Handler, Place
+from workers.consumer.handlers.registry import build
+from workers.consumer.work_report import Report
+from workers.consumer.worker import Consumer
+
+SPEC = QueueSpec("alert", "jobs", {"n1": 1000}, tries=3, handler_timeout_seconds=5.0)
+AT_ONCE = Backoff(base_seconds=0.0)
+
+
+class Recorder:
+    """A handler that records what was handled, and fails as told by the values of the events."""
+
+    def __init__(self, fails: Callable[[float], bool] = lambda value: False, **failure: Any) -> None:
+        self.fails, self.failure = fails, failure
+        self.handled: list[str] = []
+        self.calls: list[int] = []
+
+    def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        self.calls.append(len(deliveries))
+        bad = [place for place, each in enumerate(deliveries) if self._is_bad(each)]
+        if bad and not self.failure:
+            raise ValueError(f"block {bad[0]} is bad")
+        good = [each for place, each in enumerate(deliveries) if place not in bad]
+        self.handled += [name for each in good for name in each.ids().to_pylist()]
+        failures = tuple(Failure(place, "refused", **self.failure) for place in bad)
+        return Outcome(sum(each.events for each in good), 0, failures)
+
+    def _is_bad(self, delivery: Delivery) -> bool:
+        return any(self.fails(value) for value in delivery.batch.column("value").to_pylist())
+
+
+@pytest.fixture
+def segment(node: redis.Redis) -> Segment:
+    return Segment(node, "alert")
+
+
+def work(segment: Segment, handler: Handler, spec: QueueSpec = SPEC, **options: Any) -> Report:
+    consumer = Consumer(spec, segment, handler, "w", **{"backoff": AT_ONCE, **options})
+    consumer.run()
+    return consumer.report()
+
+
+def dead_values(segment: Segment) -> list[float]:
+    return [
+        value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()
+    ]
+
+
+# Success
+
+
+def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segment) -> None:
+    blocks = fill(segment, 5)
+    handler = Recorder()
+    report = work(segment, handler)
+    assert (report.events, report.blocks, report.effects, report.failed) == (40, 5, 40, 0)
+    assert sorted(handler.handled) == sorted(name for block in blocks for name in block.ids().to_pylist())
+    assert segment.measure()["length_blocks"] == 0
+    assert segment.counters()["removed_events"] == 40
+
+
+def test_a_worker_hands_over_many_blocks_in_one_call(segment: Segment) -> None:
+    fill(segment, 30)
+    handler = Recorder()
+    work(segment, handler)
+    assert handler.calls == [30]
+
+
+def test_a_worker_ends_when_its_quota_is_used(segment: Segment) -> None:
+    fill(segment, 10)
+    report = work(segment, Recorder(), replace(SPEC, events_per_worker=24))
+    assert report.events == 24
+    assert segment.measure()["length_blocks"] == 7
+
+
+def test_a_worker_with_nothing_to_do_reports_nothing(segment: Segment) -> None:
+    report = work(segment, Recorder())
+    assert (report.events, report.effects, report.latencies.count) == (0, 0, 0)
+
+
+def test_a_worker_reports_how_long_its_events_took(segment: Segment) -> None:
+    fill(segment, 2)
+    latencies = work(segment, Recorder()).latencies
+    assert latencies.count == 16
+    assert (latencies.quantile(1.0) or 99) < 10
+
+
+# Failure
+
+
+def test_a_handler_that_raises_on_one_block_does_not_hold_up_the_others(segment: Segment) -> None:
+    fill(segment, 4)
+    report = work(segment, Recorder(lambda value: value == 13), backoff=Backoff(base_seconds=60))
+    assert (report.events, report.failed) == (24, 1)
+    assert segment.measure()["retry_blocks"] == 1
+
+
+def test_a_failed_block_is_not_tried_before_its_time(segment: Segment) -> None:
+    fill(segment, 1)
+    work(segment, Recorder(lambda value: True), backoff=Backoff(base_seconds=60))
+    handler = Recorder()
+    assert work(segment, handler).events == 0
+    assert handler.calls == []
+
+
+def test_after_its_tries_only_the_poison_events_are_dead_letters(segment: Segment) -> None:
+    fill(segment, 3)
+    handler = Recorder(lambda value: value in (9, 13, 14))
+    report = work(segment, handler)
+    assert sorted(dead_values(segment)) == [9, 13, 14]
+    assert (report.events, report.dead, report.effects) == (21, 3, 21)
+    assert segment.measure()["length_blocks"] == 0
+    counters = segment.counters()
+    assert counters["inserted_events"] == counters["removed_events"] == 24
+    assert counters["dead_events"] == 3
+
+
+def test_dead_letters_keep_id_error_tries_and_worker(segment: Segment) -> None:
+    block = fill(segment, 1)[0]
+    work(segment, Recorder(lambda value: value == 5))
+    letter = DeadLetters(segment).read()[0]
+    assert letter.batch["id"].to_pylist() == [f"{block.block_id}:5"]
+    assert (letter.error, letter.tries, letter.worker) == ("ValueError: block 0 is bad", 3, "w")
+
+
+def test_a_requeued_dead_letter_is_handled_under_its_old_id(segment: Segment) -> None:
+    block = fill(segment, 1)[0]
+    work(segment, Recorder(lambda value: value == 5))
+    DeadLetters(segment).requeue({each.dead_id: each.digest for each in DeadLetters(segment).read()})
+    mended = Recorder()
+    work(segment, mended)
+    assert mended.handled == [f"{block.block_id}:5"]
+
+
+def test_poison_that_the_handler_names_is_separated_at_the_first_try(segment: Segment) -> None:
+    fill(segment, 1)
+    report = work(segment, Recorder(lambda value: value == 2, poison=True))
+    assert dead_values(segment) == [2]
+    assert (report.effects, report.failed) == (7, 0)
+    assert DeadLetters(segment).read()[0].tries == 1
+
+
+def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) -> None:
+    fill(segment, 1)
+    handler = Recorder(lambda value: value == 2, transient=True)
+    report = work(segment, handler)
+    assert report.dead == 8 and len(handler.calls) == 3
+    assert len(DeadLetters(segment).read()) == 1
+
+
+def test_a_handler_may_ask_for_a_longer_wait(segment: Segment) -> None:
+    fill(segment, 1)
+    assert work(segment, Recorder(lambda value: True, transient=True, delay_seconds=60.0)).failed == 1
+    assert work(segment, Recorder()).events == 0
+
+
+def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_dead(
+    segment: Segment, tmp_path: Path
+) -> None:
+    fill(segment, 2)
+    hanging = build("python:tests.workers.consumer.handler_samples.hang_on_13", {}, Place("alert", tmp_path))
+    report = work(segment, hanging, replace(SPEC, tries=2, handler_timeout_seconds=0.2))
+    assert dead_values(segment) == [13]
+    assert (report.events, report.effects) == (15, 15)
+    assert "longer than 0.2 s" in DeadLetters(segment).read()[0].error
+
+
+def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segment) -> None:
+    segment.publish([EncodedBlock("ee" * 16, 7, 1_790_000_000_000_000, b"no arrow at all")])
+    fill(segment, 1)
+    report = work(segment, Recorder())
+    letter = DeadLetters(segment).read()[0]
+    assert "bm8gYXJyb3cgYXQgYWxs" in letter.batch["attributes"].to_pylist()[0]
+    assert report.effects == 8
+    assert segment.measure()["length_blocks"] == 0
+
+
+# Death
+
+
+def test_blocks_of_a_worker_that_died_are_taken_over(segment: Segment) -> None:
+    fill(segment, 3)
+    assert len(segment.claim("dead", 1000, 15.0)) == 3
+    assert work(segment, Recorder()).events == 0
+    assert work(segment, Recorder(), idle_seconds=0.0).events == 24
+
+
+def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segment) -> None:
+    fill(segment, 1)
+    for _ in range(SPEC.tries + 2):
+        assert segment.claim("dies", 1000, 0.0)
+    handler = Recorder()
+    report = work(segment, handler, idle_seconds=0.0)
+    assert handler.calls == [] and report.dead == 8
+    assert "killed" in DeadLetters(segment).read()[0].error
+
+
+def test_a_living_worker_keeps_its_claims_however_long_its_handler_takes(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.consumer.worker.KEEP_ALIVE_SECONDS", 0.02)
+    fill(segment, 1)
+    renewed: list[list[str]] = []
+    keep_alive = segment.keep_alive
+    stolen = []
+
+    def renew(worker: str, entries: Sequence[str]) -> list[str]:
+        renewed.append(keep_alive(worker, entries))
+        return renewed[-1]
+
+    class Slow(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            from_now = len(renewed)
+            while len(renewed) < from_now + 12:  # the real thread renews meanwhile
+                stolen.extend(segment.claim("thief", 1000, 0.2))
+            return super().handle(deliveries)
+
+    monkeypatch.setattr(segment, "keep_alive", renew)
+    assert work(segment, Slow()).events == 8
+    assert stolen == []
+
+
+def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
+    fill(segment, 3)
+    now = [0.0]
+
+    class Late(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            now[0] += 20.0
+            return super().handle(deliveries)
+
+    handler = Late()
+    spec = replace(SPEC, events_per_worker=8, handler_timeout_seconds=1.0)
+    work(segment, handler, spec, monotonic=lambda: now[0])
+    assert len(handler.calls) == 1
+
+
+def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment: Segment) -> None:
+    fill(segment, 1)
+
+    class Interrupted(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            raise SoftTimeLimitExceeded
+
+    with pytest.raises(SoftTimeLimitExceeded):
+        work(segment, Interrupted())
+    assert segment.measure()["pending_blocks"] == 1
+    assert segment.measure()["retry_blocks"] == 0
+
+
+# Separation, pure
+
+
+@hypothesis_settings(deadline=None, max_examples=50)
+@given(st.integers(1, 120), st.sets(st.integers(0, 119), max_size=8))
+def test_separation_finds_exactly_the_poison_and_handles_all_others_once(
+    count: int, poison: set[int]
+) -> None:
+    handler = Recorder(lambda value: value in poison)
+    attempt = Attempt(handler, 5.0, 1.0, monotonic=lambda: 0.0)
+    delivery = delivery_of(count)
+    found = attempt.separate(delivery, Failure(0, "bad"))
+    names = delivery.ids().to_pylist()
+    bad = {names[row] for row in poison if row < count} if poison else set()
+    dead = {name for rows, _ in found for name in rows["id"].to_pylist()}
+    if count > 1:
+        assert dead == bad
+        assert sorted(handler.handled) == sorted(set(names) - bad)
+    assert len(handler.handled) == len(set(handler.handled))
+
+
+def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
+    class Hanging:
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            threading.Event().wait()
+            return Outcome()
+
+    attempt = Attempt(Hanging(), 0.02, 1.0, monotonic=lambda: 0.0)
+    found = attempt.separate(delivery_of(50), Hang(0, "hung"))
+    assert [rows.num_rows for rows, _ in found] == [1, 1, 1, 47]
+    assert "not tried" in found[-1][1]
+
+
+# Back-off
+
+
+@given(st.integers(1, 1000), st.text("0123456789abcdef", min_size=32, max_size=32))
+def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries: int, block_id: str) -> None:
+    backoff = Backoff(base_seconds=1.0, cap_seconds=60.0)
+    delay_seconds = backoff.delay_seconds(block_id, tries)
+    plain_seconds = min(60.0, 2.0 ** min(tries - 1, 32))
+    assert 0.5 * plain_seconds <= delay_seconds < 1.5 * plain_seconds
+    assert delay_seconds == backoff.delay_seconds(block_id, tries)
+
+
+def test_blocks_that_failed_together_are_not_tried_together() -> None:
+    delays = {Backoff().delay_seconds(f"{number:032x}", 3) for number in range(20)}
+    assert len(delays) == 20
+
+
+def test_dead_letters_of_a_separation_are_in_the_order_of_the_block() -> None:
+    attempt = Attempt(Recorder(lambda value: value in (1, 6)), 5.0, 1.0, monotonic=lambda: 0.0)
+    found = attempt.separate(delivery_of(8), Failure(0, "bad"))
+    assert [pc.max(rows["value"]).as_py() for rows, _ in found] == [1, 6]

@@ -1,0 +1,180 @@
+"""Workers as real processes: handlers that hang or are killed, and effects that are exact all the same."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+from celery import current_app
+
+from queues.segments.segment import Segment
+from queues.topology import KEY, Topology
+from tests.servers import Server
+from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
+from tests.workers.samples import fill
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+SAMPLES = "python:tests.workers.consumer.handler_samples"
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture
+def host(control: redis.Redis, broker: str, tmp_path: Path) -> Iterator[CeleryWorker]:
+    worker = CeleryWorker(control, broker, tmp_path)
+    yield worker
+    worker.close()
+
+
+@pytest.fixture
+def segment(nodes: dict[str, Server]) -> Segment:
+    return Segment(nodes["n1"].client(), "alert")
+
+
+@pytest.fixture
+def order(control: redis.Redis, plant_topology: Topology) -> Callable[..., None]:
+    """Set the alert queue's handler, and have workers sent to n1 each time it is called."""
+    numbers = count()
+
+    def send(times: int = 1, **changes: object) -> None:
+        queue = replace(plant_topology.queues["alert"], **changes)
+        topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
+        control.set(KEY, topology.to_json())
+        ids = [f"worker-{next(numbers)}" for _ in range(times)]
+        now = float(control.time()[0])
+        send_workers(control, topology, "alert", "n1", times, ids, now)
+
+    return send
+
+
+def work_count(control: redis.Redis, name: str) -> int:
+    return int(control.hget("weir:work:alert:n1", name) or 0)
+
+
+def let_claims_grow_old(segment: Segment) -> None:
+    """As if a minute had passed since the dead claimed them."""
+    pending = segment.node.xpending_range(segment.stream, "workers", "-", "+", 1000)
+    for entry in pending:
+        holder, name = entry["consumer"], entry["message_id"]
+        segment.node.xclaim(segment.stream, "workers", holder, 0, [name], idle=60_000, justid=True)
+
+
+def settled(segment: Segment) -> bool:
+    return segment.measure()["length_blocks"] == 0
+
+
+def test_a_host_reports_itself_and_handles_what_it_is_sent(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    fill(segment, 6)
+    host.start()
+    order(handler="noop")
+    until(lambda: work_count(control, "finished"), WAIT_SECONDS)
+    assert settled(segment)
+    assert (work_count(control, "submitted"), work_count(control, "started")) == (1, 1)
+    assert (work_count(control, "events"), work_count(control, "effects")) == (48, 48)
+    assert waiting_to_run(control, "alert", "n1", float(control.time()[0])) == 0
+    assert sum(map(int, control.hvals("weir:latency:alert"))) == 48
+
+
+def test_a_worker_id_that_is_sent_twice_works_once(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, plant_topology: Topology
+) -> None:
+    host.start()
+    now = float(control.time()[0])
+    for _ in range(2):
+        send_workers(control, plant_topology, "alert", "n1", 1, ["same"], now)
+    send_workers(control, plant_topology, "alert", "n1", 1, ["other"], now)
+    until(lambda: work_count(control, "finished") == 2, WAIT_SECONDS)
+    assert work_count(control, "started") == 2
+    assert control.zcard("weir:submitted:alert:n1") == 0
+
+
+def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    fill(segment, 1, 16)
+    host.start()
+    order(handler=f"{SAMPLES}.die_on_13", tries=1)
+    until(lambda: "SIGKILL" in host.log(), WAIT_SECONDS)
+    assert segment.measure()["pending_blocks"] == 1
+    for _ in range(3):  # three more workers that died of it
+        segment.claim("dies", 1000, 0.0)
+    let_claims_grow_old(segment)
+    order(handler="noop", tries=1)
+    until(lambda: settled(segment), WAIT_SECONDS)
+    assert segment.measure()["dead_letters"] == 1
+    assert segment.counters()["removed_events"] == 16
+
+
+def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledgement(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    blocks = fill(segment, 5, 100)
+    host.start()
+    order(handler=f"{SAMPLES}.keep_then_die_once")
+    until(lambda: (host.data / "died").exists(), WAIT_SECONDS)
+    assert segment.measure()["length_blocks"] == 5
+    let_claims_grow_old(segment)
+    order(handler=f"{SAMPLES}.keep_then_die_once")
+    until(lambda: settled(segment), WAIT_SECONDS)
+    with sqlite3.connect(host.data / "kept.sqlite3") as database:
+        kept = {row[0] for row in database.execute("SELECT id FROM kept")}
+    database.close()
+    assert kept == {name for block in blocks for name in block.ids().to_pylist()}
+    assert segment.counters()["removed_events"] == 500
+
+
+def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    blocks = fill(segment, 60, 512)
+    host.slots = 2
+    host.start()
+    order(8, handler="sql", events_per_worker=2000)
+    until(lambda: segment.counters()["removed_events"] > 1000, WAIT_SECONDS)
+    host.kill()
+    host.start()
+    until(lambda: settled(segment) or (order(4, handler="sql"), False)[1], 60, 1.0)
+    with sqlite3.connect(host.data / "handled.sqlite3") as database:
+        kept = [row[0] for row in database.execute("SELECT id FROM handled")]
+    database.close()
+    assert len(kept) == len(set(kept)) == 60 * 512
+    assert set(kept) == {name for block in blocks for name in block.ids().to_pylist()}
+    counters = segment.counters()
+    assert counters["inserted_events"] == counters["removed_events"] == 60 * 512
+    assert counters["dead_events"] == 0
+
+
+def test_a_queue_whose_handler_is_not_there_says_so(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    fill(segment, 1)
+    host.start()
+    order(handler="python:tests.workers.consumer.handler_samples.missing")
+    until(lambda: work_count(control, "finished"), WAIT_SECONDS)
+    assert b"has no missing" in control.hget("weir:work:alert:n1", "trouble")
+    assert segment.measure()["length_blocks"] == 1
+
+
+def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(
+    control: redis.Redis, host: CeleryWorker, segment: Segment, order: Callable[..., None]
+) -> None:
+    fill(segment, 1, 16)
+    host.start()
+    before = host.pool_pids()
+    order(0, handler=f"{SAMPLES}.sleep_deaf")
+    arguments = ("alert", "n1", "deaf")
+    current_app.send_task("workers.tasks.consume", arguments, time_limit=8)
+    until(lambda: "Hard time limit" in host.log(), WAIT_SECONDS)
+    until(lambda: host.pool_pids() and host.pool_pids() != before, WAIT_SECONDS)
+    assert segment.measure()["pending_blocks"] == 1
+    let_claims_grow_old(segment)
+    order(handler="noop")
+    until(lambda: settled(segment), WAIT_SECONDS)
+    assert segment.counters()["dead_events"] == 0

@@ -1,0 +1,361 @@
+"""The shipped handlers: what they do, and that doing it twice has the effect once."""
+
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from tests.workers.samples import TIME_US, delivery_of
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.emulate import Emulate
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.parquet import Parquet, hidden
+from workers.consumer.handlers.registry import build, handler_for
+from workers.consumer.handlers.webhook import Webhook
+
+DAY_US = 86_400_000_000
+SAMPLES = "python:tests.workers.consumer.handler_samples"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place("alert", tmp_path)
+
+
+def archived_ids(place: Place) -> list[str]:
+    files = sorted(place.data.glob("archive/queue=alert/day=*/[!.]*.parquet"))
+    return [name for file in files for name in pq.read_table(file, partitioning=None)["id"].to_pylist()]
+
+
+def kept_ids(place: Place, table: str = "handled") -> list[str]:
+    with sqlite3.connect(place.data / "handled.sqlite3") as database:
+        rows = database.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()
+    database.close()
+    return [row[0] for row in rows]
+
+
+# Deliveries
+
+
+@hypothesis_settings(deadline=None)
+@given(st.integers(1, 40), st.data())
+def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count: int, data: st.DataObject) -> None:
+    whole = delivery_of(count, id=[None if row % 3 else f"own{row}" for row in range(count)])
+    start = data.draw(st.integers(0, count - 1))
+    stop = data.draw(st.integers(start + 1, count))
+    middle = data.draw(st.integers(start, stop - 1))
+    part = whole.part(start, stop).part(middle - start, stop - start)
+    assert part.ids().to_pylist() == whole.ids().to_pylist()[middle:stop]
+    assert part.key == f"{whole.block_id}:{middle}-{stop - 1}"
+
+
+def test_a_whole_block_is_keyed_by_its_id_and_derives_ids_from_the_row() -> None:
+    delivery = delivery_of(3, "cd" * 16)
+    assert delivery.key == "cd" * 16
+    assert delivery.ids().to_pylist() == [f"{'cd' * 16}:{row}" for row in range(3)]
+
+
+# SQL
+
+
+def test_sql_inserts_each_event_once_however_often_its_block_comes(place: Place) -> None:
+    handler = build("sql", {}, place)
+    one, two = delivery_of(5, "aa" * 16), delivery_of(4, "bb" * 16)
+    assert handler.handle([one]) == Outcome(effects=5)
+    assert handler.handle([two, one]) == Outcome(effects=4, duplicates=5)
+    assert kept_ids(place) == sorted(one.ids().to_pylist() + two.ids().to_pylist())
+
+
+def test_sql_keeps_an_event_once_that_came_in_two_blocks_under_one_id(place: Place) -> None:
+    handler = build("sql", {}, place)
+    one, two = delivery_of(2, "aa" * 16, id=["x", "y"]), delivery_of(2, "bb" * 16, id=["y", "z"])
+    assert handler.handle([one, two]) == Outcome(effects=3, duplicates=1)
+
+
+def test_sql_keeps_the_whole_event(place: Place) -> None:
+    build("sql", {"table": "kept"}, place).handle([delivery_of(1, id=["e"])])
+    with sqlite3.connect(place.data / "handled.sqlite3") as database:
+        row = database.execute("SELECT * FROM kept").fetchone()
+    database.close()
+    assert row == ("alert", "e", TIME_US, "load", "host-1", "core0", 0.0, '{"unit": "%"}')
+
+
+def test_sql_that_fails_in_the_middle_leaves_nothing_of_the_call(place: Place) -> None:
+    handler = build("sql", {}, place)
+    handler.handle([delivery_of(1, "aa" * 16)])
+    with sqlite3.connect(place.data / "handled.sqlite3") as database:
+        database.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON handled WHEN NEW.value = 3 "
+            "BEGIN SELECT RAISE(ABORT, 'no threes'); END"
+        )
+    database.close()
+    with pytest.raises(sqlite3.IntegrityError, match="no threes"):
+        handler.handle([delivery_of(8, "bb" * 16)])
+    assert len(kept_ids(place)) == 1
+    assert handler.handle([delivery_of(2, "cc" * 16)]) == Outcome(effects=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"table": "a; drop"}, "handler_options.table"),
+        ({"url": "mysql://x"}, "handler_options.url"),
+        ({"url_environment": "WEIR_SECRET_UNSET"}, "handler_options.url_environment"),
+        ({"tabel": "x"}, "handler_options.tabel"),
+    ],
+)
+def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        build("sql", options, place)
+    assert caught.value.field == field
+
+
+# Parquet
+
+
+def test_parquet_writes_a_workers_blocks_of_one_day_into_one_file(place: Place) -> None:
+    blocks = [delivery_of(3, f"{number:032x}") for number in range(4)]
+    assert build("parquet", {}, place).handle(blocks) == Outcome(effects=12)
+    assert len(list(place.data.glob("archive/queue=alert/day=*/*.parquet"))) == 1
+    assert sorted(archived_ids(place)) == sorted(i for b in blocks for i in b.ids().to_pylist())
+
+
+def test_parquet_sorts_blocks_by_the_day_of_their_newest_event(place: Place) -> None:
+    late = delivery_of(2, "bb" * 16, time=[TIME_US, TIME_US + DAY_US])
+    build("parquet", {}, place).handle([delivery_of(2, "aa" * 16), late])
+    days = sorted(path.name for path in place.data.glob("archive/queue=alert/day=*"))
+    assert days == ["day=2026-09-21", "day=2026-09-22"]
+
+
+def test_parquet_recognises_a_block_that_comes_again_in_other_company(place: Place) -> None:
+    handler = build("parquet", {}, place)
+    one, two, three = (delivery_of(3, letter * 32) for letter in "abc")
+    handler.handle([one, two])
+    assert handler.handle([two, three]) == Outcome(effects=3, duplicates=3)
+    assert len(archived_ids(place)) == len(set(archived_ids(place))) == 9
+
+
+@pytest.mark.parametrize("point", ["written", "recorded"])
+def test_parquet_is_exact_when_its_worker_dies_at_any_point(
+    place: Place, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die(*unused: object) -> None:
+        raise Died
+
+    one, two = delivery_of(3, "aa" * 16), delivery_of(3, "bb" * 16)
+    dying = Parquet(place, Options("parquet", {}))
+    if point == "written":  # the hidden file is there, the index was not committed
+        monkeypatch.setattr(dying, "_relative", die)
+    else:  # the index names a file that is still hidden
+        monkeypatch.setattr("workers.consumer.handlers.parquet.reveal", die)
+    with pytest.raises(Died):
+        dying.handle([one, two])
+    monkeypatch.undo()
+    assert archived_ids(place) == []
+    Parquet(place, Options("parquet", {})).handle([two])
+    Parquet(place, Options("parquet", {})).handle([one])
+    assert sorted(archived_ids(place)) == sorted(one.ids().to_pylist() + two.ids().to_pylist())
+
+
+def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) -> None:
+    handler = Parquet(place, Options("parquet", {}))
+    handler.handle([delivery_of(1)])
+    folder = next(place.data.glob("archive/queue=alert/day=*"))
+    orphan = hidden(folder / "0123.parquet")
+    orphan.touch()
+    age = orphan.stat().st_mtime
+    assert handler.sweep(age + 60) == 0
+    assert handler.sweep(age + 2 * 86_400) == 1
+    assert len(archived_ids(place)) == 1
+
+
+# Webhook
+
+
+def webhook(place: Place, answer: Callable[[httpx.Request], httpx.Response], **options: Any) -> Webhook:
+    document = {"url": "https://receiver.test/events", **options}
+    environment = {"WEIR_SECRET_HOOK": "open sesame"}
+    transport = httpx.MockTransport(answer)
+    return Webhook(place, Options("webhook", document), transport, environment)
+
+
+def test_webhook_posts_json_lines_signed_and_keyed_by_the_block(place: Place) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(202)
+
+    outcome = webhook(place, answer, secret_environment="WEIR_SECRET_HOOK").handle(
+        [delivery_of(2, "aa" * 16)]
+    )
+    assert outcome == Outcome(effects=2)
+    request = seen[0]
+    expected = "sha256=" + hmac.new(b"open sesame", request.content, hashlib.sha256).hexdigest()
+    assert request.headers["X-Weir-Signature"] == expected
+    assert request.headers["Idempotency-Key"] == "aa" * 16
+    lines = [json.loads(line) for line in request.content.splitlines()]
+    assert [line["id"] for line in lines] == [f"{'aa' * 16}:{row}" for row in range(2)]
+    assert lines[0]["attributes"] == {"unit": "%"}
+
+
+def test_webhook_sends_valid_json_whatever_a_producer_wrote_as_attributes(place: Place) -> None:
+    bodies: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.content)
+        return httpx.Response(200)
+
+    webhook(place, answer).handle([delivery_of(2, attributes=["{broken}", None])])
+    assert [json.loads(line)["attributes"] for line in bodies[0].splitlines()] == ["{broken}", None]
+
+
+@pytest.mark.parametrize(
+    ("status", "poison", "transient"),
+    [(400, True, False), (422, True, False), (401, False, True), (429, False, True), (503, False, True)],
+)
+def test_webhook_blames_the_events_only_for_what_is_their_fault(
+    place: Place, status: int, poison: bool, transient: bool
+) -> None:
+    handler = webhook(place, lambda request: httpx.Response(status, headers={"Retry-After": "7"}))
+    failure = handler.handle([delivery_of(1)]).failures[0]
+    assert (failure.poison, failure.transient) == (poison, transient)
+    assert failure.delay_seconds == (7.0 if transient else 0.0)
+    assert str(status) in failure.error
+
+
+def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    failure = webhook(place, refuse).handle([delivery_of(1)]).failures[0]
+    assert failure.transient and "did not answer" in failure.error
+
+
+def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place) -> None:
+    replayed = webhook(place, lambda r: httpx.Response(200, headers={"Idempotency-Replayed": "true"}))
+    assert replayed.handle([delivery_of(3)]) == Outcome(duplicates=3)
+    assert webhook(place, lambda r: httpx.Response(409)).handle([delivery_of(3)]) == Outcome(duplicates=3)
+
+
+def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500 if request.headers["Idempotency-Key"].startswith("bb") else 200)
+
+    outcome = webhook(place, answer).handle([delivery_of(2, "aa" * 16), delivery_of(3, "bb" * 16)])
+    assert outcome.effects == 2
+    assert [failure.block for failure in outcome.failures] == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "handler_options.url"),
+        ({"url": "ftp://x"}, "handler_options.url"),
+        (
+            {"url": "https://x", "secret_environment": "WEIR_SECRET_UNSET"},
+            "handler_options.secret_environment",
+        ),
+        ({"url": "https://x", "timeout_seconds": "5"}, "handler_options.timeout_seconds"),
+        ({"url": "https://x", "headers": {"a": 1}}, "handler_options.headers"),
+    ],
+)
+def test_webhook_options_that_are_wrong_are_named(place: Place, options: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        build("webhook", options, place)
+    assert caught.value.field == field
+
+
+# Python
+
+
+def test_python_hands_over_events_with_their_ids(place: Place) -> None:
+    assert build(f"{SAMPLES}.ignore", {}, place).handle([delivery_of(3)]) == Outcome(effects=3)
+    with pytest.raises(ValueError, match="odd"):
+        build(f"{SAMPLES}.raise_on_odd", {}, place).handle([delivery_of(3)])
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no_such_module_at_all.f", "importing no_such_module_at_all failed"),
+        ("tests.workers.consumer.handler_samples.missing", "has no missing"),
+        ("tests.workers.consumer.handler_samples.NOT_CALLABLE", "is not callable"),
+        ("f", "names no module"),
+    ],
+)
+def test_python_says_which_part_of_its_path_is_wrong(place: Place, path: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        build(f"python:{path}", {}, place)
+    assert caught.value.field == "handler"
+
+
+# Emulate
+
+
+def emulate(place: Place, **options: Any) -> Emulate:
+    return Emulate(place, Options("emulate", options), sleep=lambda seconds: None)
+
+
+@pytest.mark.parametrize("distribution", ["constant", "exponential", "lognormal"])
+def test_emulate_takes_its_mean_time_on_average(place: Place, distribution: str) -> None:
+    handler = emulate(place, distribution=distribution, seconds=0.01, cv=0.5)
+    total_seconds = sum(handler.service_seconds(delivery_of(100, f"{n:032x}")) for n in range(40))
+    assert total_seconds == pytest.approx(4000 * 0.01, rel=0.1)
+
+
+def test_emulate_takes_as_long_when_a_block_is_replayed(place: Place) -> None:
+    options: dict[str, Any] = {"distribution": "exponential", "seconds": 0.01, "per": "block", "seed": 4}
+    first = emulate(place, **options).service_seconds(delivery_of(9))
+    assert emulate(place, **options).service_seconds(delivery_of(9)) == first
+    assert emulate(place, **{**options, "seed": 5}).service_seconds(delivery_of(9)) != first
+
+
+def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_done(place: Place) -> None:
+    slept: list[float] = []
+    handler = Emulate(place, Options("emulate", {"seconds": 0.5, "per": "block"}), slept.append)
+    outcome = handler.handle([delivery_of(2), delivery_of(3)])
+    assert slept == [0.5, 0.5]
+    assert [events for _, events in outcome.completions] == [2, 3]
+
+
+# Registry
+
+
+def test_an_unknown_handler_is_refused_with_the_known_ones(place: Place) -> None:
+    with pytest.raises(BadInput, match="emulate, noop, parquet, sql, webhook"):
+        build("sqll", {}, place)
+
+
+def test_a_handler_is_kept_until_its_options_change(tmp_path: Path) -> None:
+    first = handler_for("q", "emulate", {"seconds": 1}, tmp_path)
+    assert handler_for("q", "emulate", {"seconds": 1}, tmp_path) is first
+    assert handler_for("q", "emulate", {"seconds": 2}, tmp_path) is not first
+
+
+def test_options_that_are_no_object_or_not_finite_are_refused(place: Place) -> None:
+    with pytest.raises(BadInput, match="object"):
+        build("noop", ["x"], place)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="seconds"):
+        build("emulate", {"seconds": float("nan")}, place)
+
+
+def test_rows_are_events_as_dictionaries() -> None:
+    event = next(Delivery("ab" * 16, delivery_of(1).batch).rows())
+    assert event["id"] == f"{'ab' * 16}:0" and event["value"] == 0.0

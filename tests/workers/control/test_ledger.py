@@ -1,0 +1,173 @@
+"""The ledger: what is kept, replayed, and judged."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from controllers import request
+from controllers.framework import code
+from tests.workers.control.test_loops import Clock, override, submitted, tick
+from workers.control.ledger import ledger
+from workers.models import LedgerEntry, Loop
+from workers.plants.memory import MemoryPlant
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def plant(clock):
+    plant = MemoryPlant(clock, [("alert", "n1")])
+    plant.put("alert", "n1", 1_200)
+    return plant
+
+
+@pytest.fixture
+def loop():
+    return Loop.objects.create(
+        name="worker_rate/alert/n1",
+        law="worker_rate",
+        target={"queue": "alert", "node": "n1"},
+        parameters={"method": "thesis", "events_per_worker": 100, "upper_limit": 500},
+    )
+
+
+@pytest.fixture
+def owner(django_user_model):
+    return django_user_model.objects.create(username="desk-2")
+
+
+def stored(entry):
+    return LedgerEntry.objects.select_related("loop").get(pk=entry.pk)
+
+
+def judge(plant, clock, seconds=10.0):
+    clock.pass_seconds(seconds)
+    return [stored(each) for each in ledger.judge_due(clock.now, plant.observe())]
+
+
+@pytest.mark.parametrize("mode", ["auto", "advise", "hold", "manual"])
+def test_an_entry_of_any_mode_can_be_decided_again_with_the_same_result(
+    loop, plant, clock, control, owner, mode
+):
+    override(loop, owner, clock, "guard.maximum", 3)
+    override(loop, owner, clock, "start", 9)
+    Loop.objects.update(mode=mode)
+    for _ in range(8):
+        entry = stored(tick(loop, plant, clock, control))
+        replay = ledger.replay(entry)
+        assert replay.same and replay.same_code
+        assert replay.decision.reason in entry.reason
+
+
+def test_an_entry_of_a_stale_hold_can_be_decided_again(loop, plant, clock, control):
+    plant.set_node("n1", state="OFFLINE", age_seconds=9.0)
+    entry = stored(tick(loop, plant, clock, control))
+    assert ledger.replay(entry).same
+    assert "OFFLINE" in ledger.replay(entry).decision.reason
+
+
+def test_an_exported_entry_goes_through_the_decide_command_as_json(loop, plant, clock, control):
+    tick(loop, plant, clock, control)
+    entry = stored(tick(loop, plant, clock, control))
+    document = json.loads(json.dumps(ledger.export(entry), allow_nan=False))
+    (decision,) = request.answer("worker_rate", document)["decisions"]
+    assert (decision["action"], decision["reason"]) == (entry.action, entry.reason)
+    assert (decision["terms"], decision["limited_by"]) == (entry.terms, entry.limited_by)
+
+
+def test_a_changed_record_is_not_the_same_decision(loop, plant, clock, control):
+    entry = stored(tick(loop, plant, clock, control))
+    entry.observation["queue_length"] = 0
+    replay = ledger.replay(entry)
+    assert replay.same is False
+    recorded, replayed = replay.differences["action"]
+    assert (recorded, replayed) == ({"start": 2}, None)
+
+
+def test_an_entry_names_the_code_that_decided_and_a_replay_by_other_code_says_so(loop, plant, clock, control):
+    entry = stored(tick(loop, plant, clock, control))
+    assert entry.code == code.version() and len(entry.code) == code.LENGTH
+    entry.code = "0123456789ab"
+    replay = ledger.replay(entry)
+    assert (replay.same, replay.same_code) == (True, False)
+    assert (replay.recorded_code, replay.code) == ("0123456789ab", code.version())
+
+
+def test_a_record_that_no_longer_fits_the_law_says_which_field(loop, plant, clock, control):
+    entry = stored(tick(loop, plant, clock, control))
+    entry.parameters["speed"] = 1
+    replay = ledger.replay(entry)
+    assert (replay.same, replay.decision) == (None, None)
+    assert replay.error.startswith("parameters.speed")
+
+
+def test_an_action_that_removed_what_was_expected_was_effective(loop, plant, clock, control):
+    entry = tick(loop, plant, clock, control, seconds=0)
+    plant.run("alert", "n1", 100)
+    assert judge(plant, clock, 9.9) == []
+    (judged,) = judge(plant, clock, 0.1)
+    assert (judged.pk, judged.verdict) == (entry.pk, "effective")
+    assert judged.outcome["gained"] == 200
+    assert judge(plant, clock) == []
+
+
+def test_an_action_that_removed_less_than_half_was_ineffective(loop, plant, clock, control):
+    tick(loop, plant, clock, control, seconds=0)
+    plant.run("alert", "n1", 49)
+    (judged,) = judge(plant, clock)
+    assert (judged.verdict, judged.outcome["gained"]) == ("ineffective", 98)
+
+
+def test_an_action_after_which_the_node_became_toobusy_was_harmful(loop, plant, clock, control):
+    tick(loop, plant, clock, control, seconds=0)
+    plant.run("alert", "n1", 100)
+    plant.set_node("n1", state="TOOBUSY")
+    (judged,) = judge(plant, clock)
+    assert judged.verdict == "harmful"
+    assert "TOOBUSY" in judged.outcome["why"]
+
+
+def test_a_node_that_was_toobusy_before_is_not_the_actions_fault(loop, plant, clock, control):
+    plant.set_node("n1", state="TOOBUSY")
+    tick(loop, plant, clock, control, seconds=0)
+    plant.run("alert", "n1", 100)
+    assert judge(plant, clock)[0].verdict == "effective"
+
+
+def test_counters_that_were_reset_leave_an_action_ineffective_with_the_reason(loop, plant, clock, control):
+    tick(loop, plant, clock, control, seconds=0)
+    plant.run("alert", "n1", 100)
+    tick(loop, plant, clock, control, seconds=0)
+    plant.reset_counters("alert", "n1")
+    assert "reset" in judge(plant, clock)[-1].outcome["why"]
+
+
+def test_a_target_that_vanished_leaves_an_action_ineffective_with_the_reason(loop, plant, clock, control):
+    tick(loop, plant, clock, control, seconds=0)
+    (judged,) = ledger.judge_due(clock.pass_seconds(10), {"queues": {}, "nodes": {}})
+    assert judged.verdict == "ineffective"
+    assert "not measured any more" in judged.outcome["why"]
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(-300, "harmful"), (300, "effective"), (20, "ineffective")])
+def test_a_change_as_large_the_other_way_is_harmful(loop, plant, clock, change, verdict):
+    entry = LedgerEntry.objects.create(
+        loop=loop,
+        at=clock.now - timedelta(seconds=60),
+        mode="auto",
+        parameters={},
+        reason="A test.",
+        expected={"metric": "queue_length", "direction": "down", "amount": 500, "within_seconds": 10},
+        outcome={"before": {"queue_length": 1_200 + change, "node_state": "NORMAL"}},
+        verdict="checking",
+    )
+    assert [each.pk for each in judge(plant, clock, 0)] == [entry.pk]
+    assert stored(entry).verdict == verdict
+    assert submitted(plant) == 0

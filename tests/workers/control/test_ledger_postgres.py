@@ -1,0 +1,71 @@
+"""The ledger on a real PostgreSQL server: rows of an older release are read, and filters find their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import postgres_url as postgres_url  # a fixture of the test here
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[3]
+OLDER = """
+from django.db import connection
+target, documents = '{"queue": "alert"}', ['{"upper_limit": 700}', '{"start": 1}', '{"rate": 2.5}']
+with connection.cursor() as cursor:
+    cursor.execute(
+        "INSERT INTO workers_loop (name, law, target, mode, parameters, guard, interval_seconds, fence) "
+        "VALUES ('worker_rate/alert/n1', 'worker_rate', %s, 'auto', '{}', '{}', 5, 0)", [target],
+    )
+    cursor.execute(
+        "INSERT INTO workers_ledgerentry (loop_id, at, fence, mode, parameters, action, terms, reason, "
+        "applied, error, verdict, code) "
+        "SELECT id, now(), 1, 'auto', %s, %s, %s, '12 events wait. 1 worker starts.', "
+        "true, '', 'effective', '' FROM workers_loop", documents,
+    )
+"""
+NEWER = """
+import json
+from workers.coordination import keyset
+from workers.control.ledger.ledger_filter import LedgerFilter
+from workers.models import LedgerEntry, Loop
+calm = {"mode": "hold", "parameters": {"b": 2}, "reason": "Nothing waits.", "verdict": "no action"}
+LedgerEntry.objects.create(loop=Loop.objects.get(), **calm)
+def found(**wanted):
+    page = keyset.page(LedgerFilter(**wanted).choose(LedgerEntry.objects.all()), 10)
+    return [row.reason[:7] for row in page.rows]
+old = LedgerEntry.objects.earliest("pk")
+print(json.dumps({
+    "documents": [old.parameters, old.terms, old.observation],
+    "acted": found(acted=True),
+    "words": found(text="worker sta"),
+    "queue": found(queue="alert", verdict="effective"),
+    "both": found(text="nothing waits", acted=False),
+    "none": found(text="nothing waits", acted=True),
+}))
+"""
+
+
+def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres_url: str, tmp_path: Path):
+    environment = {**os.environ, "DATABASE_URL": postgres_url, "WEIR_DATA": str(tmp_path)}
+
+    def manage(*arguments: str) -> str:
+        command = [sys.executable, "manage.py", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    manage("migrate", "workers", "0008", "-v", "0")
+    manage("shell", "-v", "0", "-c", OLDER)
+    manage("migrate", "-v", "0")
+    assert json.loads(manage("shell", "-v", "0", "-c", NEWER)) == {
+        "documents": [{"upper_limit": 700}, {"rate": 2.5}, None],
+        "acted": ["12 even"],
+        "words": ["12 even"],
+        "queue": ["12 even"],
+        "both": ["Nothing"],
+        "none": [],
+    }

@@ -1,0 +1,192 @@
+"""Loops of parallelism: what they are told of the pipeline and of what is foreseen; tasks have one owner."""
+
+import copy
+from datetime import UTC, datetime
+
+import pytest
+
+from controllers import catalog
+from tests.console.pipeline_sample import sample_application
+from tests.workers.plants.test_topology import snapshot as plain
+from workers.control import actuators
+from workers.control.kinds import parallelism_sensors
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.control.kinds.parallelism_sensors import CORES, forecast, joint, queueing, readings
+from workers.control.kinds.schedule import ROWS
+from workers.control.kinds.sensors import READINGS, SENSORS
+from workers.models import LedgerEntry, Loop
+from workers.pipeline.declaration.declared import Declarations, Declared
+
+NOW = 1_790_000_000.0
+TARGET = {"application": "performance"}
+HOSTS = {**TARGET, "operator": "hosts"}
+LAWS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
+SENSED = {"parallelism_queueing": queueing, "parallelism_forecast": forecast, "parallelism_joint": joint}
+
+
+def foreseen(means=(60.0, 90.0), deviations=(3.0, 4.0), refused=None):
+    return {
+        "at": NOW,
+        "window_seconds": 60.0,
+        "mean_per_second": list(means),
+        "deviation_per_second": list(deviations),
+        "days": 3.0,
+        "trained_until": None,
+        "refused": refused,
+    }
+
+
+def seen(forecasts=None, loops=None, **application):
+    row = {**sample_application(), **application}
+    pipeline = {"state": "running", "age_seconds": 0.5, "applications": {"performance": row}}
+    found = plain(pipeline=pipeline, loops=loops or {}, forecasts=forecasts or {"performance": foreseen()})
+    return copy.deepcopy(found)
+
+
+def loop(law, mode, target=TARGET):
+    return {"law": law, "mode": mode, "target": target}
+
+
+def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_get_of_it():
+    sensed = joint(TARGET, seen(), None, NOW)
+    observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
+    # 30 a second come to the queue, fewer to the first operator.
+    share = observed["operators"]["performance/hosts"]["rate_per_second"] / 30.0
+    assert 0 < share < 1 and observed["source_per_second"] == pytest.approx(30.0 * share)
+    assert observed["forecast_per_second"] == pytest.approx([60 * share, 90 * share])
+    assert observed["deviation_per_second"] == pytest.approx([3 * share, 4 * share])
+    assert observed["paths"] == [["performance/hosts", "performance/sites"]]
+    assert sensed.measured.unfit is None
+
+
+def test_without_a_forecast_it_goes_by_what_comes_now():
+    for nothing in ({}, {"performance": foreseen() | {"mean_per_second": None}}):
+        document = seen() | {"forecasts": nothing}
+        assert not joint(TARGET, document, None, NOW).observation["forecast_per_second"]
+
+
+def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_of_tasks():
+    busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
+    sensed = forecast(HOSTS, busy, None, NOW)
+    law = catalog.law("parallelism_forecast")
+    parameters = catalog.read_parameters(law, {})
+    observed = catalog.read_observation(law, sensed.observation)
+    law.check_observation(parameters, observed, "observation")
+    missed = observed["missed"]
+    assert len(missed) == 2 and len(missed[0]) == CORES and observed["current"] == min(2, CORES)
+    assert missed[1][0] > missed[0][0] > missed[0][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (seen({"performance": foreseen((60.0,), (30.0,))}), "is a guess: it may err by 50%"),
+        (
+            seen({"performance": foreseen() | {"mean_per_second": None, "refused": "the set is old"}}),
+            "the set is old",
+        ),
+        (seen({"other": foreseen()}), "nothing is foreseen yet"),
+        (
+            seen(operators={"sites": sample_application()["operators"]["sites"]}, edges=[]),
+            "has no operator hosts",
+        ),
+    ],
+)
+def test_a_forecast_that_is_a_guess_or_missing_and_an_operator_that_vanished_hold(document, why):
+    measured = forecast(HOSTS, document, None, NOW).measured
+    assert why in (measured.unfit or measured.idle)
+
+
+def test_an_operator_that_was_not_measured_holds_every_law():
+    document = seen()
+    for row in document["pipeline"]["applications"]["performance"]["operators"].values():
+        row["work"] = []
+    sensed = joint(TARGET, document, None, NOW)
+    law = catalog.law("parallelism_joint")
+    _, decision = law.decide(
+        catalog.read_parameters(law, {}), {"operators": {}}, catalog.read_observation(law, sensed.observation)
+    )
+    assert decision.action is None and decision.limited_by == "unmeasured"
+    assert "was not measured" in forecast(HOSTS, document, None, NOW).measured.idle
+
+
+def test_applications_that_feed_each_other_in_a_circle_hold_every_law():
+    document = seen(sinks={"outage": ["telemetry"]})
+    for law in LAWS:
+        target = HOSTS if law == "parallelism_forecast" else TARGET
+        sensed = SENSED[law](target, document, None, NOW)
+        assert "circle" in sensed.measured.unfit or "cycle" in sensed.measured.unfit
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+def test_tasks_have_one_owner_and_the_others_say_who_it_is(mode):
+    for place, law in enumerate(LAWS):
+        name = f"{law}/performance"
+        document = seen(loops={name: loop(law, mode), "parallelism_joint/performance": loop(LAWS[2], "auto")})
+        for other, sensor in SENSED.items():
+            target = HOSTS if other == "parallelism_forecast" else TARGET
+            unfit = sensor(target, document, None, NOW).measured.unfit
+            steps_back = LAWS.index(other) > place
+            assert (unfit is not None and "they have one owner" in unfit) == steps_back, (law, other)
+
+
+def test_who_only_advises_or_steers_another_application_owns_nothing_here():
+    loops = {
+        "a": loop("parallelism_queueing", "advise"),
+        "b": loop("parallelism_queueing", "auto", {"application": "sites"}),
+        "c": loop("parallelism_queueing", "auto", {"plant": "east"}),
+    }
+    assert joint(TARGET, seen(loops=loops), None, NOW).measured.unfit is None
+
+
+def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
+    before, after = seen(), seen()
+    for row in after["pipeline"]["applications"]["performance"]["operators"].values():
+        row["parallelism"] *= 2
+    gained = readings(TARGET, after)["capacity_per_second"] / readings(TARGET, before)["capacity_per_second"]
+    assert gained == pytest.approx(2.0)
+    operator = READINGS["parallelism_forecast"](HOSTS, after)
+    assert operator["tasks"] == 4
+    assert READINGS["parallelism_forecast"]({**TARGET, "operator": "gone"}, after) is None
+
+
+def test_every_law_has_a_sensor_readings_an_actuator_and_a_clock():
+    for law in LAWS:
+        assert law in SENSORS and law in READINGS and law in actuators.ACTUATORS
+        assert f"weir: tick {law}" in ROWS
+    assert parallelism_sensors.OWNERS[-1] == "parallelism_joint"
+
+
+@pytest.mark.django_db
+def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(control):
+    Declarations(control).tell(Declared("performance", 1, "name: performance"))
+    names = {each.name: each.mode for each in ensure_parallelism_loops(control, seen())}
+    assert names == {
+        "parallelism_joint/performance": Loop.Mode.AUTO,
+        "parallelism_queueing/performance": Loop.Mode.ADVISE,
+        "parallelism_forecast/performance/hosts": Loop.Mode.ADVISE,
+        "parallelism_forecast/performance/sites": Loop.Mode.ADVISE,
+    }
+    # Each takes what it was made with.
+    for each in Loop.objects.filter(law__in=LAWS):
+        law = catalog.law(each.law)
+        law.check(catalog.read_parameters(law, each.parameters))
+    # While the pipeline says nothing of its operators, their loops stay; a vanished operator's goes.
+    assert len(ensure_parallelism_loops(control, None)) == 4
+    hosts_only = seen(operators={"hosts": sample_application()["operators"]["hosts"]}, edges=[])
+    assert len(ensure_parallelism_loops(control, hosts_only)) == 3
+    Declarations(control).forget("performance")
+    assert ensure_parallelism_loops(control, seen()) == []
+
+
+@pytest.mark.django_db
+def test_the_forecast_law_sets_its_own_operator():
+    class Steered:
+        def set_parallelism(self, tasks):
+            self.tasks = tasks
+
+    made = Loop.objects.create(name="f", law="parallelism_forecast", target=HOSTS, interval_seconds=5.0)
+    entry = LedgerEntry(loop=made, at=datetime.now(UTC), action={"tasks": 3.0, "path": [3], "cost": 1.0})
+    plant = Steered()
+    actuators.ACTUATORS["parallelism_forecast"](entry, made, plant)
+    assert plant.tasks == {"performance/hosts": 3}

@@ -1,0 +1,75 @@
+"""Real events at twice what a real application can do: what each way of dropping leaves of the matches."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+from tests.workers.control import overload
+from tests.workers.control.overload import Overload, Trace, outcome, told
+from tests.workers.pipeline.test_exactness import START_SECONDS, Running
+from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
+from workers.models import Loop
+
+logger = logging.getLogger(__name__)
+TRACE = Path(__file__).resolve().parents[4] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
+BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
+MORE_THAN_ENOUGH = 18_000.0  # events/s
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(not TRACE.exists(), reason=f"the trace is not here: {TRACE}"),
+]
+
+
+@pytest.fixture
+def plant(tmp_path, control_server, control, nodes, plant_topology):
+    running = Running(tmp_path, control_server.url, control)
+    (tmp_path / "exact.yaml").write_text(overload.DECLARATION)
+    made = Overload(control_server.url, control, nodes, Trace.read(TRACE), BOUND_SECONDS)
+    running.start()
+    until(lambda: running.works_past(-1), START_SECONDS)
+    made.plant.steer_pipeline(
+        "exact", {"parallelism": 1, "combine_events_per_batch": 12_000, "admit_events_per_batch": 12_000}
+    )
+    ensure_ladder_loops(plant_topology)
+    ensure_pipeline_loops(control)
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
+    yield made
+    made.close()
+    running.end()
+
+
+def capacity_of(plant: Overload) -> float:
+    """Events/s that it works when it is given more than enough and drops none."""
+    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
+    plant.warm_up(300)
+    plant.drain(plant.publish(MORE_THAN_ENOUGH / 3, 10), 120)
+    before = len(plant.log)
+    phase = plant.publish(MORE_THAN_ENOUGH, 16)
+    worked = [each["operator_in"] for each in plant.log[before + 8 :]]
+    plant.drain(phase, 120)
+    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
+    return sum(worked) / len(worked)
+
+
+def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound(plant, nodes):
+    capacity, outcomes = capacity_of(plant), {}
+    for name in ("global", "local", "random"):
+        plant.rival = name == "random"
+        plant.steer_law(perspective="local" if name == "local" else "global")
+        phase = plant.publish(2 * capacity, OVERLOAD_SECONDS)
+        plant.drain(phase)
+        outcomes[name] = outcome(phase, nodes)
+    figures = told(outcomes, capacity)
+    logger.warning("%s", figures)  # shown with -o log_cli=true
+    logger.info("%s", json.dumps(plant.log))
+    recall = {name: each.recall for name, each in outcomes.items()}
+    assert recall["global"] >= recall["local"], figures
+    assert recall["global"] >= recall["random"] + 0.15, figures
+    assert outcomes["global"].share_within(BOUND_SECONDS) >= 0.99, figures

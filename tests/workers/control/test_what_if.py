@@ -1,0 +1,161 @@
+"""What if: the same record decided on with other parameters, and with none changed the same decisions."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from tests.workers.control.test_loops import Clock, override, tick
+from workers.control import what_if
+from workers.models import LedgerEntry, Loop
+from workers.plants.memory import MemoryPlant
+from workers.steering import overrides
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+LATER = START + timedelta(days=1)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def plant(clock):
+    return MemoryPlant(clock, [("alert", "n1")])
+
+
+@pytest.fixture
+def loop():
+    return Loop.objects.create(
+        name="worker_rate/alert/n1",
+        law="worker_rate",
+        target={"queue": "alert", "node": "n1"},
+        parameters={"events_per_worker": 100},
+    )
+
+
+@pytest.fixture
+def owner(django_user_model):
+    return django_user_model.objects.create(username="desk-2")
+
+
+def run(loop, changed=None, until=LATER, monotonic=lambda: 0.0, **more):
+    return what_if.rerun(loop, changed or {}, START, until, monotonic, **more)
+
+
+def record(loop, plant, clock, control, arrivals, seconds=5):
+    for count in arrivals:
+        plant.put("alert", "n1", count)
+        plant.run("alert", "n1", min(2, count))
+        loop.refresh_from_db()
+        tick(loop, plant, clock, control, seconds=seconds)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    arrivals=st.lists(st.integers(0, 2_000), min_size=3, max_size=12),
+    hold=st.integers(0, 11),
+    manual=st.integers(0, 11),
+    method=st.sampled_from(["forecast", "thesis"]),
+)
+def test_with_nothing_changed_it_decides_what_was_decided(
+    arrivals, hold, manual, method, loop, clock, control, owner
+):
+    """Through holds, hand-overs, stale measurements and overrides that come and go."""
+    LedgerEntry.objects.all().delete()
+    overrides.in_force(clock.now).delete()
+    Loop.objects.update(state=None, parameters={"events_per_worker": 100, "method": method})
+    plant = MemoryPlant(clock, [("alert", "n1")])
+    for number, count in enumerate(arrivals):
+        if number == hold:
+            override(loop, owner, clock, "mode", "hold", minutes=0.2)
+        if number == manual:
+            override(loop, owner, clock, "upper_limit", 50, minutes=0.3)
+        record(loop, plant, clock, control, [count])
+    found = what_if.rerun(loop, {}, START, clock.now + timedelta(days=1), lambda: 0.0)
+    assert (len(found.steps), found.skipped, found.left) == (len(arrivals), 0, 0)
+    assert found.differing == [] and found.did == found.would
+    assert [step.entry for step in found.steps] == list(
+        loop.entries.order_by("pk").values_list("pk", flat=True)
+    )
+
+
+def test_in_manual_and_after_it_nothing_differs_either(loop, plant, clock, control, owner):
+    record(loop, plant, clock, control, [300, 500])
+    override(loop, owner, clock, "start", 7, minutes=0.3)
+    override(loop, owner, clock, "mode", "manual", minutes=0.3)
+    record(loop, plant, clock, control, [400, 400, 400, 400, 900, 100])
+    assert LedgerEntry.objects.filter(mode="manual").exists()
+    assert run(loop).differing == []
+
+
+def test_a_lower_ceiling_would_have_started_fewer(loop, plant, clock, control):
+    record(loop, plant, clock, control, [3_000] * 8)
+    found = run(loop, {"guard.maximum": 2})
+    assert found.did.total > 2 * len(found.steps) >= found.would.total
+    assert found.would.actions > 0 and found.would.movement <= found.did.movement
+    assert all(step.would <= 2 for step in found.steps)
+    assert "guard maximum" in found.differing[0].would_reason
+    assert found.to_json()["differing"] == len(found.differing) > 0
+
+
+def test_the_state_is_the_re_runs_own(loop, plant, clock, control):
+    """Events per worker ten times as many: fewer starts, and what is carried over differs too."""
+    record(loop, plant, clock, control, [900] * 10)
+    found = run(loop, {"events_per_worker": 1_000})
+    assert found.would.total < found.did.total
+
+
+def test_only_the_time_that_is_asked_for(loop, plant, clock, control):
+    record(loop, plant, clock, control, [100] * 6)
+    assert len(run(loop, until=START + timedelta(seconds=12)).steps) == 3
+    assert len(run(loop, until=START + timedelta(seconds=1)).steps) == 1
+
+
+def test_what_is_not_reached_in_time_is_said(loop, plant, clock, control):
+    record(loop, plant, clock, control, [100] * 6)
+    seconds = iter(range(100))
+    found = run(loop, monotonic=lambda: float(next(seconds)), budget_seconds=4.0)
+    assert (len(found.steps), found.left) == (3, 3)
+
+
+def test_an_entry_that_no_longer_fits_is_skipped_and_said_and_the_next_begins_from_its_own(
+    loop, plant, clock, control
+):
+    record(loop, plant, clock, control, [400] * 5)
+    second = loop.entries.order_by("pk")[1]
+    second.parameters = {**second.parameters, "speed": 1}
+    second.save()
+    found = run(loop)
+    assert (len(found.steps), found.skipped) == (4, 1)
+    assert found.first_error.startswith(f"entry {second.pk}: parameters.speed")
+    assert found.differing == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"upper_limit": -1}, "upper_limit"),
+        ({"upper_limit": float("nan")}, "upper_limit"),
+        ({"speed": 1}, "name"),
+        ({"start": 3}, "name"),
+        ({"guard.direction": "sideways"}, "guard.direction"),
+        ({"minimum_rate": 9_000}, "parameters.minimum_rate"),
+        ({"guard.minimum": 200}, "guard.minimum"),
+    ],
+)
+def test_values_that_can_not_be_are_refused_by_name(changed, field, loop):
+    with pytest.raises(BadInput) as refused:
+        run(loop, changed)
+    assert refused.value.field == field
+
+
+def test_advice_is_compared_like_what_was_done(loop, plant, clock, control):
+    Loop.objects.update(mode="advise")
+    record(loop, plant, clock, control, [3_000] * 4)
+    found = run(loop, {"guard.maximum": 1})
+    assert found.did.total > found.would.total > 0

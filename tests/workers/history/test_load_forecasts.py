@@ -1,0 +1,160 @@
+"""What will be offered is foreseen from what was measured and from training sets; unfit sets are refused."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.workers.snapshot.test_local_plant import documented
+from workers.history import metrics
+from workers.history.load_forecasts import Foresight, History, Past, means, past_of
+from workers.history.training_sets import TABLE, TrainingRefused, newest
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
+DAY = 86_400
+
+
+def rate(at):
+    return 100.0 + 80.0 * np.sin(2 * math.pi * np.asarray(at) / DAY)
+
+
+def write_day(data, day, queue="orders", window=600, schema=TABLE, **changed):
+    begin = int(datetime.combine(day, datetime.min.time(), UTC).timestamp())
+    times = list(range(begin, begin + DAY, window))
+    rows = {name: [None] * len(times) for name in schema.names}
+    rows |= {"time": times, "type": [""] * len(times), "rate_per_second": list(rate(times)), **changed}
+    path = data / "training" / f"queue={queue}" / f"day={day.isoformat()}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(rows, schema=schema), path)
+    return path
+
+
+def measure(control, begin, rates):
+    pipe = control.pipeline()
+    for second, each in enumerate(rates):
+        at = int((begin + second) * 1000)
+        pipe.xadd(metrics.KEY, {"queues.orders.in_per_second": f"{each:g}"}, id=f"{at}-0")
+    pipe.execute()
+
+
+def days_before(count, now=NOON):
+    today = datetime.fromtimestamp(now, UTC).date()
+    return [today - timedelta(days=each) for each in range(count, 0, -1)]
+
+
+def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control):
+    for day in days_before(6):
+        write_day(tmp_path, day)
+    foresight = Foresight.of(control, tmp_path)
+    assert foresight.rows({"shop": ["orders"]}, NOON) == {}
+    foresight.wait()
+    row = foresight.rows({"shop": ["orders"]}, NOON + 1)["shop"]
+    assert set(row) == set(documented()["forecasts"]["performance"])
+    assert row["trained_until"] == "2026-11-17" and row["refused"] is None and row["days"] > 5.9
+    ahead = NOON + (np.arange(len(row["mean_per_second"])) + 0.5) * row["window_seconds"]
+    # The newest measurement is twelve hours old: only the day's shape can tell.
+    assert np.abs(np.asarray(row["mean_per_second"]) - rate(ahead)).max() < 25
+
+
+def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
+    write_day(tmp_path, days_before(1)[0])
+    measure(control, NOON - 300, [7.0] * 300)
+    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
+    assert past.at_seconds.size == 144 + 5 and (np.diff(past.at_seconds) > 0).all()
+    assert past.rates_per_second[-1] == 7.0 and past.rates_per_second[0] == pytest.approx(100, abs=5)
+
+
+def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, control):
+    history = History(control, tmp_path)
+    measure(control, NOON - 90, [4.0] * 90)
+    first = history.of(["orders"], NOON)
+    control.xtrim(metrics.KEY, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
+    measure(control, NOON, [8.0] * 60)
+    at, rates = history.of(["orders"], NOON + 60)
+    # The minute that was not over is read again, and the others are remembered.
+    assert first[1].tolist() == [4.0, 4.0] and rates.tolist() == [4.0, 4.0, 8.0]
+    assert (np.diff(at) > 0).all()
+    assert history.of(["orders"], NOON + 8 * DAY)[0].size == 0
+
+
+def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
+    at = NOON + np.arange(600.0)
+    middles, rates = means(Past(at, np.where(at < NOON + 300, 2.0, 4.0), None, None))
+    assert middles.size == 10 and rates[0] == 2.0 and rates[-1] == 4.0
+    assert middles[-1] == pytest.approx(at[-1] - 30)
+
+
+def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
+    foresight = Foresight(lambda queues, now: Past(now - np.arange(90.0), np.ones(90), None, None))
+    foresight.rows({"shop": ["orders"]}, NOON)
+    foresight.wait()
+    row = foresight.rows({"shop": ["orders"]}, NOON)["shop"]
+    assert row["mean_per_second"] is None and "2 of the 4 minutes" in row["refused"]
+
+
+def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
+    def broken(queues, now):
+        raise RuntimeError("a bug")
+
+    foresight = Foresight(broken)
+    foresight.rows({"shop": ["orders"]}, NOON)
+    foresight.wait()
+    assert "RuntimeError" in foresight.rows({"shop": ["orders"]}, NOON)["shop"]["refused"]
+
+
+def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
+    asked = []
+
+    def past(queues, now):
+        asked.append(now)
+        return Past(now - np.arange(600.0), np.ones(600), None, None)
+
+    foresight = Foresight(past)
+    for second in (0, 1, 30, 59, 60, 61):
+        foresight.rows({"shop": ["orders"]}, NOON + second)
+        foresight.wait()
+    assert asked == [NOON, NOON + 60]
+
+
+def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):
+    assert newest(tmp_path, "orders", NOON) is None
+    assert past_of(History(control, tmp_path), tmp_path, ["orders"], NOON).at_seconds.size == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda data: write_day(data, days_before(20)[0]), "ends with 2026-10-29, 20 days ago"),
+        (
+            lambda data: write_day(
+                data, days_before(1)[0], schema=TABLE.append(pa.field("more", pa.int64()))
+            ),
+            "has other columns",
+        ),
+        (lambda data: write_day(data, days_before(1)[0]).write_bytes(b"PAR1"), "can't be read"),
+        (
+            lambda data: [
+                write_day(data, each, window=600 * (1 + place)) for place, each in enumerate(days_before(2))
+            ],
+            "days with different windows",
+        ),
+        (lambda data: write_day(data, days_before(1)[0], window=7_200), "no even windows"),
+        (
+            lambda data: write_day(data, days_before(1)[0]).rename(
+                data / "training" / "queue=orders" / "day=soon.parquet"
+            ),
+            "names no day",
+        ),
+    ],
+)
+def test_a_set_that_is_stale_or_none_is_refused_with_the_reason_and_the_measured_still_serves(
+    tmp_path, control, damage, why
+):
+    damage(tmp_path)
+    with pytest.raises(TrainingRefused, match=why):
+        newest(tmp_path, "orders", NOON)
+    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
+    assert past.trained_until is None and why in past.refused

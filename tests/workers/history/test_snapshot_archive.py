@@ -1,0 +1,140 @@
+"""The archive of snapshots: any instant comes back whole, whatever died while it was written."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.snapshot.test_observer import Scripted
+from workers.history import snapshot_archive
+from workers.history.snapshot_archive import (
+    BLOCK_BUDGET_BYTES,
+    Recorder,
+    nearest_seconds,
+    next_step_seconds,
+    snapshot_at,
+)
+from workers.snapshot.observer import Observer
+
+START = 1_790_000_000.2  # 10:13:20.2 of a day in UTC
+
+
+def keep(recorder: Recorder, first: float, count: int, step: float = 1.0, size: int = 0) -> list[float]:
+    """A snapshot each `step` seconds from `first`; gives their times."""
+    times = [first + step * number for number in range(count)]
+    for at in times:
+        recorder.add(at, snapshot_text(at, size))
+    return times
+
+
+def snapshot_text(at: float, size: int = 0) -> bytes:
+    ballast = "".join(f"{hash((at, place)):x}" for place in range(size // 15))
+    return orjson.dumps(
+        {"at": at, "unknown": None, "queues": {"alert": {"waiting_events": at % 7}}, "b": ballast}
+    )
+
+
+def test_every_instant_comes_back_as_it_was_with_what_was_unknown(tmp_path: Path) -> None:
+    times = keep(Recorder(tmp_path), START, 200)
+    for at in times:
+        assert snapshot_at(tmp_path, at + 0.4) == orjson.loads(snapshot_text(at))
+
+
+@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=60), st.floats(-10, 400))
+def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offset) -> None:
+    data = tmp_path_factory.mktemp("data")
+    recorder, at, kept = Recorder(data), START, []
+    for step in steps:
+        at = round(at + step, 3)
+        if not kept or at - kept[-1] >= 0.5:
+            kept.append(at)
+        recorder.add(at, snapshot_text(at))
+    asked = round(START + offset, 3)
+    before = [each for each in kept if each <= asked and asked - each <= snapshot_archive.REACH_SECONDS]
+    found = snapshot_at(data, asked)
+    assert (found and found["at"]) == (before[-1] if before else None)
+
+
+def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -> None:
+    assert snapshot_at(tmp_path, START) is None
+    assert nearest_seconds(tmp_path, START) == (None, None)
+    keep(Recorder(tmp_path), START, 5)
+    later = START + 3_600
+    keep(Recorder(tmp_path), later, 5)
+    assert snapshot_at(tmp_path, START - 1) is None
+    assert snapshot_at(tmp_path, START + 1_800) is None
+    assert nearest_seconds(tmp_path, START + 1_800) == (START, later)
+
+
+def test_a_minute_that_begins_on_the_day_before_is_found_after_midnight(tmp_path: Path) -> None:
+    midnight = 1_790_035_200.0
+    recorder = Recorder(tmp_path)
+    recorder.add(midnight - 0.8, snapshot_text(midnight - 0.8))
+    recorder.add(midnight + 59.2, snapshot_text(midnight + 59.2))
+    found = snapshot_at(tmp_path, midnight + 10)
+    assert found is not None and found["at"] == midnight - 0.8
+
+
+@pytest.mark.parametrize("torn", [1, 5, 40])
+def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(
+    tmp_path: Path, torn: int
+) -> None:
+    times = keep(Recorder(tmp_path), START, 3)
+    (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")
+    left.write_bytes(left.read_bytes()[:-torn])
+    assert snapshot_at(tmp_path, times[2])["at"] == times[1]
+    keep(Recorder(tmp_path), START + 120, 1)
+    assert not left.exists()
+    assert snapshot_at(tmp_path, times[2])["at"] == times[1]
+
+
+def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
+    times = keep(Recorder(tmp_path), START, 3)
+    root = tmp_path / "snapshots"
+    (left,) = root.glob("open-*.jsonl")
+    kept = left.read_bytes()
+    snapshot_archive.seal(root, left)
+    left.write_bytes(kept)  # killed between the block's rename and this file's end
+    snapshot_archive.seal(root, left)
+    assert len(list(root.glob("day=*/*"))) == 1
+    assert snapshot_at(tmp_path, times[2])["at"] == times[2]
+
+
+def test_a_clock_set_back_loses_nothing(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    times = keep(recorder, START, 3) + keep(recorder, START - 600, 3)
+    assert [snapshot_at(tmp_path, at)["at"] for at in times] == times
+
+
+def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_path: Path) -> None:
+    size = BLOCK_BUDGET_BYTES // 10  # of noise, which no compression helps
+    keep(Recorder(tmp_path), START, 600, size=size)
+    blocks = sorted((tmp_path / "snapshots").glob("day=*/*"))
+    sizes = [block.stat().st_size for block in blocks]
+    assert sizes[0] > 2 * BLOCK_BUDGET_BYTES
+    assert max(sizes[-3:]) < 1.3 * BLOCK_BUDGET_BYTES
+    assert snapshot_at(tmp_path, START + 590) is not None
+
+
+@given(st.integers(1, 60), st.integers(0, 10**9))
+def test_the_step_stays_between_a_second_and_a_minute(step: int, size: int) -> None:
+    assert 1 <= next_step_seconds(step, size) <= 60
+    assert next_step_seconds(step, BLOCK_BUDGET_BYTES) == step
+
+
+def test_the_observer_keeps_what_it_publishes(control: redis.Redis, tmp_path: Path) -> None:
+    observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
+    published = [observer.step() for _ in range(3)]
+    assert [snapshot_at(tmp_path, each["at"]) for each in published] == published
+
+
+def test_a_disk_that_refuses_stops_nothing_that_is_live(control: redis.Redis, tmp_path: Path) -> None:
+    (tmp_path / "snapshots").write_text("a file where the folder should be")
+    observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
+    for seq in (1, 2):
+        with pytest.raises(OSError):
+            observer.step()
+        assert orjson.loads(control.get("weir:snapshot"))["seq"] == seq

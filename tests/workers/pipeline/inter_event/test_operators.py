@@ -1,0 +1,207 @@
+"""The inter-event stage on a real control server: the same matches, however cut, repeated and killed."""
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.events.arrow_blob import decode
+from workers.pipeline.inter_event.combining import Barrier, Combined, combine
+from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
+from workers.pipeline.intra_event.result_writer import ResultWriter
+from workers.pipeline.matching.matcher import match_all
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
+from workers.pipeline.shedding.shed_counts import ShedCounts
+from workers.pipeline.tiers.result_queue import Result, ResultQueue
+from workers.pipeline.tiers.state import StateFromTheFuture, StateStore, Written
+
+PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
+GRAPH = Graph((Operator("low", "source", (PATTERN,)),))
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from("xyz")),
+    min_size=1,
+    max_size=40,
+)
+APPLICATION = "test"
+
+
+def batch_of(events: list[tuple]) -> pa.RecordBatch:
+    """Rows as the rules let them through."""
+    rows = rows_of(events).drop_columns(["match_key", "group"])
+    return rows.append_column("key", pa.array(["k"] * rows.num_rows, pa.string()))
+
+
+class Tier:
+    """Replicas that publish rows, and a combiner with its operators: all but Spark."""
+
+    def __init__(self, control, graph: Graph, most_rows: int = 1_000) -> None:
+        self.control, self.graph, self.most_rows = control, graph, most_rows
+        self.results, self.store = ResultQueue(control, APPLICATION), StateStore(control, APPLICATION)
+        self.offset, self.batch, self.tick = Combined(), -1, 0
+        self.counts: list[OperatorCount] = []
+        self.controls = Controls()
+        self.shed: ShedCounts = {}  # what replicas did not let travel
+
+    def publish(self, rows: pa.RecordBatch, watermark_us: int | None, cut: bool = True) -> None:
+        """A replica's result; watermark_us: how far event time was settled before it."""
+        self.tick += 1
+        writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut, self.controls.shedder)
+        parts = {route: [wanted] for route, wanted in writer.wanted(rows, self.shed)}
+        blobs, data = writer.blobs(parts, 0)
+        self.results.put("iap1", self.tick, data)
+        self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), rows.num_rows)
+
+    def plan(self, watermark_us: int | None) -> bool:
+        arrived = self.results.after(self.offset.taken)
+        end = combine(self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows)
+        if end is self.offset:
+            return False
+        for each in self.offset.finished():
+            self.results.release(each)
+        self.offset, self.batch = end, self.batch + 1
+        return True
+
+    def work(self, tasks: int = 2, most: int | None = None) -> None:
+        """The planned batch; only `most` of its units, as if it was killed then."""
+        done = 0
+        sinks = {event_type: ("alert",) for p in self.graph.patterns for event_type in [p.emits]}
+        for level, operators in enumerate(self.graph.levels):
+            offset = Combined.from_document(json.loads(json.dumps(self.offset.to_document())))
+            work = Work("", APPLICATION, "run", self.batch, offset, self.graph, sinks, level)
+            for operator in operators:
+                for groups in shares_of_groups(tasks, range(KEY_GROUPS)):
+                    if done == most:
+                        return
+                    self.counts.append(work.unit(self.control, Unit(operator.name, groups)))
+                    done += 1
+        self.store.forget_between(self.batch)
+
+    def told(self, event_type: str = "aba") -> list[tuple]:
+        """(key, ids) of every complex event in the outbox."""
+        found = []
+        for data in self.store.outputs(100_000).values():
+            for event in (row for rows in decode(data) for row in rows.to_pylist()):
+                if event["type"] == event_type:
+                    ids = tuple(each["id"] for each in json.loads(event["attributes"])["events"])
+                    found.append((event["source"], ids))
+        return found
+
+
+def expected(pattern, events: list[tuple]) -> set[tuple]:
+    found = match_all(pattern, rows_of(events)).told()
+    return {(key, tuple(event[1] for event in taken)) for key, taken in found}
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EVENTS, st.randoms(use_true_random=False))
+def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_look(
+    control, events, chance
+):
+    control.flushall()
+    tier = Tier(control, GRAPH, most_rows=chance.choice([1, 5, 1000]))
+    events = sorted(events, key=lambda event: event[0])  # as they are numbered
+    everything = batch_of(events)
+    order = sorted(range(len(events)), key=lambda place: events[place][0] + chance.uniform(0, 10))
+    through, before_us = 0, None
+    while through < len(order) or tier.plan(100):
+        if through < len(order):
+            start, through = through, through + chance.randint(1, 8)
+            # No event still to come is older than the watermark: a copy is due with the first, or late.
+            rows = everything.take(pa.array(order[max(0, start - chance.randint(0, 3)) : through]))
+            tier.publish(rows, before_us, cut=chance.random() < 0.5)
+            to_come = [events[place][0] for place in order[through:]]
+            before_us = max(before_us or -1, min(to_come, default=100) - 1)
+            if chance.random() < 0.3 or not tier.plan(before_us):
+                continue
+        tasks = chance.randint(1, 4)
+        for _ in range(chance.randint(0, 2)):
+            tier.work(tasks, most=chance.randint(0, tasks))  # was killed before it was finished
+        tier.work(tasks)
+    found = tier.told()
+    assert len(set(found)) == len(found), "a match was told twice"
+    assert set(found) == expected(PATTERN, events)
+    tier.plan(200)
+    tier.plan(201)
+    assert tier.results.room().used_bytes == 0, "what was worked is gone from the queue"
+
+
+def test_what_waits_for_the_watermark_is_let_go_when_it_comes_without_a_new_result(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x"), (7, "A", 1.0, "x")]), None)
+    assert tier.plan(0)
+    tier.work()
+    assert not tier.told()
+    assert tier.plan(10)
+    tier.work()
+    assert tier.told() == [("x", ("e0000", "e0001", "e0002"))]
+
+
+def test_an_event_behind_the_watermark_is_counted_and_kept_as_late_and_matched_no_more(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(10, "A", 1.0, "x")]), None)
+    tier.plan(10)
+    tier.work()
+    tier.publish(batch_of([(10, "B", 1.0, "x"), (11, "B", 1.0, "x")]), 10)
+    tier.plan(20)
+    tier.work()
+    assert sum(count.late for count in tier.counts) == 1
+    ((_, entry),) = control.xrange(f"weir:pipeline:late:{APPLICATION}")
+    (late,) = decode(entry[b"d"])
+    assert late.column("time").to_pylist() == [10]
+
+
+def test_complex_events_of_one_level_are_matched_by_the_next_in_the_same_batch(control):
+    twice = replace(pattern_of("SEQ(aba; aba)", within_us=50), name="twice", emits="twice")
+    graph = Graph((*GRAPH.operators, Operator("high", "source", (twice,))))
+    tier = Tier(control, graph)
+    rows = [(place, "ABA"[place % 3], 1.0, "x") for place in range(12)]
+    for start, watermark_us in ((0, 5), (6, 20)):
+        tier.publish(batch_of(rows)[start : start + 6], None)
+        tier.plan(watermark_us)
+        tier.work(most=1)  # killed between the levels
+        tier.work()
+    assert len(tier.told("aba")) == 4
+    assert len(tier.told("twice")) == 2
+    assert not list(control.scan_iter("weir:pipeline:between:*"))
+
+
+def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):
+    store = StateStore(control, APPLICATION)
+    store.write(5, Written({"op/3": (b"new", None)}))
+    with pytest.raises(StateFromTheFuture):
+        store.write(4, Written({"op/3": (b"old", None), "op/4": (b"x", None)}))
+    with pytest.raises(StateFromTheFuture, match="--reset"):
+        store.load(["op/3"], 4)
+    assert store.load(["op/3"], 5) is None
+    assert store.load(["op/3", "op/4"], 6) == {"op/3": b"new"}
+
+
+def test_a_pattern_that_was_changed_starts_anew(control):
+    tier = Tier(control, GRAPH)
+    tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x")]), None)
+    tier.plan(6)
+    tier.work()
+    changed = replace(pattern_of("SEQ(B; A)", within_us=12), name="aba", emits="aba")
+    tier.graph = Graph((Operator("low", "source", (changed,)),))
+    tier.publish(batch_of([(7, "A", 1.0, "x")]), 6)
+    tier.plan(8)
+    tier.work()
+    assert not tier.told()
+
+
+@given(st.integers(1, 64), st.sets(st.integers(0, 63)))
+def test_every_group_is_on_exactly_one_task(tasks, groups):
+    shares = shares_of_groups(tasks, groups)
+    assert sorted(group for share in shares for group in share) == sorted(groups)
+    assert len(shares) <= tasks
+
+
+@given(st.text())
+def test_a_key_has_one_group_for_ever(key):
+    assert 0 <= key_group(key) < KEY_GROUPS
+    assert key_group("host-17") == 41

@@ -1,0 +1,37 @@
+"""Complex events say which events they are of, whatever these are called."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from workers.pipeline.matching.complex_event import complex_events
+from workers.pipeline.matching.matcher import match_all
+
+EVENTS = st.lists(
+    st.tuples(
+        st.integers(0, 2**50),
+        st.sampled_from("AB"),
+        st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        st.characters(codec="utf-8"),
+    ),
+    max_size=20,
+)
+
+
+@given(EVENTS, st.integers(0, 50))
+def test_a_complex_event_tells_its_contributing_events_as_they_were(events, quiet_us):
+    pattern = pattern_of("SEQ(A; B)", within_us=2**50, quiet_us=quiet_us, emits="ab")
+    matches = match_all(pattern, rows_of(events))
+    made = complex_events(pattern, matches, "ab:run.1:0").to_pylist()
+    told = list(matches.told())
+    assert [event["source"] for event in made] == [key for key, _ in told]
+    assert len({event["id"] for event in made}) == len(made)
+    for event, (_, taken) in zip(made, told, strict=True):
+        said = json.loads(event["attributes"])
+        names = ("time_us", "id", "type", "value", "source")
+        assert [tuple(each[name] for name in names) for each in said["events"]] == taken
+        assert (said["pattern"], said["severity"]) == (pattern.name, "warning")
+        assert said["first_time"] == taken[0][0] / 1e6
+        assert (event["type"], event["value"]) == ("ab", taken[-1][3])

@@ -1,0 +1,189 @@
+"""The quick finders against the contract read plainly, and against the one that goes event by event; however
+the events are cut into batches, and the state is put away in between.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.workers.pipeline.matching.patterns import (
+    GROUPS,
+    and_plainly,
+    once_plainly,
+    pattern_of,
+    rows_of,
+    rows_plainly,
+)
+from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.kept.matches import joined
+from workers.pipeline.matching.matcher import Matcher, finder_of, masks_of, match_all
+from workers.pipeline.matching.previous import KEPT_US
+from workers.pipeline.patterns.pattern import Pattern
+
+EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
+EVENTS = st.lists(EVENT, max_size=60)
+SEQUENCES = [
+    ("SEQ(A; B)", {}, 10),
+    ("SEQ(A; B; C)", {}, 15),
+    ("SEQ(A; B; C)", {}, 0),
+    ("SEQ(A; B; A)", {}, 12),
+    ("SEQ(A; A; A)", {}, 25),
+    ("SEQ(C)", {}, 10),
+    ("SEQ(C; A; B; C)", {}, 30),
+    ("SEQ(low; high; B)", {"low": "value < 2", "high": "value >= 1 and type != 'C'"}, 10),
+    ("SEQ(any; B)", {"any": "true"}, 10**9),
+]
+PATTERNS = st.builds(
+    lambda chosen, more: pattern_of(chosen[0], chosen[1], chosen[2], **more),
+    st.sampled_from(SEQUENCES),
+    st.sampled_from(
+        [
+            {"consume": "once"},
+            {"consume": "skip-past-last"},
+            {"consume": "skip-past-last", "contiguity": "strict"},
+        ]
+    ),
+)
+DEFINE = {"low": "value < 2", "high": "value > 2"}
+GUARDED = st.builds(
+    lambda text, define, consume: pattern_of(text, define, 15, consume=consume),
+    st.sampled_from(["SEQ(low; NOT high; B)", "SEQ(B; NOT low; high; C)", "SEQ(low; NOT B; high; NOT A; C)"]),
+    st.just(DEFINE),
+    st.sampled_from(["once", "skip-past-last"]),
+) | st.builds(
+    lambda text, consume: pattern_of(text, {}, 15, consume=consume),
+    st.sampled_from(
+        [
+            "SEQ(A; NOT C; B)",
+            "SEQ(A; NOT C; B; C)",
+            "SEQ(A; NOT B; A; NOT A; C)",
+            "OR(A, C)",
+            "SEQ(A{2}; SEQ(OR(B, C); NOT B); A)",
+            "SEQ(A; NOT C; B){2}",
+        ]
+    ),
+    st.sampled_from(["once", "skip-past-last"]),
+)
+OTHERS = [
+    ("SEQ(A; B+; C)", {}),
+    ("SEQ(A; NOT C; B)", {}),
+    ("SEQ(A; B; NOT C)", {}),
+    ("SEQ(A; B*)", {}),
+    ("AND(A, B)", {}),
+    ("AND(A, A, low)", {"low": "value < 2"}),
+    ("AND(A, SEQ(A; B))", {}),
+    ("OR(SEQ(A; B), C)", {}),
+    ("SEQ(A{2,3}?; AND(B, C))", {}),
+    ("SEQ(A; rise; C)", {"rise": "value > prev(value)"}),
+]
+ANY_PATTERN = (
+    PATTERNS
+    | GUARDED
+    | st.builds(
+        lambda chosen, consume, contiguity, quiet_us: pattern_of(
+            *chosen, 12, consume=consume, contiguity=contiguity, quiet_us=quiet_us
+        ),
+        st.sampled_from(OTHERS),
+        st.sampled_from(["once", "skip-past-last"]),
+        st.sampled_from(["relaxed", "strict"]),
+        st.sampled_from([0, 5]),
+    )
+)
+
+
+def plainly(pattern: Pattern, rows) -> list[list[str]]:
+    return (once_plainly if pattern.consume == "once" else rows_plainly)(pattern, rows)
+
+
+@settings(deadline=None, max_examples=150)
+@given(PATTERNS, EVENTS)
+def test_a_sequence_is_found_as_a_plain_reading_of_the_contract_finds_it(pattern, events):
+    rows = rows_of(events)
+    assert match_all(pattern, rows).ids() == plainly(pattern, rows)
+
+
+CONJUNCTIONS = st.sampled_from(
+    [
+        pattern_of("AND(A, B)"),
+        pattern_of("AND(A, B, C)", within_us=20),
+        pattern_of("AND(A{2}, B)", within_us=15),
+        pattern_of("AND(low, A, B)", {"low": "value < 2"}),
+        pattern_of("AND(low, A, low, high)", {"low": "value < 2", "high": "value > 0"}, within_us=30),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(CONJUNCTIONS, st.lists(EVENT, max_size=25))
+def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events):
+    rows = rows_of(events)
+    assert match_all(pattern, rows).ids() == and_plainly(pattern, rows)
+
+
+@settings(deadline=None, max_examples=150)
+@given(PATTERNS | GUARDED, EVENTS)
+def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
+    assert not isinstance(finder_of(pattern), Interpreted)
+    rows = rows_of(events)
+    finder = Interpreted(pattern)
+    one_by_one = joined([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
+    assert match_all(pattern, rows).ids() == one_by_one.ids()
+
+
+@settings(deadline=None, max_examples=200)
+@given(ANY_PATTERN, EVENTS, st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=5))
+def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(pattern, events, cuts):
+    rows = rows_of(events)
+    matcher, found, at = Matcher(pattern), [], 0
+    for cut, puts_away in sorted(cuts):
+        cut = min(cut, rows.num_rows)
+        found.append(matcher.take(rows.slice(at, cut - at)))
+        at = cut
+        if at < rows.num_rows:
+            found.append(matcher.advance(rows.column("time")[at].as_py()))
+        if puts_away:
+            saved = matcher.save()
+            assert set(saved) <= set(range(GROUPS))
+            matcher = Matcher.resume(pattern, saved)
+    found += [matcher.take(rows.slice(at)), matcher.finish()]
+    cut_up, whole = joined(found), match_all(pattern, rows)
+    assert cut_up.ids() == whole.ids()
+    assert list(cut_up.told()) == list(whole.told())
+
+
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+@pytest.mark.parametrize("text", ["SEQ(A; B; C)", "SEQ(A; B+; C)", "AND(A, B)"])
+def test_what_time_has_closed_leaves_no_state_and_it_says_when_that_is(text, consume):
+    matcher = Matcher(pattern_of(text, consume=consume))
+    matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 0, "y")]))
+    x, y = ord("x") % GROUPS, ord("y") % GROUPS
+    assert matcher.wakes() == {x: 11, y: 12}
+    matcher.advance(10)
+    assert set(matcher.save()) == {x, y}
+    matcher.advance(11)
+    assert set(matcher.save()) == set(matcher.wakes()) == {y}
+    matcher.advance(12)
+    assert matcher.save() == matcher.wakes() == {}
+
+
+def test_the_quiet_time_and_the_event_before_are_let_go_in_time():
+    matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, quiet_us=5))
+    matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 1, "x")]))
+    x = ord("x") % GROUPS
+    assert matcher.wakes() == {x: 6}
+    matcher.advance(6)
+    assert matcher.wakes() == {x: KEPT_US + 2}
+    matcher.advance(KEPT_US + 2)
+    assert matcher.save() == {}
+
+
+def test_long_times_and_many_keys_do_not_mix_up_what_has_expired():
+    far_us = 2**61
+    events = [(0, "A", 0, "x"), (far_us, "A", 0, "x"), (far_us + 5, "B", 0, "x"), (far_us + 6, "B", 0, "y")]
+    assert match_all(pattern_of("SEQ(A; B)"), rows_of(events)).ids() == [["e0001", "e0002"]]
+
+
+def test_matches_in_the_quiet_time_after_one_are_marked_and_the_first_after_it_is_not():
+    pattern = pattern_of("SEQ(A)", quiet_us=10)
+    matches = match_all(pattern, rows_of([(time, "A", 0, "x") for time in (0, 5, 9, 10, 15)]))
+    assert matches.quiet.tolist() == [False, True, True, False, True]

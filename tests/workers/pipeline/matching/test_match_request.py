@@ -1,0 +1,284 @@
+"""`match`: the contract's words, case by case, and facts from Trino's and Flink's own tests."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from queues.errors import BadInput
+from workers.pipeline.matching.match_request import answer
+
+REFERENCE = Path(__file__).resolve().parents[5] / "shared" / "data" / "reference"
+
+
+def ask(pattern: str, events: object, **more) -> list[list[str]]:
+    """events: letters are types, one a second, and ids are the letter and its place; else as given."""
+    if isinstance(events, str):
+        events = [
+            {"id": f"{letter}{place}", "time": float(place), "type": letter, "value": place}
+            for place, letter in enumerate(events)
+        ]
+    document = {"pattern": pattern, "within_seconds": 100, "key": None, "events": events, **more}
+    return answer(document)["matches"]
+
+
+def words(matches: list[list[str]]) -> str:
+    return " ".join("".join(ids) for ids in matches)
+
+
+ONCE = {"consume": "once"}
+ROWS = {"consume": "skip-past-last"}
+STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "events", "once", "rows"),
+    [
+        ("A", "ABA", "A0 A2", "A0 A2"),
+        ("SEQ(A; B; C)", "AABCBC", "A0B2C3 A1B4C5", "A0B2C3"),
+        ("SEQ(A; B; A)", "ABAAB", "A0B1A2", "A0B1A2"),
+        ("SEQ(A; B; A)", "ABABA", "A0B1A2", "A0B1A2"),
+        ("SEQ(A; B)", "AABB", "A0B2 A1B3", "A0B2"),
+        # Quantifiers: as many as come before the next step.
+        ("SEQ(A; B+; C)", "ABBCBC", "A0B1B2C3", "A0B1B2C3"),
+        ("SEQ(A; B*; C)", "ACABC", "A0C1 A2B3C4", "A0C1 A2B3C4"),
+        ("SEQ(A; B?; C)", "ABBC", "A0B1C3", "A0B1C3"),
+        ("SEQ(A; B{2}; C)", "ABCBC", "A0B1B3C4", "A0B1B3C4"),
+        ("SEQ(A; B{2,3}; C)", "ABCABBBBC", "A0B1B4B5C8", "A0B1B4B5C8"),
+        ("SEQ(A*; B)", "BAAB", "B0 A1A2B3", "B0 A1A2B3"),
+        ("SEQ(A; B+)", "ABCBA", "A0B1B3", "A0B1B3"),
+        ("SEQ(A; B+?)", "ABB", "A0B1", "A0B1"),
+        ("SEQ(A; B)+", "ABAB", "A0B1A2B3", "A0B1A2B3"),
+        ("A{3}", "AABAAAA", "A0A1A3 A4A5A6", "A0A1A3 A4A5A6"),
+        # NOT: nothing of it until the next step takes an event.
+        ("SEQ(A; NOT X; B)", "AXBAB", "A3B4", "A3B4"),
+        ("SEQ(A; NOT X; B)", "AYBX", "A0B2", "A0B2"),
+        ("SEQ(A; NOT X; NOT Y; B)", "AYBAXBAB", "A6B7", "A6B7"),
+        ("SEQ(A+; NOT X; B)", "AXAB", "A0A2B3", "A0A2B3"),
+        ("SEQ(A; NOT X; B?; C)", "ABXC", "A0B1C3", "A0B1C3"),
+        ("SEQ(A; B; NOT X)", "ABXAB", "A3B4", "A3B4"),
+        # AND: any order, in the order they came; OR: every one that matches.
+        ("AND(A, B)", "BAAB", "B0A1 A2B3", "B0A1 A2B3"),
+        ("AND(A, A, B)", "ABAB", "A0B1A2", "A0B1A2"),
+        ("AND(A{2}, B)", "ABAB", "A0B1A2", "A0B1A2"),
+        ("AND(A, SEQ(B; C))", "BACBCA", "B0A1C2 B3C4A5", "B0A1C2 B3C4A5"),
+        ("AND(A, SEQ(A; A; B))", "AAAB", "A0A1A2B3", "A0A1A2B3"),
+        ("SEQ(A; AND(B, C); D)", "ACBD", "A0C1B2D3", "A0C1B2D3"),
+        ("OR(A, B)", "ABCA", "A0 B1 A3", "A0 B1 A3"),
+        ("OR(SEQ(A; B), SEQ(A; C))", "ACAB", "A0C1 A2B3", "A0C1 A2B3"),
+        ("SEQ(A; OR(B, C); D)", "ACDABD", "A0C1D2 A3B4D5", "A0C1D2 A3B4D5"),
+        # Nothing there.
+        ("SEQ(A; B)", "", "", ""),
+        ("SEQ(A; Z)", "AB", "", ""),
+        # Taken but not told; anchored.
+        ("SEQ(A; {- B -}; C)", "ABC", "A0C2", "A0C2"),
+        ("SEQ(^A; B)", "AAB", "A0B2", "A0B2"),
+        ("SEQ(A; B$)", "ABAB", "A2B3", "A2B3"),
+        ("^B", "AB", "", ""),
+        # An OR is what comes first, also where a way before it has begun.
+        ("OR(SEQ(A; B; D), SEQ(A; C))", "ABC", "A0C2", "A0C2"),
+        ("AND(A, SEQ(A; B))", "ABA", "A0B1A2", "A0B1A2"),
+    ],
+)
+def test_a_pattern_finds_under_either_policy(pattern, events, once, rows):
+    assert words(ask(pattern, events, **ONCE)) == once
+    assert words(ask(pattern, events, **ROWS)) == rows
+
+
+@pytest.mark.parametrize(
+    ("pattern", "events", "expected"),
+    [
+        ("SEQ(A; B; C)", "ABXCABC", "A4B5C6"),
+        ("SEQ(A; A; B)", "AAAB", "A1A2B3"),
+        ("SEQ(A; B+; C)", "ABBXABBC", "A4B5B6C7"),
+        ("SEQ(A; B+)", "ABBCB", "A0B1B2"),
+        ("SEQ(A; NOT X; B)", "AXBAB", "A3B4"),
+        ("SEQ(A; B; NOT X)", "ABXABY", "A3B4"),
+        ("AND(A, B)", "AXBBA", "B3A4"),
+    ],
+)
+def test_strict_contiguity_takes_no_event_in_between(pattern, events, expected):
+    assert words(ask(pattern, events, **STRICT_ROWS)) == expected
+
+
+def test_strict_and_once_close_every_machine_that_does_not_take_the_next_event():
+    assert words(ask("SEQ(A; B)", "AAB", contiguity="strict")) == "A1B2"
+    assert words(ask("SEQ(A; A; B)", "AAAB", contiguity="strict")) == ""
+
+
+def test_an_and_takes_the_oldest_that_has_not_expired_of_each_type():
+    events = [
+        {"id": "a1", "time": 0, "type": "A"},
+        {"id": "b2", "time": 9, "type": "B"},
+        {"id": "a3", "time": 9.5, "type": "A"},
+        {"id": "c4", "time": 12, "type": "C"},
+    ]
+    assert ask("AND(A, B, C)", events, within_seconds=10) == [["b2", "a3", "c4"]]
+
+
+def test_an_event_that_suits_several_parts_of_an_and_leaves_the_rest_to_others():
+    define = {"any": "true"}
+    assert words(ask("AND(any, A)", "AB", define=define)) == "A0B1"
+
+
+def test_the_window_counts_from_the_first_event_and_includes_its_end():
+    events = [{"id": "a", "time": 0.1, "type": "A"}, {"id": "b", "time": 10.1, "type": "B"}]
+    for policy in (ONCE, ROWS):
+        assert ask("SEQ(A; B)", events, within_seconds=10, **policy) == [["a", "b"]]
+        assert ask("SEQ(A; B)", events, within_seconds=9.9, **policy) == []
+        assert ask("SEQ(A; B)", events, within_seconds=None, **policy) == [["a", "b"]]
+
+
+def test_a_greedy_end_and_a_not_are_over_with_the_window():
+    events = [
+        {"id": f"{kind}{at}", "time": at, "type": kind}
+        for at, kind in ((0, "A"), (1, "B"), (20, "B"), (21, "X"))
+    ]
+    for policy in (ONCE, ROWS):
+        assert ask("SEQ(A; B+)", events, within_seconds=10, **policy) == [["A0", "B1"]]
+        assert ask("SEQ(A; B; NOT X)", events, within_seconds=10, **policy) == [["A0", "B1"]]
+
+
+def test_events_are_taken_in_the_order_of_their_time_and_equal_times_as_they_are_given():
+    events = [{"id": "b", "time": 2, "type": "B"}, {"id": "a", "time": 1, "type": "A"}]
+    assert ask("SEQ(A; B)", events) == [["a", "b"]]
+    same = [{"id": "z", "time": 1, "type": "A"}, {"id": "y", "time": 1, "type": "B"}]
+    assert ask("SEQ(A; B)", same) == [["z", "y"]]
+    assert ask("SEQ(A; B)", same[::-1]) == []
+
+
+def test_keys_do_not_mix_and_matches_come_in_the_order_of_completion():
+    events = [
+        {"id": f"{kind}{at}", "time": at, "type": kind, "host": host}
+        for at, (kind, host) in enumerate([("A", 1), ("A", "1"), ("B", "1"), ("B", 1.0)])
+    ]
+    assert ask("SEQ(A; B)", events, key="host") == [["A1", "B2"], ["A0", "B3"]]
+
+
+def test_prev_reads_the_event_before_of_the_same_key():
+    events = [
+        {"id": f"e{at}", "time": at, "type": "v", "value": value, "host": host}
+        for at, (value, host) in enumerate([(5, "x"), (9, "y"), (6, "x"), (8, "y"), (7, "x")])
+    ]
+    define = {"A": "true", "up": "value > prev(value)"}
+    document = {"define": define, "key": "host", "consume": "skip-past-last"}
+    assert ask("SEQ(A; up+)", events, **document) == [["e0", "e2", "e4"]]
+    assert ask("up", events, define={"up": "value > prev(value)"}, key="host") == [["e2"], ["e4"]]
+    assert ask("up", [], define={"up": "value > prev(value)"}, key="host") == []
+
+
+def test_a_value_that_is_missing_satisfies_no_comparison():
+    events = [
+        {"id": "a", "time": 0, "type": "A"},
+        {"id": "b", "time": 1, "type": "B", "level": 3},
+        {"id": "c", "time": 2, "type": "B"},
+    ]
+    assert ask("high", events, define={"high": "level > 1"}) == [["b"]]
+    assert ask("low", events, define={"low": "not (level > 1)"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"pattern": "SEQ(A; B"}, "pattern"),
+        ({"pattern": None}, "pattern"),
+        ({"pattern": "A*?"}, "pattern"),
+        ({"pattern": "{- A -}"}, "pattern"),
+        ({"pattern": f"OR({', '.join(f'T{number}' for number in range(61))})"}, "pattern"),
+        ({"define": {"Z": "true"}}, "define.Z"),
+        ({"define": {"B": "value >"}}, "define.B"),
+        ({"define": {"B": "speed > 1"}}, "define.B"),
+        ({"define": {"B": "type > 1"}}, "define.B"),
+        ({"define": ["B"]}, "define"),
+        ({"contiguity": "loose"}, "contiguity"),
+        ({"contiguity": None}, "contiguity"),
+        ({"consume": "twice"}, "consume"),
+        ({"within_seconds": -1}, "within_seconds"),
+        ({"within_seconds": "10"}, "within_seconds"),
+        ({"within_seconds": True}, "within_seconds"),
+        ({"key": 3}, "key"),
+        ({"key": "host"}, "key"),
+        ({"colour": "red"}, "colour"),
+        ({"events": None}, "events"),
+        ({"events": [1]}, "events[0]"),
+        ({"events": [{"id": 1, "time": 0}]}, "events[0].id"),
+        ({"events": [{"id": "e"}]}, "events[0].time"),
+        ({"events": [{"id": "e", "time": "0"}]}, "events[0].time"),
+        ({"events": [{"id": "e", "time": 10**400}]}, "events[0].time"),
+        ({"events": [{"id": "e", "time": 0, "type": 3}]}, "events[0].type"),
+        ({"events": [{"id": "e", "time": 0}, {"id": "e", "time": 1}]}, "events[1].id"),
+        (
+            {
+                "define": {"B": "v > 1"},
+                "events": [{"id": "e", "time": 0, "v": 1}, {"id": "f", "time": 1, "v": "2"}],
+            },
+            "events",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(change, field):
+    events = [{"id": "a", "time": 0, "type": "A", "value": 1}]
+    good = {"pattern": "SEQ(A; B)", "within_seconds": 1, "events": events}
+    with pytest.raises(BadInput) as refused:
+        answer({**good, **change})
+    assert refused.value.field == field
+
+
+def reference(name: str) -> list[dict]:
+    path = REFERENCE / f"{name}.json"
+    return json.loads(path.read_text())["cases"] if path.exists() else []
+
+
+ROW_PATTERNS = {  # as ours are written
+    "A B+ C+": "SEQ(A; B+; C+)",
+    "A B C": "SEQ(A; B; C)",
+    "B | C | A": "OR(B, C, A)",
+    "A {- B+ -} C+": "SEQ(A; {- B+ -}; C+)",
+}
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the reference cases lie beside the project, in ../shared")
+@pytest.mark.parametrize("case", reference("cep_match_recognize_trino"), ids=lambda case: case["id"])
+def test_row_patterns_match_as_trinos(case):
+    matches: dict[int, list[str]] = {}
+    for row, number, label in case["expected"]:
+        if label is not None:
+            matches.setdefault(number, []).append(str(row))
+    events = [
+        {"id": str(row), "time": float(row), "type": "row", "value": value} for row, value in case["rows"]
+    ]
+    pattern = ROW_PATTERNS.get(case["pattern"], case["pattern"])
+    letters = set("ABC") & set(pattern.replace("AND", ""))
+    define = {letter: case["define"].get(letter, "true") for letter in letters}
+    assert ask(pattern, events, define=define, **STRICT_ROWS) == list(matches.values())
+
+
+def step_of(part: dict) -> str:
+    quantifier = {(True, True): "*", (True, False): "+"}.get(
+        (part.get("one_or_more", False), part.get("optional", False)), ""
+    )
+    return part["var"] + (f"{{{part['times']}}}" if "times" in part else quantifier)
+
+
+def condition_of(part: dict) -> str:
+    ((kind, text),) = part["cond"].items()
+    return f"name = '{text}'" if kind == "equals" else f"'{text}' in name"
+
+
+SKIPPING = [case for case in reference("cep_flink") if case["after_match"] == "SKIP_PAST_LAST_EVENT"]
+
+
+@pytest.mark.skipif(not SKIPPING, reason="the reference cases lie beside the project, in ../shared")
+@pytest.mark.parametrize("case", SKIPPING, ids=lambda case: case["id"])
+def test_patterns_that_skip_past_the_last_event_match_as_flinks(case):
+    pattern = f"SEQ({'; '.join(map(step_of, case['pattern']))})"
+    strict = any(part["contiguity"] == "next" for part in case["pattern"])
+    events = [{**event, "time": at, "type": "event"} for at, event in enumerate(case["events"])]
+    found = ask(
+        pattern,
+        events,
+        define={part["var"]: condition_of(part) for part in case["pattern"]},
+        consume="skip-past-last",
+        contiguity="strict" if strict else "relaxed",
+    )
+    assert sorted(found) == sorted(case["expected"])

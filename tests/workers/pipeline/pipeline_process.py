@@ -1,0 +1,160 @@
+"""The pipeline's process on real servers, as the supervisor starts it; the events it is given, and what it
+has to find in them.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import redis
+
+from queues.events import block
+from queues.segments.segment import Segment
+from workers.pipeline.declaration.declaration import read_application
+from workers.pipeline.matching.matcher import match_all
+from workers.pipeline.patterns.graph import key_groups
+
+ROOT = Path(__file__).resolve().parents[3]
+DECLARATION = """
+name: exact
+queues: [telemetry]
+sink: alert
+lateness_seconds: 20
+rules:
+  - name: noise
+    discard: "type = 'N'"
+patterns:
+  - name: abc
+    pattern: SEQ(A; B; C)
+    key: source
+    within_seconds: 10
+  - name: high-then-a
+    pattern: SEQ(high; A)
+    define: {high: 'value > 0.8 and type != "A"', A: 'type == "A"'}
+    key: key
+    within_seconds: 5
+"""
+START_SECONDS = 150  # of a Spark on a machine that does much else
+CHUNKS, CHUNK_EVENTS, CHUNK_SECONDS = 60, 100, 4.0
+
+
+class Running:
+    """The application's process, as the supervisor starts it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        control_url: str,
+        control: redis.Redis,
+        declaration: str = DECLARATION,
+        **environment: str,
+    ) -> None:
+        self._folder, self._control = folder, control
+        self._environment = {
+            **os.environ,
+            "REDIS_URL": control_url,
+            "WEIR_DATA": str(folder / "data"),
+            "WEIR_PIPELINE_APPLICATION": str(folder / "exact.yaml"),
+            "WEIR_PIPELINE_TRIGGER_SECONDS": "0.5",
+            **environment,
+        }
+        (folder / "exact.yaml").write_text(declaration)
+        self.process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "workers.pipeline.runtime.application"],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def status(self) -> dict:
+        return json.loads(self._control.get("weir:pipeline") or b"{}")
+
+    def works_past(self, batch: int) -> bool:
+        assert self.process.poll() is None, self.log[-3000:]
+        status = self.status()
+        return status.get("state") == "running" and (status.get("batch") or 0) > batch
+
+    def kill(self, everything: bool) -> int:
+        """kill -9; returns the last batch it told of."""
+        batch = self.status()["batch"]
+        if everything:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.kill()
+        self.process.wait(20)
+        return batch
+
+    def end(self) -> None:
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.process.wait(20)
+
+
+def chunks_of_events(seed: int, begin: float, count: int = CHUNKS) -> list[list[dict]]:
+    """Events in rough time order: chunk after chunk, shuffled within."""
+    source = random.Random(seed)
+    return [
+        [
+            {
+                "id": f"{chunk}-{place}",
+                "time": begin + CHUNK_SECONDS * (chunk + source.random()),
+                "type": source.choice("ABCN"),
+                "source": f"s{source.randrange(20)}",
+                "key": f"k{source.randrange(50)}",
+                "value": source.random(),
+            }
+            for place in range(CHUNK_EVENTS)
+        ]
+        for chunk in range(count)
+    ]
+
+
+def undisturbed(declaration: Path, chunks: list[list[dict]]) -> set[tuple]:
+    """What a single look at all events finds."""
+    batch = block.from_events([event for chunk in chunks for event in chunk if event["type"] != "N"], 0)
+    batch = batch.set_column(1, "time", batch.column("time").cast(pa.int64())).sort_by(
+        [("time", "ascending"), ("id", "ascending")]
+    )
+    return {
+        (pattern.name, key, tuple(event[1] for event in taken))
+        for pattern in read_application(declaration).patterns
+        for key, taken in match_all(pattern, keyed(batch, pattern.key)).told()
+    }
+
+
+def keyed(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
+    """Rows as a matcher takes them."""
+    keys = batch.column(key)
+    group = pa.array(key_groups(keys), pa.int32())
+    return batch.append_column("match_key", keys).append_column("group", group)
+
+
+def alerts(nodes) -> dict[str, tuple]:
+    """Alert id → what it says, of everything that was published to queue alert."""
+    found = {}
+    for server in nodes.values():
+        for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
+            for event in block.decode(block_id, data).batch.to_pylist():
+                events = json.loads(event["attributes"])["events"]
+                said = (event["key"], event["source"], tuple(each["id"] for each in events))
+                assert found.setdefault(event["id"], said) == said, "one id, two meanings"
+    return found

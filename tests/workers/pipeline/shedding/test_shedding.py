@@ -1,0 +1,177 @@
+"""What patterns do without: the same events in every replay, counted once, and what it costs, estimated."""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from tests.workers.pipeline.inter_event.test_operators import Tier, batch_of
+from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.matching.matcher import masks_of, match_all
+from workers.pipeline.patterns.graph import Graph, Operator
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.shedding.recall import recall_of
+from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, SPARED_GROUPS, UNITS, Fates, Shedder, ranked
+
+KEYS = "abcdefghijkl"
+SHARES = st.sampled_from([0.0, 0.3, 0.5, 1.0])
+
+
+def named(name: str, text: str) -> Pattern:
+    return replace(pattern_of(text, within_us=12), name=name, emits=name)
+
+
+AB, BA = named("ab", "SEQ(A; B)"), named("ba", "SEQ(B; A)")
+TWICE = named("twice", "SEQ(ab; ab)")
+GRAPH = Graph((Operator("low", "source", (AB, BA)), Operator("high", "source", (TWICE,))))
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from("AB"), st.just(1.0), st.sampled_from(KEYS)),
+    min_size=1,
+    max_size=60,
+)
+
+
+def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
+    """The rows a pattern is to get."""
+    dropped = Fates(shedder, rows, rows.column("match_key")).dropped(pattern, masks_of(pattern, rows))
+    return rows.filter(pa.array(~dropped))
+
+
+def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> Tier:
+    """A tier that has worked the events, cut into results at these places."""
+    control.flushall()
+    tier = Tier(control, GRAPH)
+    steered = {"shed": shedder.shares, "shed_by": shedder.by, "spared_keys_share": shedder.spared_share}
+    tier.controls = Controls().changed(steered)
+    everything, places = batch_of(events), sorted({0, *cuts, len(events)})
+    for start, end in pairwise(place for place in places if place <= len(events)):
+        tier.publish(everything.slice(start, end - start), events[start][0] - 1)
+        if tier.plan(events[start][0] - 1):
+            tier.work()
+    tier.plan(1_000)
+    tier.work(most=1)  # killed in the middle, and worked again
+    tier.work()
+    return tier
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    EVENTS,
+    st.lists(SHARES, min_size=4, max_size=4),
+    st.sampled_from([0.0, 0.3]),
+    st.sets(st.integers(1, 59)),
+    st.sampled_from(UNITS),
+)
+def test_an_event_meets_the_same_fate_however_it_comes_and_is_counted_once(
+    control, events, shares, spared, cuts, unit
+):
+    events = sorted(events, key=lambda event: event[0])
+    ab, ba = dict(zip("AB", shares[:2], strict=True)), dict(zip("AB", shares[2:], strict=True))
+    shedder = Shedder({"ab": ab, "ba": ba}, spared, unit)
+    tier = worked(control, events, shedder, list(cuts))
+    rows = rows_of(events)
+    for pattern in (AB, BA):
+        kept = kept_of(pattern, rows, shedder)
+        expected = {
+            (key, tuple(event[1] for event in taken)) for key, taken in match_all(pattern, kept).told()
+        }
+        told = tier.told(pattern.name)
+        assert len(told) == len(set(told))
+        assert set(told) == expected
+        counts = [each.patterns[pattern.name] for each in tier.counts if pattern.name in each.patterns]
+        shed = sum(sum(each.shed.values()) for each in counts)
+        before = sum(tier.shed.get(pattern.name, {}).values())
+        given = sum(sum(each.types.values()) for each in counts)
+        assert given == kept.num_rows
+        assert given + shed + before == rows.num_rows
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABX"), st.sampled_from(KEYS)), max_size=50), SHARES)
+def test_an_event_that_a_not_waits_for_is_never_dropped_and_a_strict_pattern_drops_none(events, share):
+    rows = rows_of([(place, kind, 1.0, key) for place, (kind, key) in enumerate(events)])
+    everything = Shedder({"p": {"A": share, "B": share, "X": 1.0}})
+    forbids = replace(pattern_of("SEQ(A; NOT X; B)", within_us=12), name="p")
+    kept = kept_of(forbids, rows, everything)
+    assert kept.column("type").to_pylist().count("X") == [kind for kind, _ in events].count("X")
+    strict = replace(pattern_of("SEQ(A; B)", within_us=12), name="p", contiguity="strict")
+    assert kept_of(strict, rows, everything).equals(rows)
+
+
+def test_spared_keys_lose_nothing_and_all_others_their_share():
+    rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
+    fates = Fates(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
+    dropped = fates.dropped(AB, np.ones(rows.num_rows, np.int64))
+    assert not dropped[fates.spared].any()
+    assert 0.06 < fates.spared.mean() < 0.14
+    assert abs(dropped[~fates.spared].mean() - 0.4) < 0.02
+
+
+def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_has_its_turn():
+    keys = [chr(0x4E00 + number) for number in range(1_000)]
+    turn = ROTATION_WINDOWS * AB.within_us
+    events = [
+        (turn * round_ + step, kind, 1.0, key)
+        for round_ in range(8)
+        for step, kind in enumerate("AB")
+        for key in keys
+    ]
+    rows = rows_of(events)
+    found = {}
+    for unit in UNITS:
+        kept = kept_of(AB, rows, Shedder({"ab": {"A": 0.6, "B": 0.6}}, 0.0, unit))
+        found[unit] = [key for key, _ in match_all(AB, kept).told()]
+    assert abs(len(found["key"]) / 8_000 - 0.4) < 0.02
+    assert abs(len(found["event"]) / 8_000 - 0.16) < 0.02
+    assert len(set(found["key"])) > 970, "in eight turns nearly every key is kept once"
+
+
+def test_ranks_are_even_over_ids_that_count_on_and_the_same_for_ever():
+    ranks = ranked(pa.array([f"host-1:{number}" for number in range(20_000)]))
+    for share in (0.1, 0.5, 0.9):
+        assert abs((ranks < share).mean() - share) < 0.015
+    # Neighbours are no pair: of two in a row, both are kept as often as chance says.
+    assert abs(((ranks[1:] < 0.5) & (ranks[:-1] < 0.5)).mean() - 0.25) < 0.02
+    assert ranked(pa.array(["host-17"]))[0] == 0.7297485780436546
+
+
+@pytest.mark.parametrize("shed", [{"ab": {"A": 1.1}}, {"ab": 0.5}, {"ab": {"A": None}}])
+def test_a_table_of_something_else_than_shares_is_refused_by_name(shed):
+    with pytest.raises(BadInput, match=r"controls\.shed"):
+        Controls().changed({"shed": shed})
+
+
+def sampled(chance: random.Random, keys: int, recall: float, clump: int) -> tuple:
+    """Spared matches and events by group, and the others', of keys that differ by up to `clump`."""
+    spared_matches, spared_events, matches, events = [0] * SPARED_GROUPS, [0] * SPARED_GROUPS, 0, 0
+    for _ in range(keys):
+        size = chance.randint(1, clump)
+        found = sum(chance.random() < 0.5 for _ in range(4 * size))
+        if chance.random() < 0.05:
+            group = chance.randrange(SPARED_GROUPS)
+            spared_matches[group] += found
+            spared_events[group] += 8 * size
+        else:
+            matches += sum(chance.random() < recall for _ in range(found))
+            events += 8 * size
+    return spared_matches, spared_events, matches, events
+
+
+@pytest.mark.parametrize(("recall", "clump"), [(0.2, 1), (0.6, 4), (0.95, 12)])
+def test_the_interval_holds_the_true_recall_nearly_always(recall, clump):
+    chance = random.Random(5)
+    found = [recall_of(*sampled(chance, 600, recall, clump)) for _ in range(60)]
+    held = [each.low <= recall <= (each.high if each.high is not None else 1.0) for each in found]
+    assert sum(held) >= 53
+    assert abs(sum(each.estimate for each in found) / len(found) - recall) < 0.06
+
+
+def test_without_matches_of_spared_keys_nothing_is_estimated():
+    assert recall_of([0] * SPARED_GROUPS, [9] * SPARED_GROUPS, 40, 900) is None
+    assert recall_of([0] * SPARED_GROUPS, [0] * SPARED_GROUPS, 40, 900) is None

@@ -1,0 +1,86 @@
+"""The real application on real servers: killed twice, a node killed under it, the undisturbed result."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
+from tests.waiting import until
+from tests.workers.pipeline.pipeline_process import (
+    CHUNK_EVENTS,
+    CHUNK_SECONDS,
+    CHUNKS,
+    START_SECONDS,
+    Running,
+    alerts,
+    chunks_of_events,
+    undisturbed,
+)
+
+
+@pytest.fixture
+def running(tmp_path, control_server, control, plant_topology):
+    application = Running(tmp_path, control_server.url, control)
+    yield application
+    application.end()
+
+
+@pytest.mark.spark
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_matches_are_those_of_an_undisturbed_run_though_application_and_node_are_killed(
+    running, control_server, control, nodes, plant_topology, tmp_path
+):
+    begin = float(int(time.time()) - 3_600)
+    chunks = chunks_of_events(7, begin)
+    expected = undisturbed(tmp_path / "exact.yaml", chunks)
+    assert len(expected) > 200
+    remaining = iter(chunks)
+    publishing = threading.Lock()
+
+    with Client(control_server.url, producer="test") as client:
+
+        def publish(count: int) -> None:
+            with publishing:
+                for _, chunk in zip(range(count), remaining, strict=False):
+                    client.publish("telemetry", chunk)
+                    # Paced as a producer is: more than one batch has to see them.
+                    threading.Event().wait(0.1)
+
+        running.start()
+        publish(10)
+        until(lambda: running.works_past(-1) and running.status()["batch"] is not None, START_SECONDS)
+        publish(10)
+        batch = running.kill(everything=False)
+        publish(10)
+        running.start()
+        until(lambda: running.works_past(batch), START_SECONDS)
+        background = threading.Thread(target=publish, args=(20,))
+        background.start()
+        nodes["n2"].kill()
+        threading.Event().wait(0.7)
+        batch = running.kill(everything=True)
+        background.join()
+        running.start()
+        nodes["n2"].start()
+        publish(CHUNKS)
+        marker = {"id": "end", "time": begin + CHUNK_SECONDS * CHUNKS + 60, "type": "N", "source": "s0"}
+        client.publish("telemetry", [marker])
+        until(lambda: running.works_past(batch), START_SECONDS)
+
+    def settled() -> bool:
+        return len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact")
+
+    until(settled, START_SECONDS, every_seconds=0.2)
+    found = alerts(nodes)
+    assert len(set(found.values())) == len(found), "a match was told twice"
+    assert set(found.values()) == expected
+    published = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    # What finished batches have read is gone from the nodes, counted once though published or read twice.
+    assert 0 < sum(each["removed_events"] for each in published) <= CHUNKS * CHUNK_EVENTS + 1
+
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(15) == 0

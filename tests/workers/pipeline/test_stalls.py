@@ -1,0 +1,135 @@
+"""A worker that hangs, and a death in the middle of stopping: said, mended, and nothing is lost over it."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from queues.publishing.client import Client
+from queues.segments.segment import Segment
+from tests.waiting import until
+from tests.workers.pipeline.pipeline_process import (
+    CHUNK_SECONDS,
+    CHUNKS,
+    START_SECONDS,
+    Running,
+    alerts,
+    chunks_of_events,
+    undisturbed,
+)
+
+STUCK_SECONDS = 25
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def running(tmp_path, control_server, control, plant_topology):
+    application = Running(
+        tmp_path, control_server.url, control, WEIR_PIPELINE_STUCK_SECONDS=str(STUCK_SECONDS)
+    )
+    yield application
+    application.end()
+
+
+@contextmanager
+def frozen(name: str, below: int) -> Iterator[None]:
+    """Every process of this name below that one stands still; at the end all of them are gone."""
+    found = []
+    for process in psutil.Process(below).children(recursive=True):
+        with suppress(psutil.Error):  # it may end while one looks
+            if name in " ".join(process.cmdline()):
+                process.suspend()
+                found.append(process)
+    assert found
+    try:
+        yield
+    finally:
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def removed(nodes) -> int:
+    counters = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    return sum(each["removed_events"] for each in counters)
+
+
+@contextmanager
+def steadily(url: str) -> Iterator[list[int]]:
+    """Publishes all the while; what it gives counts the events."""
+    ended, published = threading.Event(), [0]
+
+    def publish() -> None:
+        with Client(url, producer="steady") as client:
+            while not ended.wait(0.2):
+                client.publish("telemetry", [{"type": "N", "source": "s"}] * 100)
+                published[0] += 100
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield published
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("what", ["pyspark.daemon", "python_streaming_source_runner"])
+def test_workers_that_hang_are_told_of_and_a_new_start_loses_nothing(
+    what, running, control_server, control, nodes
+):
+    running.start()
+    with steadily(control_server.url) as published:
+        until(lambda: running.works_past(2), START_SECONDS)
+        with frozen(what, running.process.pid):
+            until(lambda: running.status()["state"] == "stalled", 60)
+            said = running.status()["applications"]["exact"]["hindrance"]
+            assert said.startswith("replica iap") and "has not finished its batch" in said
+            # It ends itself with all that hangs; the supervisor starts it again.
+            until(lambda: running.process.poll() is not None, 60)
+            assert running.status()["state"] == "failed"
+        running.start()
+        batch = running.status()["batch"] or 0
+        until(lambda: running.works_past(batch + 2), START_SECONDS)
+    until(lambda: removed(nodes) == published[0], 60)
+    assert int(control.hget("weir:pipeline:room:exact", "in_flight_events")) == 0
+
+
+def test_matches_are_those_of_an_undisturbed_run_though_it_is_killed_while_stopping(
+    running, control_server, control, nodes, tmp_path
+):
+    begin = float(int(time.time()) - 3_600)
+    chunks = chunks_of_events(11, begin)
+    expected = undisturbed(tmp_path / "exact.yaml", chunks)
+    remaining = iter(chunks)
+    batch = -1
+    with Client(control_server.url, producer="test") as client:
+        for delay_seconds in (0.0, 0.15, 0.6):
+            running.start()
+            for _, chunk in zip(range(CHUNKS // 4), remaining, strict=False):
+                client.publish("telemetry", chunk)
+                threading.Event().wait(0.05)
+            until(lambda past=batch: running.works_past(past), START_SECONDS)
+            batch = running.status()["batch"]
+            running.process.send_signal(signal.SIGTERM)
+            threading.Event().wait(delay_seconds)
+            os.killpg(running.process.pid, signal.SIGKILL)
+            running.process.wait(20)
+        running.start()
+        for chunk in remaining:
+            client.publish("telemetry", chunk)
+        marker = {"id": "end", "time": begin + CHUNK_SECONDS * CHUNKS + 60, "type": "N", "source": "s0"}
+        client.publish("telemetry", [marker])
+        until(lambda: running.works_past(batch), START_SECONDS)
+    until(
+        lambda: len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact"),
+        START_SECONDS,
+        every_seconds=0.2,
+    )
+    assert set(alerts(nodes).values()) == expected
+    assert len(alerts(nodes)) == len(expected), "a match was told twice"

@@ -1,0 +1,368 @@
+"""Plans carried out on real servers: step by step, over crashes, stopped, rolled back."""
+
+import json
+import time
+from datetime import timedelta
+
+import pytest
+
+from queues import projection
+from queues.errors import NodeUnavailable
+from queues.events.block import decode
+from queues.models import Container, Node
+from queues.segments.dead_letters import DeadLetters
+from queues.topology import KEY, Topology
+from tests.queues.samples import batch_of, blocks_of
+from tests.workers.placement.plan_plant import loaded
+from workers import tasks
+from workers.control import engine
+from workers.coordination.leases import Lease
+from workers.models import Loop, Plan
+from workers.placement import draining, execution, node_use, plan_document, plans, proposals
+from workers.plants.published import SNAPSHOT_KEY
+
+pytestmark = pytest.mark.django_db
+EVEN = {"n1": 334, "n2": 333, "n3": 333}
+
+
+def approved(plan, plant, user, snapshot):
+    return plans.approve(plan, plan.hash, user, "As shown.", snapshot=snapshot, now=plant.now)
+
+
+def by_hand(plant, user, points=None, queue="alert"):
+    snapshot = plant.pass_seconds(3)
+    wanted = points or {"n1": 200, "n2": 467, "n3": 333}
+    plan = proposals.propose_hand(queue, wanted, user, snapshot=snapshot, now=plant.now)
+    return approved(plan, plant, user, snapshot)
+
+
+def drained(plant, user, node="n3"):
+    snapshot = loaded(plant.pass_seconds(3), {})
+    plan = proposals.propose_drain(node, user, "New disk.", snapshot=snapshot, now=plant.now)
+    return approved(plan, plant, user, snapshot)
+
+
+def advance(plan, plant):
+    done = execution.advance(plan, plant.control, plant.now)
+    plant.pass_seconds(1)
+    return done
+
+
+def projected(plant):
+    return Topology.from_json(plant.control.get(KEY))
+
+
+def ids(plant, queue="alert"):
+    return {
+        node: sorted(
+            name
+            for _, block_id, data in plant.segment(queue, node).read("0-0", "+")
+            for name in decode(block_id, data).ids().to_pylist()
+        )
+        for node in plant.servers
+    }
+
+
+def test_an_approved_plan_moves_its_points_and_the_topology_says_so(plant, user):
+    plan = advance(by_hand(plant, user), plant)
+    assert (plan.state, plan.note) == ("done", "")
+    assert projected(plant).queue("alert").live_points == {"n1": 200, "n2": 467, "n3": 333}
+    assert [step["state"] for step in plan.progress] == ["done"]
+    assert plan_document.progress_share(plan) == 1.0
+    assert advance(plan, plant).ended_at == plan.ended_at
+
+
+def test_a_proposed_plan_is_not_carried_out(plant, user):
+    snapshot = plant.pass_seconds(3)
+    plan = proposals.propose_hand("alert", {"n1": 500, "n2": 500}, user, snapshot=snapshot, now=plant.now)
+    assert execution.advance_all(plant.control, plant.now) == []
+    assert advance(plan, plant).state == "proposed"
+    assert plant.points() == EVEN
+
+
+def test_a_node_without_points_keeps_a_container_until_it_is_empty_and_settled(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(40))
+    plan = advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
+    assert plan.state == "done"
+    assert projected(plant).queue("alert").points["n3"] == 0
+    draining.tidy(plant.control, plant.pass_seconds(20), plant.now)
+    assert projected(plant).queue("alert").points["n3"] == 0
+    held = plant.segment("alert", "n3").claim("w1", 1000, 60.0)
+    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
+    draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+    assert "n3" not in projected(plant).queue("alert").points
+
+
+def test_an_empty_container_is_not_retired_before_late_flushes_must_have_come(plant, user):
+    advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
+    draining.tidy(plant.control, plant.pass_seconds(5), plant.now)
+    assert "n3" in projected(plant).queue("alert").points
+    draining.tidy(plant.control, plant.pass_seconds(6), plant.now)
+    assert "n3" not in projected(plant).queue("alert").points
+
+
+def test_a_flush_that_came_after_all_gets_its_container_back(plant, user):
+    advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
+    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    draining.tidy(plant.control, plant.pass_seconds(2), plant.now)
+    assert projected(plant).queue("alert").points["n3"] == 0
+    assert plant.pass_seconds(1)["queues"]["alert"]["containers"]["n3"]["waiting_events"] == 8
+
+
+def test_a_tick_that_dies_in_a_step_leaves_nothing_of_it_and_the_next_goes_on(plant, user, monkeypatch):
+    plan = by_hand(plant, user)
+    project = projection.project
+
+    def dies(*arguments):
+        project(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(projection, "project", dies)
+    with pytest.raises(KeyboardInterrupt):
+        execution.advance(plan, plant.control, plant.now)
+    monkeypatch.undo()
+    plan.refresh_from_db()
+    assert plant.points() == EVEN
+    assert plan.progress[0]["points_moved"] == 0
+    assert advance(plan, plant).state == "done"
+    assert plant.points()["n2"] == 467
+
+
+def test_while_the_control_server_is_away_nothing_moves_and_the_plan_waits(
+    plant, user, monkeypatch, control_server
+):
+    plan = by_hand(plant, user)
+
+    def away(*_):
+        raise NodeUnavailable("The control server does not answer; nothing was changed.")
+
+    monkeypatch.setattr(projection, "project", away)
+    waiting = execution.advance(plan, plant.control, plant.now)
+    assert (waiting.state, "does not answer" in waiting.note) == ("running", True)
+    assert plant.points() == EVEN
+    monkeypatch.undo()
+    assert advance(plan, plant).state == "done"
+
+
+def test_a_tick_whose_lease_was_taken_over_writes_nothing(plant, user):
+    plan = by_hand(plant, user)
+    late = execution._Step(plan.pk, 1, plant.control, plant.now)
+    begun = late._begin()
+    with Lease(plant.control, f"plan:{plan.pk}", 5.0, at_least=7) as fence:
+        execution._Step(plan.pk, fence, plant.control, plant.now)._begin()
+    with pytest.raises(execution.Overtaken):
+        late._move_points(begun)
+    assert plant.points() == EVEN
+
+
+def test_two_ticks_at_once_do_the_work_of_one(plant, user):
+    plan = by_hand(plant, user)
+    with Lease(plant.control, f"plan:{plan.pk}", 5.0):
+        assert execution.advance(plan, plant.control, plant.now).state == "approved"
+    assert plant.points() == EVEN
+
+
+def test_points_that_have_moved_between_approval_and_execution_void_the_plan(plant, user):
+    plan = by_hand(plant, user)
+    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
+    assert advance(plan, plant).state == "void"
+    assert plant.points() == {"n1": 500, "n2": 500}
+
+
+def test_a_target_that_was_closed_between_approval_and_execution_voids_the_plan(plant, user):
+    plan = by_hand(plant, user)
+    Node.objects.filter(name="n2").update(cordoned=True)
+    plan = advance(plan, plant)
+    assert (plan.state, "n2 is cordoned" in plan.note) == ("void", True)
+    assert plant.points() == EVEN
+
+
+def test_a_stopped_plan_makes_no_further_step(plant, user):
+    plan = drained(plant, user)
+    execution._Step(plan.pk, 5, plant.control, plant.now)._begin()
+    plans.stop(plan, user, "Not now.", now=plant.now)
+    assert advance(plan, plant).state == "stopped"
+    assert plant.points() == EVEN
+
+
+def test_a_drained_node_ends_empty_with_every_event_elsewhere_once(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(400))
+    plant.segment("process", "n3").publish(blocks_of(40))
+    plan = advance(drained(plant, user), plant)
+    assert plan.state == "done", plan.note
+    assert Node.objects.get(name="n3").drained
+    assert projected(plant).node("n3").drained
+    assert not projected(plant).has_points("n3")
+    found = ids(plant)
+    assert found["n3"] == []
+    assert sorted(found["n1"] + found["n2"]) == sorted(f"e{row}" for row in range(400))
+    assert sum(step["blocks"] for step in plan.progress) == 110
+    assert plant.pass_seconds(1)["nodes"]["n3"]["state"] == "IDLE"
+
+
+def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(400))
+    plan = drained(plant, user)
+    plant.pass_seconds(5)
+    advance(plan, plant)
+    rows = plant.pass_seconds(1)["queues"]["alert"]["containers"]
+    assert all(row["in_per_second"] == 0 and row["out_per_second"] == 0 for row in rows.values())
+    assert sum(row["inserted_events"] for row in rows.values()) == 400
+    assert sum(row["waiting_events"] for row in rows.values()) == 400
+
+
+def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    plant.segment("telemetry", "n3").publish(blocks_of(8))
+    held = plant.segment("alert", "n3").claim("w1", 4, 60.0)
+    plan = advance(drained(plant, user), plant)
+    assert plan.state == "running"
+    assert "Workers hold 1 blocks of alert on n3." in plan.note
+    assert "The pipeline has 2 blocks of telemetry on n3 to read." in plan.note
+    assert 0.5 < plan_document.progress_share(plan) < 1
+    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
+    plant.segment("telemetry", "n3").trim("+")
+    assert advance(plan, plant).state == "done"
+
+
+def test_dead_letters_leave_a_drained_node_too(plant, user):
+    segment = plant.segment("alert", "n3")
+    segment.publish(blocks_of(4))
+    (held,) = segment.claim("w1", 100, 60.0)
+    segment.bury(held, "w1", [(batch_of(2), "no")])
+    assert advance(drained(plant, user), plant).state == "done"
+    elsewhere = [DeadLetters(plant.segment("alert", node)).read() for node in ("n1", "n2", "n3")]
+    assert [sum(each.batch.num_rows for each in letters) for letters in elsewhere][2] == 0
+    assert sum(each.batch.num_rows for letters in elsewhere for each in letters) == 2
+
+
+def test_a_transfer_is_throttled_by_bytes_per_second_however_often_it_is_ticked(plant, user):
+    blocks = blocks_of(400)
+    plant.segment("alert", "n3").publish(blocks)
+    plan = drained(plant, user)
+    size = len(blocks[0].data)
+    Plan.objects.filter(pk=plan.pk).update(bytes_per_second=10 * size)
+    first = execution.advance(plan, plant.control, plant.now)
+    again = execution.advance(plan, plant.control, plant.now)
+    assert sum(step["bytes"] for step in again.progress) == sum(step["bytes"] for step in first.progress)
+    later = execution.advance(plan, plant.control, plant.now + timedelta(seconds=60))
+    assert sum(step["bytes"] for step in later.progress) <= 33 * size
+    assert later.state == "running"
+
+
+def test_a_drain_goes_on_when_the_node_was_away_in_between(plant, user, nodes):
+    plant.segment("alert", "n3").publish(blocks_of(400))
+    plan = drained(plant, user)
+    Plan.objects.filter(pk=plan.pk).update(bytes_per_second=20_000)
+    advance(plan, plant)
+    nodes["n3"].kill()
+    assert "does not answer" in execution.advance(plan, plant.control, plant.now).note
+    nodes["n3"].start()
+    Plan.objects.filter(pk=plan.pk).update(bytes_per_second=10**9)
+    plant.pass_seconds(1)
+    assert advance(plan, plant).state == "done"
+    found = ids(plant)
+    assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(400))
+
+
+def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(40))
+    plan = drained(plant, user)
+    execution._Step(plan.pk, 5, plant.control, plant.now)._move_points(
+        execution._Step(plan.pk, 5, plant.control, plant.now)._begin()
+    )
+    rows = plant.segment("alert", "n3").depart({"n1": 1, "n2": 1}, 4, 10**9)
+    plant.segment("alert", rows[0].target).receive("n3", rows[0])
+    plans.stop(plan, user, "Not now.", now=plant.now)
+    draining.tidy(plant.control, plant.pass_seconds(2), plant.now)
+    found = ids(plant)
+    assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(40))
+    assert len(found["n3"]) == 24
+    assert plant.segment("alert", "n3").measure()["leaving_blocks"] == 0
+
+
+def test_what_was_moved_can_be_rolled_back_once(plant, user):
+    plan = advance(by_hand(plant, user), plant)
+    snapshot = plant.pass_seconds(1)
+    back = proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
+    assert (back.kind, back.state, back.undoes) == ("roll-back", "proposed", plan)
+    advance(approved(back, plant, user, snapshot), plant)
+    assert plant.points() == EVEN
+    assert Plan.objects.get(pk=plan.pk).state == "rolled-back"
+    with pytest.raises(ValueError, match="rolled-back"):
+        proposals.roll_back(plan, user, "Again.", snapshot=snapshot, now=plant.now)
+
+
+def test_a_roll_back_of_a_drain_takes_the_node_into_use_again(plant, user):
+    plan = advance(drained(plant, user), plant)
+    snapshot = plant.pass_seconds(1)
+    back = proposals.roll_back(plan, user, "The disk is fine.", snapshot=snapshot, now=plant.now)
+    assert advance(approved(back, plant, user, snapshot), plant).state == "done"
+    assert not Node.objects.get(name="n3").drained
+    assert plant.points() == EVEN
+
+
+def test_a_roll_back_is_refused_once_the_points_have_moved_on(plant, user):
+    plan = advance(by_hand(plant, user), plant)
+    advance(by_hand(plant, user, {"n1": 900, "n2": 50, "n3": 50}), plant)
+    snapshot = plant.pass_seconds(1)
+    with pytest.raises(ValueError, match="50 that n2 holds"):
+        proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
+
+
+def test_a_drained_node_returns_to_use_only_by_hand_and_by_plan(plant, user):
+    advance(drained(plant, user), plant)
+    snapshot = plant.pass_seconds(1)
+    with pytest.raises(ValueError, match="n3 is drained"):
+        proposals.propose_hand("alert", EVEN, user, snapshot=snapshot, now=plant.now)
+    node_use.return_to_use("n3", user, "The disk is new.", control=plant.control, now=plant.now)
+    advance(by_hand(plant, user, EVEN), plant)
+    assert plant.points() == EVEN
+    assert Container.objects.get(queue__name="alert", node__name="n3").draining_since is None
+
+
+def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goes(plant, user, broker):
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
+
+    def managed():
+        return {loop.target["node"] for loop in engine.ensure_loops(plant.topology()) if "alert" in loop.name}
+
+    assert managed() == {"n1", "n2", "n3"}
+    assert plant.plant.start_workers("alert", "n3", 1, ["w1"]) == ["w1"]
+    held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
+    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
+    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    assert managed() == {"n1", "n2"}
+
+
+def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    for queue in ("alert", "process", "telemetry"):
+        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
+    plan = drained(plant, user)
+    assert plan.moves == []
+    plan = advance(plan, plant)
+    assert (plan.state, plan_document.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
+    assert ids(plant)["n3"] == []
+
+
+def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, user):
+    def published():
+        snapshot = plant.pass_seconds(1)
+        snapshot["at"] = time.time()
+        plant.control.set(SNAPSHOT_KEY, json.dumps(snapshot))
+
+    tasks.advance()  # nobody has looked yet, and nothing is to do
+    plan = by_hand(plant, user, {"n1": 500, "n2": 500})
+    published()
+    tasks.advance()
+    assert Plan.objects.get(pk=plan.pk).state == "done"
+    expired = proposals.propose_hand("alert", EVEN, user, snapshot=plant.pass_seconds(1), now=plant.now)
+    Container.objects.filter(points=0).update(draining_since=plant.now)
+    published()
+    tasks.upkeep()
+    assert "n3" not in projected(plant).queue("alert").points
+    assert Plan.objects.get(pk=expired.pk).state == "void"
+    assert Loop.objects.filter(law="rebalancing").exists()

@@ -1,0 +1,101 @@
+"""The loop that takes nodes into use and releases them: what it decides becomes plans."""
+
+import pytest
+
+from queues import projection
+from queues.models import Node
+from tests.queues.samples import blocks_of
+from tests.workers.placement.plan_plant import Plant
+from workers.control import engine
+from workers.models import Loop, Plan
+from workers.placement import execution
+
+pytestmark = pytest.mark.django_db
+
+
+class Scaled(Plant):
+    """A plant into which `alert` gets events by its points; node_scaling is in auto and decides at once."""
+
+    def __init__(self, control, servers):
+        super().__init__(control, servers)
+        engine.ensure_loops(self.topology())
+        Loop.objects.filter(law="node_scaling").update(mode="auto", parameters={"quiet_decisions": 1})
+
+    def flow(self, seconds, per_second):
+        for _ in range(seconds):
+            for node, points in self.points().items():
+                self.segment("alert", node).publish(blocks_of(round(per_second * points / 1000), 512))
+            snapshot = self.pass_seconds(1)
+        return snapshot
+
+    def tick(self):
+        return engine.tick(Loop.objects.get(law="node_scaling"), self.plant, self.now, self.control)
+
+    def give(self, points):
+        for queue in ("alert", "process", "telemetry"):
+            projection.set_points(self.control, queue, points)
+
+
+@pytest.fixture
+def plant(control, nodes):
+    made = Scaled(control, nodes)
+    yield made
+    made.close()
+
+
+def test_by_default_it_advises_and_takes_its_time(plant):
+    Loop.objects.all().delete()
+    engine.ensure_loops(plant.topology())
+    loop = Loop.objects.get(law="node_scaling")
+    assert (loop.mode, loop.target) == ("advise", {})
+    for _ in range(9):
+        plant.pass_seconds(60)
+        assert plant.tick().action is None
+    assert plant.tick() is not None
+
+
+def test_when_most_nodes_are_busy_an_idle_one_is_taken_into_use(plant):
+    plant.give({"n1": 500, "n2": 500})
+    snapshot = plant.flow(10, 1600)
+    assert snapshot["nodes"]["n3"]["state"] == "IDLE"
+    entry = plant.tick()
+    assert entry.action["use"] == ["n3"]
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.state, plan.entry) == ("use", "approved", entry)
+    assert {move["to"] for move in plan.moves} == {"n3"}
+    execution.advance_all(plant.control, plant.now)
+    snapshot = plant.flow(5, 1600)
+    assert all(node["raw"] < 0.7 for node in snapshot["nodes"].values())
+
+
+def test_a_node_the_others_can_do_without_is_released_the_least_capable_first_and_emptied(plant):
+    Node.objects.filter(name="n2").update(capacity_events_per_second=500.0)
+    projection.project(plant.control)
+    plant.segment("alert", "n2").publish(blocks_of(40))
+    plant.flow(5, 100)
+    entry = plant.tick()
+    assert entry.action["release"] == ["n2"]
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.empties) == ("release", "n2")
+    (done,) = execution.advance_all(plant.control, plant.now)
+    assert done.state == "done", done.note
+    assert "n2" not in plant.points()
+    assert plant.segment("alert", "n2").measure()["length_blocks"] == 0
+    # Released is not drained: it is idle, and may be taken into use again.
+    assert not Node.objects.get(name="n2").drained
+    assert plant.pass_seconds(1)["nodes"]["n2"]["state"] == "IDLE"
+
+
+def test_a_cordoned_idle_node_is_not_taken_into_use(plant):
+    Node.objects.filter(name="n3").update(cordoned=True)
+    plant.give({"n1": 500, "n2": 500})
+    plant.flow(10, 1600)
+    entry = plant.tick()
+    assert entry.action is None
+    assert not Plan.objects.exists()
+
+
+def test_nothing_is_released_while_a_queue_needs_its_containers(plant):
+    plant.give({"n1": 500, "n2": 500})
+    plant.flow(5, 10)
+    assert plant.tick().action is None

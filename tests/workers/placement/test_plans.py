@@ -1,0 +1,319 @@
+"""A plan is approved as it was shown, once, in time, and only while the plant is still the one it was for."""
+
+from datetime import timedelta
+
+import pytest
+
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Node, Queue
+from tests.workers.placement.plan_plant import loaded
+from workers.control import engine
+from workers.models import Loop, Plan
+from workers.placement import moves, node_use, plans, proposals
+from workers.steering import overrides, plant_settings
+
+pytestmark = pytest.mark.django_db
+EVEN = {"n1": 334, "n2": 333, "n3": 333}
+
+
+@pytest.fixture
+def snapshot(plant):
+    return plant.pass_seconds(3)
+
+
+def by_hand(plant, user, snapshot, points=None):
+    wanted = points or {"n1": 200, "n2": 467, "n3": 333}
+    return proposals.propose_hand("alert", wanted, user, snapshot=snapshot, now=plant.now, reason="A test.")
+
+
+def busy(plant):
+    """n1 is over BUSY by what alert causes there."""
+    projection.set_points(plant.control, "alert", {"n1": 700, "n2": 200, "n3": 100})
+    loads = {
+        "alert": {"n1": 0.7, "n2": 0.2, "n3": 0.1},
+        "process": {"n1": 0.1, "n2": 0.1, "n3": 0.1},
+        "telemetry": {"n1": 0.0, "n2": 0.0, "n3": 0.0},
+    }
+    return loaded(plant.pass_seconds(3), loads)
+
+
+def test_points_by_hand_become_a_plan_and_change_nothing_yet(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    assert (plan.kind, plan.state, plan.owner) == ("hand", "proposed", user)
+    assert plan.moves == [{"queue": "alert", "from": "n1", "to": "n2", "points": 134}]
+    assert plan.base == {"alert": EVEN}
+    assert plan.hash == moves.digest(moves.read(plan.moves), plan.base_revision)
+    assert plant.points() == EVEN
+    assert plan.after["n1"]["points"] == plan.before["n1"]["points"] - 134
+
+
+def test_a_plan_is_approved_by_its_hash_with_a_reason(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    approved = plans.approve(plan, plan.hash, user, "It is right.", snapshot=snapshot, now=plant.now)
+    assert approved.state == "approved"
+    assert approved.approvals == [{"by": "desk-2", "reason": "It is right.", "at": plant.now.timestamp()}]
+
+
+def refusal(call):
+    with pytest.raises(BadInput) as caught:
+        call()
+    return caught.value
+
+
+def test_another_hash_a_missing_reason_and_a_second_approval_are_refused(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+
+    def approve(hash=plan.hash, reason="It is right."):
+        return plans.approve(plan.pk, hash, user, reason, snapshot=snapshot, now=plant.now)
+
+    assert refusal(lambda: approve(hash="0" * 64)).field == "hash"
+    assert refusal(lambda: approve(reason=" ")).field == "reason"
+    assert Plan.objects.get().state == "proposed"
+    approve()
+    again = refusal(approve)
+    assert (again.field, "approved already" in again.message) == ("plan", True)
+    assert len(Plan.objects.get().approvals) == 1
+
+
+def test_a_plan_that_nobody_approves_for_five_minutes_is_void(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    late = plant.now + timedelta(seconds=300)
+    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Late.", snapshot=snapshot, now=late))
+    assert "has expired" in refused.message
+    assert plans.open_plans(late) == []
+    assert plans.void_due(plant.now) == 0
+    assert plans.void_due(late) == 1
+    assert Plan.objects.get().state == "void"
+
+
+def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    projection.set_points(plant.control, "process", {"n1": 500, "n2": 500})
+    assert plans.drift(plan) is None
+    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
+    refused = refusal(
+        lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
+    )
+    assert "points of queue alert have changed" in refused.message
+    assert plans.void_due(plant.now) == 1
+
+
+@pytest.mark.parametrize("flag", ["drained", "cordoned"])
+def test_a_plan_to_a_node_that_was_closed_meanwhile_is_refused(plant, user, snapshot, flag):
+    plan = by_hand(plant, user, snapshot)
+    Node.objects.filter(name="n2").update(**{flag: True})
+    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Late.", snapshot=snapshot, now=plant.now))
+    assert f"n2 is {flag}" in refused.message
+
+
+def test_a_plan_to_a_node_that_was_lost_meanwhile_is_refused(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    silent = plant.pass_seconds(5, silent=("n2",))
+    refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Late.", snapshot=silent, now=plant.now))
+    assert "n2 is OFFLINE" in refused.message
+    assert Plan.objects.get().state == "proposed"
+
+
+@pytest.mark.parametrize(
+    ("points", "field"),
+    [
+        ({"n1": 500, "n2": 499}, "points"),
+        ({"n1": 500, "n9": 500}, "points.n9"),
+        ({"n1": 1000}, "moves"),
+        ({"n1": 1500, "n2": -500}, "points.n1"),
+        ({"n1": 500.0, "n2": 500}, "points.n1"),
+        (EVEN, "points"),
+        ({}, "points"),
+    ],
+)
+def test_points_that_can_not_be_are_refused_by_field_and_leave_no_plan(plant, user, snapshot, points, field):
+    assert refusal(lambda: by_hand(plant, user, snapshot, points or {"n1": 0})).field.startswith(field)
+    assert not Plan.objects.exists()
+
+
+def test_points_to_an_offline_node_are_refused(plant, user):
+    silent = plant.pass_seconds(5, silent=("n2",))
+    assert "n2 is OFFLINE" in refusal(lambda: by_hand(plant, user, silent)).message
+
+
+def test_balance_now_proposes_what_the_law_finds_with_loads_before_and_after(plant, user):
+    plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
+    assert (plan.kind, plan.law) == ("band", "rebalancing")
+    assert plan.before["n1"] == {"utilisation": pytest.approx(0.8), "state": "BUSY", "points": 1368}
+    assert plan.after["n1"]["utilisation"] < 0.7
+    assert all(row["state"] == "NORMAL" for row in plan.after.values())
+    assert sum(row["utilisation"] for row in plan.after.values()) == pytest.approx(1.3, abs=0.001)
+
+
+def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot):
+    refused = refusal(
+        lambda: proposals.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
+    )
+    assert "Every node is within BUSY" in refused.message
+    assert (
+        refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field
+        == "goal"
+    )
+    assert not Plan.objects.exists()
+
+
+def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
+    engine.ensure_loops(plant.topology())
+    calm = busy(plant)
+    for queue in calm["queues"].values():
+        for row in queue["containers"].values():
+            row["load"] *= 0.8
+    with pytest.raises(BadInput, match="within BUSY"):
+        proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+    loop = Loop.objects.get(law="rebalancing")
+    given = {"name": "busy", "value": 0.5, "owner": user, "reason": "A test.", "minutes": 5}
+    overrides.set_override(**given, now=plant.now, loop=loop)
+    plan = proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
+    assert {move["from"] for move in plan.moves} == {"n1"}
+
+
+def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
+    doubtful = plant.pass_seconds(3)
+    doubtful["nodes"]["n1"]["stale"] = True
+    refused = refusal(
+        lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
+    )
+    assert "n1 has missed two heartbeats" in refused.message
+
+
+def test_a_drain_takes_every_point_off_the_node(plant, user):
+    plan = proposals.propose_drain("n3", user, "New disk.", snapshot=busy(plant), now=plant.now)
+    assert (plan.kind, plan.empties) == ("drain", "n3")
+    assert plan.after["n3"]["points"] == 0
+    assert {move["from"] for move in plan.moves} >= {"n3"}
+    assert not Node.objects.get(name="n3").drained
+
+
+def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
+    Queue.objects.update(minimum_containers=3)
+    snapshot = plant.pass_seconds(1)
+    for queue in snapshot["queues"].values():
+        queue["minimum_containers"] = 3
+    refused = refusal(
+        lambda: proposals.propose_drain("n3", user, "New disk.", snapshot=loaded(snapshot, {}), now=plant.now)
+    )
+    assert refused.field == "node"
+    assert not Plan.objects.exists()
+
+
+@pytest.mark.parametrize(("node", "why"), [("n9", "not known"), ("n2", "drained already"), ("n1", "OFFLINE")])
+def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why):
+    Node.objects.filter(name="n2").update(drained=True)
+    silent = plant.pass_seconds(5, silent=("n1",))
+    refused = refusal(
+        lambda: proposals.propose_drain(node, user, "New disk.", snapshot=silent, now=plant.now)
+    )
+    assert why in refused.message
+
+
+def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    assert (
+        "only an approved or running"
+        in refusal(lambda: plans.stop(plan, user, "Why not.", now=plant.now)).message
+    )
+    plans.reject(plan, user, "Not now.", now=plant.now)
+    assert (
+        "is rejected already"
+        in refusal(
+            lambda: plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
+        ).message
+    )
+    assert "Rejected by desk-2: Not now." in Plan.objects.get().note
+
+
+def test_what_has_moved_nothing_is_not_rolled_back(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
+    plans.stop(plan, user, "No.", now=plant.now)
+    refused = refusal(lambda: proposals.roll_back(plan, user, "Back.", snapshot=snapshot, now=plant.now))
+    assert "nothing to roll back" in refused.message
+
+
+def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
+    now = plant.now
+    topology = node_use.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
+    assert topology.node("n1").cordoned
+    for node, on in (("n1", True), ("n2", False), ("n9", True)):
+        assert (
+            refusal(
+                lambda node=node, on=on: node_use.cordon(node, on, user, "x", control=plant.control, now=now)
+            ).field
+            == "node"
+        )
+    assert not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now).node("n1").cordoned
+
+
+def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
+    Node.objects.filter(name="n3").update(cordoned=True)
+    plan = proposals.propose_rebalance("band", user, snapshot=busy(plant), now=plant.now)
+    assert all("n3" not in (move["from"], move["to"]) for move in plan.moves)
+
+
+def test_the_snapshot_carries_open_plans(plant, user, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    (row,) = plant.pass_seconds(1)["plans"]
+    assert (row["id"], row["hash"], row["state"]) == (plan.pk, plan.hash, "proposed")
+    assert row["moves"][0] | {"queue": "alert", "points": 134, "state": "pending"} == row["moves"][0]
+    assert row["progress_share"] == 0.0
+
+
+@pytest.fixture
+def another(django_user_model):
+    return django_user_model.objects.create(username="desk-3")
+
+
+@pytest.fixture
+def third(django_user_model):
+    return django_user_model.objects.create(username="desk-4")
+
+
+def agree(plant, snapshot, plan, who, needed=2):
+    return plans.approve(plan.pk, plan.hash, who, "I agree.", snapshot=snapshot, now=plant.now, needed=needed)
+
+
+def test_of_two_approvals_the_second_is_another_persons(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    first = agree(plant, snapshot, plan, user)
+    assert (first.state, first.note) == ("proposed", "desk-2 has approved it; somebody else has to agree.")
+    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user)).message
+    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
+    second = agree(plant, snapshot, plan, another)
+    assert (second.state, [each["by"] for each in second.approvals]) == ("approved", ["desk-2", "desk-3"])
+
+
+def test_who_proposed_a_plan_is_not_the_second_to_approve_it(plant, user, another, third, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    agree(plant, snapshot, plan, another)
+    refused = refusal(lambda: agree(plant, snapshot, plan, user))
+    assert (refused.field, "proposed by you" in refused.message) == ("plan", True)
+    assert Plan.objects.get().state == "proposed"
+    assert agree(plant, snapshot, plan, third).state == "approved"
+
+
+def test_one_whose_role_needs_no_second_approves_alone_also_after_a_first(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    agree(plant, snapshot, plan, user)
+    assert agree(plant, snapshot, plan, another, needed=1).state == "approved"
+
+
+def test_a_first_approval_begins_the_time_anew_and_keeps_the_check_for_drift(plant, user, another, snapshot):
+    plan = by_hand(plant, user, snapshot)
+    later = plant.now + timedelta(seconds=299)
+    plans.approve(plan.pk, plan.hash, user, "I agree.", snapshot=snapshot, now=later, needed=2)
+    assert plans.void_due(later + timedelta(seconds=299)) == 0
+    projection.set_points(plant.control, "alert", {"n1": 500, "n2": 300, "n3": 200})
+    assert "have changed since" in refusal(lambda: agree(plant, snapshot, plan, another)).message
+    assert plans.void_due(later + timedelta(seconds=299)) == 1
+
+
+def test_how_long_a_proposal_waits_is_a_setting(plant, user, snapshot):
+    plant_settings.change("plan.expires_seconds", 60, user, plant.now)
+    plan = by_hand(plant, user, snapshot)
+    assert plan.expires_at == plant.now + timedelta(seconds=60)

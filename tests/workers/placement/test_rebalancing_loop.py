@@ -1,0 +1,192 @@
+"""The rebalancing loop on real servers: it measures, moves, and sees whether it helped."""
+
+from datetime import timedelta
+
+import pytest
+
+from queues import projection
+from queues.models import Node
+from tests.queues.samples import blocks_of
+from tests.workers.placement.plan_plant import Plant
+from workers.control import engine
+from workers.control.ledger import ledger
+from workers.models import LedgerEntry, Loop, Plan
+from workers.placement import execution, plans, plant_sensors
+
+pytestmark = pytest.mark.django_db
+UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
+
+
+class Flowing(Plant):
+    """A plant into which `alert` gets 1100 events a second, by its points."""
+
+    def __init__(self, control, servers):
+        super().__init__(control, servers)
+        projection.set_points(control, "alert", UNEVEN)
+        engine.ensure_loops(self.topology())
+
+    def flow(self, seconds, silent=()):
+        for _ in range(seconds):
+            for node, points in self.points().items():
+                if node not in silent:
+                    self.segment("alert", node).publish(blocks_of(round(1.1 * points), 512))
+            snapshot = self.pass_seconds(1, silent)
+        return snapshot
+
+    def tick(self):
+        loop = Loop.objects.get(law="rebalancing")
+        return engine.tick(loop, self.plant, self.now, self.control)
+
+    def execute(self):
+        return execution.advance_all(self.control, self.now)
+
+
+@pytest.fixture
+def plant(control, nodes):
+    made = Flowing(control, nodes)
+    yield made
+    made.close()
+
+
+def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(plant):
+    assert plant.flow(10)["nodes"]["n1"]["state"] == "BUSY"
+    entry = plant.tick()
+    entry.refresh_from_db()
+    assert (entry.applied, entry.error, entry.verdict) == (True, "", "checking")
+    plan = Plan.objects.get()
+    assert (plan.state, plan.entry, plan.approvals[0]["by"], plan.kind) == (
+        "approved",
+        entry,
+        "loop",
+        "rebalance",
+    )
+    assert plan.owner is None
+    moved = sum(move["points"] for move in plan.moves)
+    assert 60 <= moved <= 70
+    plant.execute()
+    assert plant.points()["n1"] == 700 - moved
+    snapshot = plant.flow(60)
+    assert snapshot["nodes"]["n1"]["utilisation"] <= 0.7
+    (judged,) = ledger.judge_due(plant.now, snapshot)
+    assert judged.verdict == "effective", judged.outcome
+    assert judged.outcome["before"]["worst_utilisation"] > 0.75
+
+
+def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
+    plant.flow(10)
+    entry = plant.tick()
+    LedgerEntry.objects.update(applied=False)
+    loop = Loop.objects.get(law="rebalancing")
+    engine._finish_open(loop, plant.plant, plant.now)
+    assert Plan.objects.count() == 1
+    entry.refresh_from_db()
+    assert entry.applied
+
+
+def test_while_a_plan_is_being_executed_the_loop_waits(plant):
+    plant.flow(10)
+    plant.tick()
+    plant.flow(14)
+    entry = plant.tick()
+    assert (entry.action, entry.limited_by) == (None, "stale measurement")
+    assert "is being executed" in entry.reason
+
+
+def test_after_an_action_it_cools_down(plant):
+    plant.flow(10)
+    plant.tick()
+    plant.execute()
+    projection.set_points(plant.control, "alert", UNEVEN)
+    plant.flow(20)
+    assert plant.tick().limited_by == "guard cool-down"
+    plant.flow(45)
+    assert plant.tick().action is not None
+
+
+def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, django_user_model):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    plant.flow(10)
+    assert plant.tick().reason.startswith("Advice only")
+    plan = Plan.objects.get()
+    assert (plan.state, plan.owner) == ("proposed", None)
+    plant.execute()
+    assert plant.points() == UNEVEN
+    plant.flow(61)
+    plant.tick()
+    user = django_user_model.objects.create(username="desk-2")
+    snapshot = plant.flow(1)
+    newest = plans.open_plans(plant.now)[-1]
+    assert [each.pk for each in plans.open_plans(plant.now)] == [newest.pk]
+    plans.approve(newest, newest.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
+    plant.execute()
+    assert plant.points()["n1"] < 700
+
+
+def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick(plant):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    plant.flow(10)
+    Node.objects.filter(name__in=("n2", "n3")).update(cordoned=True)
+    entry = plant.tick()
+    entry.refresh_from_db()
+    assert "cordoned" in entry.error
+    assert not Plan.objects.exists()
+
+
+def test_a_quiet_plant_is_left_alone_and_the_ledger_says_so(plant):
+    plant.pass_seconds(5)
+    entry = plant.tick()
+    assert (entry.action, entry.applied) == (None, False)
+    assert "Every node is within BUSY" in entry.reason
+    assert not Plan.objects.exists()
+
+
+def test_a_nodes_own_threshold_is_what_it_is_kept_below(plant):
+    Node.objects.filter(name="n1").update(busy_threshold=0.4, toobusy_threshold=0.5)
+    projection.project(plant.control)
+    plant.flow(10)
+    plant.tick()
+    plant.execute()
+    assert plant.flow(5)["nodes"]["n1"]["raw"] < 0.4
+
+
+def test_a_node_in_doubt_stops_every_move(plant):
+    plant.flow(10)
+    plant.flow(2, silent=("n3",))
+    entry = plant.tick()
+    assert entry.action is None
+    assert "n3 has missed two heartbeats" in entry.reason
+
+
+def test_points_go_to_no_lost_node(plant):
+    plant.flow(10)
+    plant.flow(4, silent=("n3",))
+    plant.tick()
+    (plan,) = Plan.objects.all()
+    assert {move["to"] for move in plan.moves} == {"n2"}
+
+
+def test_the_record_gives_the_same_decision_again(plant):
+    plant.flow(10)
+    entry = plant.tick()
+    entry.refresh_from_db()
+    assert ledger.replay(entry).same
+
+
+def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(plant):
+    snapshot = plant.flow(10)
+    rows = snapshot["queues"]["alert"]["containers"]
+    assert rows["n1"]["load"] == pytest.approx(0.77, abs=0.01)
+    assert rows["n2"]["load"] == pytest.approx(0.22, abs=0.01)
+    assert rows["n1"]["server_time_share"] > 0
+    sensed = plant_sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
+    rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
+    assert rates["alert"] == pytest.approx(1100, rel=0.02)
+    assert sensed.measured.unfit is None
+
+
+def test_an_old_snapshot_moves_nothing(plant):
+    plant.flow(10)
+    loop = Loop.objects.get(law="rebalancing")
+    late = plant.now + timedelta(seconds=4)
+    entry = engine.tick(loop, plant.plant, late, plant.control)
+    assert entry.limited_by == "stale measurement"

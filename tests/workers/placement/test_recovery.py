@@ -1,0 +1,244 @@
+"""A lost node: its points are restored on live nodes, its data waits for it, no container is made twice."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues import points as thousand
+from queues import projection
+from queues.models import Container, Node, Queue, TopologyRevision
+from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.queues.samples import blocks_of
+from workers.coordination.leases import Lease
+from workers.models import Plan
+from workers.placement import draining, execution, moves, proposals, recovery
+
+pytestmark = pytest.mark.django_db
+EVEN = {"n1": 334, "n2": 333, "n3": 333}
+NODES = [f"n{number}" for number in range(6)]
+
+
+@pytest.fixture
+def plant(plant):
+    plant.pass_seconds(2)
+    return plant
+
+
+def recover(plant, seconds, silent=()):
+    """A recovery each second, as the clock does it; the last snapshot."""
+    for _ in range(seconds):
+        snapshot = plant.pass_seconds(1, silent)
+        recovery.recover(plant.control, snapshot, plant.now)
+        execution.advance_all(plant.control, plant.now)
+    return snapshot
+
+
+def test_a_node_that_is_away_for_less_than_ten_seconds_keeps_its_points(plant):
+    recover(plant, 9, silent=("n3",))
+    assert plant.points() == EVEN
+    assert Node.objects.get(name="n3").offline_since is not None
+    recover(plant, 2)
+    assert Node.objects.get(name="n3").offline_since is None
+    assert not Plan.objects.exists()
+
+
+def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant):
+    plant.segment("alert", "n3").publish(blocks_of(40))
+    recover(plant, 14, silent=("n3",))
+    assert plant.points() == {"n1": 501, "n2": 499}
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.state) == ("restore", "done")
+    assert "n3 not heard" in plan.reason
+    assert plan.approvals[0]["by"] == "recovery"
+    for name in ("alert", "process", "telemetry"):
+        assert sum(plant.points(name).values()) == 1000
+
+
+def test_a_queue_that_lost_a_container_gets_its_minimum_again_on_the_node_with_most_room(plant):
+    projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
+    recover(plant, 14, silent=("n3",))
+    assert plant.points() == {"n1": 500, "n2": 500}
+
+
+def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_container_goes(plant):
+    plant.segment("alert", "n3").publish(blocks_of(40))
+    plant.pass_seconds(1)
+    recover(plant, 14, silent=("n3",))
+    snapshot = recover(plant, 3)
+    assert plant.points() == {"n1": 501, "n2": 499}
+    row = snapshot["queues"]["alert"]["containers"]["n3"]
+    assert (row["points"], row["waiting_events"]) == (0, 40)
+    draining.tidy(plant.control, snapshot, plant.now)
+    assert plant.topology().queue("alert").points["n3"] == 0
+    held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
+    plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
+    draining.tidy(plant.control, plant.pass_seconds(12), plant.now)
+    assert "n3" not in plant.topology().queue("alert").points
+
+
+def test_a_queue_with_fewer_live_nodes_than_its_minimum_does_with_those_that_are_left(plant):
+    Queue.objects.update(minimum_containers=3)
+    recover(plant, 14, silent=("n3",))
+    assert plant.points() == {"n1": 501, "n2": 499}
+
+
+def test_when_every_node_is_lost_points_stay_where_they_are(plant):
+    recover(plant, 14, silent=("n1", "n2", "n3"))
+    assert plant.points() == EVEN
+    assert not Plan.objects.exists()
+
+
+def test_nothing_is_restored_to_drained_or_cordoned_nodes(plant):
+    Node.objects.filter(name="n1").update(cordoned=True)
+    projection.project(plant.control)
+    recover(plant, 14, silent=("n3",))
+    assert plant.points() == {"n1": 334, "n2": 666}
+
+
+def test_a_node_that_stays_away_is_written_about_once(plant):
+    recover(plant, 14, silent=("n3",))
+    fence = TopologyRevision.objects.get().recovery_fence
+    recover(plant, 20, silent=("n3",))
+    assert TopologyRevision.objects.get().recovery_fence == fence
+
+
+def test_nothing_is_done_on_an_old_snapshot(plant):
+    snapshot = plant.pass_seconds(14, silent=("n3",))
+    plant.wall_seconds += 4
+    assert recovery.recover(plant.control, snapshot, plant.now) is None
+    assert Node.objects.get(name="n3").offline_since is None
+
+
+def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
+    """A split brain: each holds the other's nodes for lost, and both act on what they see."""
+    projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
+    snapshot = plant.pass_seconds(2)
+    lost = {
+        name: {
+            **snapshot,
+            "nodes": {**snapshot["nodes"], name: dict(snapshot["nodes"][name], state="OFFLINE")},
+        }
+        for name in ("n2", "n3")
+    }
+    before = plant.topology()
+    made = []
+    for name, seen in lost.items():
+        found = recovery.restoring(before, {name}, before.nodes.keys() - {name}, {})
+        made.append((name, proposals.restore(found, f"{name} is lost.", seen, plant.now)))
+    states = [execution.advance(plan, plant.control, plant.now).state for _, plan in made]
+    assert states == ["done", "void"]
+    assert sum(plant.points().values()) == 1000
+    assert Container.objects.filter(queue__name="alert", node__name="n1").count() == 1
+
+
+def test_a_recovery_that_was_paused_while_another_was_there_writes_nothing(plant):
+    snapshot = plant.pass_seconds(5, silent=("n3",))
+    assert recovery.note_offline(snapshot, plant.now, fence=9)
+    Node.objects.update(offline_since=None)
+    assert not recovery.note_offline(snapshot, plant.now, fence=8)
+    assert Node.objects.get(name="n3").offline_since is None
+    assert TopologyRevision.objects.get().recovery_fence == 9
+
+
+def test_only_one_recovery_works_at_a_time(plant):
+    snapshot = plant.pass_seconds(5, silent=("n3",))
+    with Lease(plant.control, "recovery", 5.0):
+        assert recovery.recover(plant.control, snapshot, plant.now) is None
+    assert Node.objects.get(name="n3").offline_since is None
+
+
+def topology(queues, closed=()):
+    nodes = {name: NodeSpec(name, "redis://x:1/0", drained=name in closed) for name in NODES}
+    return Topology(1, nodes, {name: replace(queue, name=name) for name, queue in queues.items()})
+
+
+SHARES = st.lists(st.sampled_from(NODES), min_size=1, max_size=6, unique=True).map(thousand.share)
+QUEUES = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]),
+    st.builds(
+        lambda points, least: QueueSpec("q", "jobs", points, minimum_containers=least),
+        SHARES,
+        st.integers(1, 4),
+    ),
+    min_size=1,
+)
+
+
+@given(QUEUES, st.sets(st.sampled_from(NODES)), st.sets(st.sampled_from(NODES)), st.data())
+def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_that_is_possible(
+    queues, lost, drained, data
+):
+    plant = topology(queues, drained)
+    live = [name for name in NODES if name not in lost]
+    rates = {name: data.draw(st.floats(0, 1e6)) for name in queues}
+    found = recovery.restoring(plant, lost, live, rates)
+    open_nodes = [name for name in live if name not in drained]
+    if found:
+        moves.check(found, plant, lost)
+    after = moves.after(moves.division(plant), found)
+    for name, points in after.items():
+        assert sum(points.values()) == 1000
+        if not open_nodes:
+            assert points == queues[name].live_points
+        elif any(node in lost for node in queues[name].live_points):
+            heard = [node for node in queues[name].live_points if node in live]
+            possible = len(set(heard) | set(open_nodes))
+            assert not set(points) & lost or not set(points) - lost - set(heard)
+            if not set(points) & lost:
+                assert len(points) >= min(queues[name].minimum_containers, possible)
+    assert all(move.target in open_nodes for move in found)
+    for move in found:
+        # A holder that lives gives only where nothing is lost and the queue is below its minimum.
+        holders = queues[move.queue].live_points
+        assert move.source in lost or len(holders) < queues[move.queue].minimum_containers
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("lose"), st.sampled_from(NODES)),
+        st.tuples(st.just("return"), st.sampled_from(NODES)),
+        st.tuples(st.just("move"), st.sampled_from(NODES), st.sampled_from(NODES), st.integers(1, 1000)),
+        st.tuples(st.just("empty"), st.sampled_from(NODES)),
+    ),
+    max_size=25,
+)
+
+
+@given(SHARES, ACTIONS)
+def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, actions):
+    """A model of segments: every event published is in exactly one of them, or consumed."""
+    minimum = min(2, len(points))
+    lost, published, consumed = set(), 0, 0
+    segments = dict.fromkeys(NODES, 0)
+    for action, *arguments in actions:
+        plant = topology({"q": QueueSpec("q", "jobs", points, minimum_containers=minimum)})
+        live = {name for name in NODES if name not in lost}
+        if action == "lose" and len(lost) < len(NODES) - 1:
+            lost.add(arguments[0])
+            found = recovery.restoring(plant, lost, live - lost, {})
+        elif action == "return":
+            lost.discard(arguments[0])
+            found = recovery.restoring(plant, lost, set(NODES) - lost, {})
+        elif action == "empty":
+            if arguments[0] not in lost:
+                consumed += segments[arguments[0]]
+                segments[arguments[0]] = 0
+            found = []
+        else:
+            found = [moves.Move("q", *arguments)] if action == "move" else []
+            try:
+                moves.check(found, plant, lost)
+            except ValueError:
+                found = []
+        points = moves.after({"q": points}, found)["q"]
+        for node in points:
+            if node not in lost:
+                segments[node] += 1
+                published += 1
+        assert sum(points.values()) == 1000
+        assert set(points) <= set(NODES)
+        assert not set(points) & lost
+        assert len(points) >= min(minimum, len(NODES) - len(lost))
+        assert published == consumed + sum(segments.values())

@@ -1,0 +1,209 @@
+"""Blocks from node to node: none lost, none doubled, whoever dies in between. On real servers."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queues.errors import NodeUnavailable
+from queues.events.block import decode
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+from tests.queues.samples import batch_of, blocks_of
+from workers.placement.transfer import Route
+
+MINUTE = 60.0
+ALL = 10**9
+
+
+def segments(nodes, queue="alert"):
+    return {name: Segment(server.client(), queue) for name, server in nodes.items()}
+
+
+@pytest.fixture
+def at(nodes):
+    return segments(nodes)
+
+
+def route(at, weights=None, source="n1"):
+    weights = weights or {"n2": 500, "n3": 500}
+    return Route(source, at[source], {name: at[name] for name in weights}, weights)
+
+
+def ids(segment):
+    return [
+        name
+        for _, block_id, data in segment.read("0-0", "+")
+        for name in decode(block_id, data).ids().to_pylist()
+    ]
+
+
+def everywhere(at):
+    return sorted(name for segment in at.values() for name in ids(segment))
+
+
+def waiting(segment):
+    counters = segment.counters()
+    return counters["inserted_events"] - counters["removed_events"]
+
+
+def names(count):
+    return sorted(f"e{row}" for row in range(count))
+
+
+def test_every_waiting_block_arrives_once_and_the_source_is_empty(at):
+    at["n1"].publish(blocks_of(400))
+    done = route(at).run(ALL)
+    assert (done.blocks, done.events, done.trouble) == (100, 400, None)
+    assert everywhere(at) == names(400)
+    assert ids(at["n1"]) == []
+    assert waiting(at["n1"]) == 0
+    assert at["n1"].measure()["leaving_blocks"] == 0
+    assert waiting(at["n2"]) + waiting(at["n3"]) == 400
+    assert 20 < done.by_target["n2"] < 80
+
+
+def test_transfers_are_counted_apart_from_what_is_published_and_handled(at):
+    at["n1"].publish(blocks_of(40))
+    route(at, {"n2": 1}).run(ALL)
+    assert at["n1"].counters()["sent_events"] == 40
+    assert at["n2"].counters()["received_events"] == 40
+    assert at["n2"].counters()["inserted_bytes"] == at["n1"].counters()["removed_bytes"]
+
+
+def test_what_a_worker_holds_stays_and_can_be_acknowledged(at):
+    at["n1"].publish(blocks_of(40))
+    held = at["n1"].claim("w1", 8, MINUTE)
+    assert route(at).run(ALL).events == 32
+    at["n1"].acknowledge([block.entry_id for block in held])
+    assert waiting(at["n1"]) == 0
+    assert len(everywhere(at)) == 32
+
+
+def test_a_pass_moves_no_more_than_its_bytes_and_one_block(at):
+    blocks = blocks_of(400)
+    at["n1"].publish(blocks)
+    size = len(blocks[0].data)
+    done = route(at).run(10 * size)
+    assert 10 * size <= done.bytes <= 11 * size
+
+
+def test_a_marked_block_is_given_to_no_worker_however_long_it_waits(at):
+    at["n1"].publish(blocks_of(8))
+    at["n1"].depart({"n2": 1}, 1, ALL)
+    assert sum(each.events for each in at["n1"].claim("w1", 100, 0.0)) == 4
+
+
+@pytest.mark.parametrize("dies_after", ["depart", "receive", "confirm"])
+def test_a_pass_that_dies_is_finished_by_the_next_also_with_other_weights(at, dies_after):
+    at["n1"].publish(blocks_of(80))
+    rows = at["n1"].depart({"n2": 1, "n3": 1}, 7, ALL)
+    if dies_after != "depart":
+        for block in rows[:5]:
+            assert at[block.target].receive("n1", block)
+    if dies_after == "confirm":
+        at["n1"].confirm([block.entry_id for block in rows[:2]])
+    route(at, {"n2": 0, "n3": 1}).run(ALL)
+    assert everywhere(at) == names(80)
+    assert waiting(at["n1"]) == 0
+
+
+def test_a_block_that_went_there_and_back_may_go_there_again(at):
+    at["n1"].publish(blocks_of(8))
+    for source, target in (("n1", "n2"), ("n2", "n1"), ("n1", "n2")):
+        assert route(at, {target: 1}, source).run(ALL).events == 8
+    assert sorted(ids(at["n2"])) == names(8)
+
+
+def test_a_dead_target_keeps_its_blocks_marked_and_the_others_arrive(at, nodes):
+    at["n1"].publish(blocks_of(400))
+    at["n1"].depart({"n2": 1}, 3, ALL)
+    nodes["n2"].kill()
+    done = route(at).run(ALL)
+    assert "does not answer" in done.trouble
+    nodes["n2"].start()
+    route(segments(nodes)).run(ALL)
+    assert everywhere(segments(nodes)) == names(400)
+
+
+def test_a_full_target_takes_nothing_and_loses_nothing(at, nodes):
+    at["n1"].publish(blocks_of(80))
+    nodes["n2"].client().config_set("maxmemory", 1)
+    done = route(at, {"n2": 1}).run(ALL)
+    assert (done.blocks, "is full" in done.trouble) == (0, True)
+    nodes["n2"].client().config_set("maxmemory", 2**28)
+    assert route(at, {"n2": 1}).run(ALL).events == 80
+
+
+def test_a_dead_source_is_an_error_and_goes_on_where_it_stopped(at, nodes):
+    at["n1"].publish(blocks_of(80))
+    for block in at["n1"].depart({"n2": 1}, 4, ALL):
+        at["n2"].receive("n1", block)
+    nodes["n1"].kill()
+    with pytest.raises(NodeUnavailable):
+        route(at).run(ALL)
+    nodes["n1"].start()
+    route(segments(nodes)).run(ALL)
+    assert everywhere(segments(nodes)) == names(80)
+
+
+def test_blocks_marked_for_a_node_that_is_gone_are_handled_where_they_are(at):
+    at["n1"].publish(blocks_of(8))
+    at["n1"].depart({"n9": 1}, 10, ALL)
+    assert at["n1"].claim("w1", 100, 0.0) == []
+    assert at["n1"].stay(["n9"]) == 2
+    assert sum(each.events for each in at["n1"].claim("w1", 100, 0.0)) == 8
+
+
+def test_dead_letters_move_with_the_rest_once(at):
+    at["n1"].publish(blocks_of(4))
+    (held,) = at["n1"].claim("w1", 100, MINUTE)
+    at["n1"].bury(held, "w1", [(batch_of(2), "no")])
+    way = route(at, {"n2": 1})
+    (letter,) = DeadLetters(at["n1"]).stored(10)
+    DeadLetters(at["n2"]).receive("n1", *letter)
+    assert way.letters() == 1
+    assert DeadLetters(at["n1"]).read() == []
+    (moved,) = DeadLetters(at["n2"]).read()
+    assert (moved.error, moved.tries, moved.worker, moved.batch.num_rows) == ("no", 1, "w1", 2)
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        ["publish", "n1>n2", "n2>n1", "n1>n3", "n3>n1", "depart n1", "receive n1", "confirm n1", "work"]
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_any_sequence_of_transfers_crashes_and_work_keeps_every_event_once(nodes, steps):
+    """A pass may die after any of its steps, and its rows be delivered late, while others go on."""
+    for server in nodes.values():
+        server.client().flushall()
+    at, published, handled, rows = segments(nodes), 0, [], []
+    for step in steps:
+        if step == "publish":
+            at["n1"].publish(blocks_of(12, first=published))
+            published += 12
+        elif ">" in step:
+            source, target = step.split(">")
+            route(at, {target: 1}, source).run(ALL)
+        elif step == "depart n1":
+            rows = at["n1"].depart({"n2": 1, "n3": 1}, 2, ALL)
+        elif step == "receive n1" and rows:
+            at[rows[0].target].receive("n1", rows[0])
+        elif step == "confirm n1" and rows and at[rows[0].target].receive("n1", rows[0]) in (True, False):
+            at["n1"].confirm([rows[0].entry_id])
+        elif step == "work":
+            for segment in at.values():
+                for block in segment.claim("w1", 4, MINUTE):
+                    handled += block.block().ids().to_pylist()
+                    segment.acknowledge([block.entry_id])
+    for source in ("n1", "n2", "n3"):
+        route(at, {name: int(name == "n2") for name in at if name != source}, source).run(ALL)
+        if source == "n2":
+            route(at, {"n1": 1}, "n2").run(ALL)
+    assert sorted([*handled, *everywhere(at)]) == names(published)
+    assert sum(waiting(segment) for segment in at.values()) == published - len(handled)

@@ -1,0 +1,340 @@
+"""One contract for everything whose parallelism is seen and set: ours, remote, simulated, Flink, Heron."""
+
+import json
+import re
+import time
+from itertools import count
+
+import httpx
+import orjson
+import pytest
+from django.test import Client as Browser
+from django.utils import timezone
+
+from console.accounts.access import create_token
+from console.connections.control_server import SNAPSHOT_KEY
+from controllers.parallelism.measured_topology import Topology
+from queues.errors import BadInput
+from tests.console.conftest import sample_snapshot
+from tests.console.pipeline_sample import sample_application
+from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from workers.pipeline.declaration.controls import key_of
+from workers.plants.foreign.flink import FlinkPlant
+from workers.plants.foreign.heron import HeronPlant
+from workers.plants.foreign.line import Line
+from workers.plants.foreign.remote import RemotePlant
+from workers.plants.holding import PlantHeld, hold, holder_of
+from workers.plants.memory import MemoryPlant
+from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.simulated import SimulatedPlant
+from workers.snapshot.local import LocalPlant
+
+pytestmark = pytest.mark.django_db
+URL = "http://weir.example/control/main/v1"
+
+
+class Rig:
+    """A plant and the hands that its parts have: `settle` lets time pass until what was set is in force."""
+
+    operators = ("performance/hosts", "performance/sites")
+
+    def parallelism(self):
+        operators = self.plant.topology().operators
+        return {name: operators[name].parallelism for name in self.operators if name in operators}
+
+    def settle(self):
+        pass
+
+
+class MemoryRig(Rig):
+    operators = ("parse", "sink")
+
+    def __init__(self):
+        self.plant = MemoryPlant(time.time, [], {"parse": 2, "sink": 2})
+
+    def vanish(self, operator):
+        del self.plant.operators[operator]
+
+    def changes(self):
+        return None
+
+
+class SimulatedRig(Rig):
+    operators = ("parse", "sink")
+
+    def __init__(self):
+        tasks = {"parse": 2, "filter": 2, "analyse": 2, "sink": 2}
+        self.plant = SimulatedPlant(lambda second: 500.0, 10_000, tasks)
+        self.plant.run(30)
+
+    def settle(self):
+        self.plant.run(30)
+
+    parallelism = Rig.parallelism
+
+    def changes(self):
+        return self.plant._chain.rescales
+
+
+class LocalRig(Rig):
+    """The pipeline's part is to take its controls, and to say what is in force."""
+
+    def __init__(self, control):
+        self.control, self.application = control, sample_application()
+        self.plant = LocalPlant(control)
+        self.settle()
+
+    def settle(self):
+        steered = json.loads(self.control.get(key_of("performance")) or "{}").get("tasks", {})
+        self.application["controls"]["tasks"] = steered
+        for name, tasks in steered.items():
+            if name in self.application["operators"]:
+                self.application["operators"][name]["parallelism"] = tasks
+        status = {"state": "running", "at": time.time(), "applications": {"performance": self.application}}
+        self.control.set("weir:pipeline", json.dumps(status))
+
+    def vanish(self, operator):
+        self.application["operators"].pop(operator.rpartition("/")[2])
+        self.application["edges"] = []
+        self.settle()
+
+    def changes(self):
+        return json.loads(self.control.get(key_of("performance")))["revision"]
+
+
+class RemoteRig(LocalRig):
+    """The same plant from another console: over its real API, with a token."""
+
+    def __init__(self, control, secret):
+        super().__init__(control)
+        line = Line("east", URL, secret, 30.0, httpx.MockTransport(through_django))
+        self.plant = RemotePlant(line)
+
+    def settle(self):
+        super().settle()
+        snapshot = sample_snapshot()
+        snapshot["at"] = timezone.now().timestamp()
+        snapshot["pipeline"]["applications"]["performance"] = self.application
+        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+
+
+class FlinkRig(Rig):
+    operators = ("Calc[2]", "gone[3]: Writer")
+
+    def __init__(self):
+        self.far = FakeFlink(slots=64)
+        line = Line("flink", "http://flink", transport=self.far.transport())
+        self.plant = FlinkPlant(line, "hashes")
+
+    def vanish(self, operator):
+        self.far.names = {each: name for each, name in self.far.names.items() if name != operator}
+        self.far.tasks = {each: self.far.tasks[each] for each in self.far.names}
+
+    def changes(self):
+        return self.far.puts
+
+
+class HeronRig(Rig):
+    operators = ("exclaim", "count")
+    options = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
+
+    def __init__(self):
+        self.far = FakeHeron()
+        line = Line("heron", "http://tracker", transport=self.far.transport())
+        self.plant = HeronPlant(line, self.options, self.far.run)
+
+    def vanish(self, operator):
+        del self.far.tasks[operator]
+
+    def changes(self):
+        return len(self.far.updates)
+
+
+def through_django(request):
+    """The console's own views, as a server would call them."""
+    headers = {"HTTP_AUTHORIZATION": request.headers["authorization"]}
+    send = Browser().get if request.method == "GET" else Browser().post
+    answer = send(request.url.raw_path.decode(), **headers)
+    return httpx.Response(answer.status_code, content=answer.content)
+
+
+@pytest.fixture(autouse=True)
+def _no_collected_static_files(settings, tmp_path):
+    settings.STATIC_ROOT = tmp_path
+
+
+@pytest.fixture
+def secret(django_user_model):
+    owner = django_user_model.objects.create_superuser("chief", password="x")
+    return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
+
+
+ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "heron": HeronRig}
+
+
+@pytest.fixture(params=[*ALONE, "local", "remote"])
+def rig(request):
+    if request.param in ALONE:
+        return ALONE[request.param]()
+    control = request.getfixturevalue("control")
+    request.getfixturevalue("plant_topology")
+    if request.param == "local":
+        return LocalRig(control)
+    return RemoteRig(control, request.getfixturevalue("secret"))
+
+
+def test_a_topology_is_one_document_of_one_moment(rig):
+    topology = rig.plant.topology()
+    document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
+    assert Topology.from_document(document).to_document() == document
+    assert topology.at > 0
+    first, second = rig.operators
+    assert any({first, second} <= set(path) for path in topology.paths.values())
+    assert topology.operators[first].task_names == tuple(f"{first}_{n}" for n in (1, 2))
+    assert any(each.kind == "source" for each in topology.operators.values())
+
+
+def test_tasks_that_are_set_are_in_force_soon_and_the_others_stay(rig):
+    first, second = rig.operators
+    rig.plant.set_parallelism({first: 5})
+    rig.settle()
+    assert rig.parallelism() == {first: 5, second: 2}
+    rig.plant.set_parallelism({second: 3})
+    rig.settle()
+    assert rig.parallelism() == {first: 5, second: 3}
+
+
+def test_setting_the_same_again_changes_nothing(rig):
+    first, second = rig.operators
+    rig.plant.set_parallelism({first: 4, second: 4})
+    rig.settle()
+    before = rig.changes()
+    rig.plant.set_parallelism({first: 4, second: 4})
+    rig.settle()
+    assert rig.changes() == before
+    assert rig.parallelism() == {first: 4, second: 4}
+
+
+@pytest.mark.parametrize("tasks", [0, -1, 257, 10**9])
+def test_tasks_outside_the_range_are_refused_by_name_and_nothing_is_set(rig, tasks):
+    first, second = rig.operators
+    with pytest.raises(BadInput) as refused:
+        rig.plant.set_parallelism({first: 3, second: tasks})
+    assert second in str(refused.value)
+    rig.settle()
+    assert rig.parallelism() == {first: 2, second: 2}
+
+
+def test_an_operator_that_is_not_known_is_refused_by_name_and_nothing_is_set(rig):
+    first, _ = rig.operators
+    with pytest.raises(BadInput, match="nobody"):
+        rig.plant.set_parallelism({first: 3, "nobody": 1})
+    rig.settle()
+    assert rig.parallelism()[first] == 2
+
+
+def test_a_sources_tasks_cannot_be_set(rig):
+    source = next(each.name for each in rig.plant.topology().operators.values() if each.kind == "source")
+    rig.settle()
+    with pytest.raises(BadInput, match="can't be set"):
+        rig.plant.set_parallelism({source: 2})
+
+
+@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron"], indirect=True)
+def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
+    first, second = rig.operators
+    rig.vanish(second)
+    assert second not in rig.plant.topology().operators
+    with pytest.raises(BadInput, match=re.escape(second)):
+        rig.plant.set_parallelism({second: 3})
+    rig.plant.set_parallelism({first: 3})
+    rig.settle()
+    assert rig.parallelism() == {first: 3}
+
+
+def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
+    rig = RemoteRig(control, secret)
+    rig.plant.hold(30.0)
+    assert holder_of(control, "main")["holder"] == "token:weir-2"
+    rig.plant.release()
+    assert holder_of(control, "main") is None
+
+
+# What only a remote plant can do wrongly
+
+
+def remote(answer, timeout_seconds=0.2):
+    line = Line("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
+    return RemotePlant(line)
+
+
+def answering(status=200, **more):
+    return lambda request: httpx.Response(status, **more)
+
+
+def slow(request):
+    raise httpx.ReadTimeout("late", request=request)
+
+
+def away(request):
+    raise httpx.ConnectError("refused", request=request)
+
+
+def broken_off(request):
+    raise httpx.RemoteProtocolError("peer closed connection", request=request)
+
+
+GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "links": []}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (slow, PlantSilent, "did not answer within 0.2 s"),
+        (away, PlantSilent, "can't be reached"),
+        (broken_off, PlantSilent, "can't be reached"),
+        (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantSilent, "seen 9 s ago"),
+        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "only half of it"),
+        (answering(text="<html>"), PlantConfused, "no JSON"),
+        (answering(json=[1, 2]), PlantConfused, "topology: takes an object"),
+        (answering(json={**GOOD, "operators": None}), PlantConfused, "topology.operators"),
+        (answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}), PlantConfused, "no operator"),
+        (answering(401, json={"errors": {"authorization": ["expired"]}}), PlantConfused, "401.*expired"),
+        (answering(500, json={"oops": 1}), PlantConfused, "500"),
+        (answering(301, json={}, headers={"Location": "http://evil"}), PlantConfused, "301"),
+        (answering(content=b" " * (9 * 2**20)), PlantConfused, "more than"),
+    ],
+)
+def test_a_remote_that_answers_slowly_wrongly_or_half_is_no_topology_and_says_why(answer, error, said):
+    with pytest.raises(error, match=said):
+        remote(answer).topology()
+
+
+def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
+    clock = count()
+
+    def drops():
+        while next(clock) < 1_000:
+            time.sleep(0.01)
+            yield b" "
+
+    plant = remote(answering(content=drops()), timeout_seconds=0.05)
+    with pytest.raises(PlantSilent, match="did not end its answer"):
+        plant.topology()
+    assert next(clock) < 100
+
+
+def test_the_second_controller_of_a_plant_is_told_who_holds_it_and_until_when(
+    control, plant_topology, secret
+):
+    rig = RemoteRig(control, secret)
+    until = hold(control, "main", "token:weir-3", time.time(), 30.0)
+    with pytest.raises(PlantHeld) as held:
+        rig.plant.set_parallelism({rig.operators[0]: 3})
+    assert (held.value.holder, held.value.until) == ("token:weir-3", until)
+    with pytest.raises(PlantHeld):
+        rig.plant.hold(30.0)
+    rig.plant.release()  # of what another holds: nothing
+    assert holder_of(control, "main")["holder"] == "token:weir-3"
+    rig.settle()
+    assert rig.parallelism()[rig.operators[0]] == 2

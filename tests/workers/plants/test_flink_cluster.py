@@ -1,0 +1,89 @@
+"""A real Flink job on two slots, rescaled by a loop of Weir through REST when its load steps up, and back."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.waiting import until
+from tests.workers.plants.flink_cluster import JOB, Load, NoFlinkError, cluster, environment
+from workers.control import engine
+from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.models import LedgerEntry, Loop
+from workers.plants.foreign.watch import PlantWatch
+from workers.plants.models import RegisteredPlant
+from workers.plants.registry import seen
+from workers.snapshot.local import LocalPlant
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(390)]
+LOW, HIGH = 0.2, 2.5  # tasks that the load keeps busy
+START_PER_SECOND, WARM_EVENTS = 1_000.0, 12_000  # a virtual machine that is cold takes ten times as long
+
+
+@pytest.fixture
+def flink(tmp_path):
+    try:
+        found = environment()
+    except NoFlinkError as error:
+        pytest.skip(str(error))
+    with cluster(found, tmp_path / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def load(tmp_path):
+    made = Load(tmp_path / "came", START_PER_SECOND)
+    yield made
+    made.close()
+
+
+def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
+    flink, load, tmp_path, control, plant_topology
+):
+    flink.submit(JOB, str(tmp_path / "came"))
+    RegisteredPlant.objects.create(name="flink", kind="flink", url=flink.url, options={"job": "hashes"})
+    watch = PlantWatch(look_seconds=1.0)
+    plant = LocalPlant(control, others=watch)
+    ensure_parallelism_loops(control)
+    loop = Loop.objects.get(name="parallelism_queueing/plant:flink")
+    loop.mode = Loop.Mode.AUTO
+    loop.parameters = {"bound_seconds": 2.0, "maximum": 2, "bottleneck_threshold": 0.8, "only_changes": True}
+    loop.interval_seconds, loop.guard = 2.0, {"cooldown_seconds": 15.0}
+    loop.save()
+
+    def look():
+        snapshot = plant.observe()
+        row = snapshot["plants"].get("flink")
+        return seen(snapshot, "flink") if row and row["state"] == "seen" else None
+
+    def busy_operator():
+        """The one that works, once it has been measured."""
+        topology = look()
+        return topology and next(
+            (
+                each
+                for each in topology.operators.values()
+                if "Calc" in each.name and each.measure("service_seconds")
+            ),
+            None,
+        )
+
+    def warm(operator):
+        return operator if operator and operator.measure("executions") >= WARM_EVENTS else None
+
+    def ticked(parallelism):
+        engine.tick(Loop.objects.get(pk=loop.pk), plant, datetime.now(UTC), control)
+        found = busy_operator()
+        return found is not None and found.parallelism == parallelism
+
+    try:
+        operator = until(lambda: warm(busy_operator()), 60.0, 1.0)
+        assert operator.parallelism == 1
+        load.per_second = HIGH / operator.measure("service_seconds")
+        until(lambda: ticked(2), 90.0, 2.0)
+        load.per_second = LOW / operator.measure("service_seconds")
+        until(lambda: ticked(1), 120.0, 2.0)
+    finally:
+        watch.close()
+    acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
+    assert [entry.action["tasks"][operator.name] for entry in acted] == [2, 1]
+    assert all(entry.error == "" for entry in acted)

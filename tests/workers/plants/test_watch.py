@@ -1,0 +1,186 @@
+"""Registered plants: each is looked at by itself; a silent one goes stale, and no loop decides on it."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from controllers.parallelism.measured_topology import Link, Operator, Topology
+from queues.errors import BadInput
+from tests.waiting import until
+from tests.workers.snapshot.test_local_plant import documented
+from workers.control.kinds.parallelism_sensors import sight
+from workers.plants.foreign.adapters import adapter_of, check, plant_named
+from workers.plants.foreign.remote import RemotePlant
+from workers.plants.foreign.watch import Lookout, PlantWatch
+from workers.plants.memory import MemoryPlant
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantSilent
+from workers.plants.registry import UnknownPlant, seen
+
+NOW = 1_790_000_000.0
+
+
+class Far:
+    """An adapter in this process: it answers, or raises, or is waited for."""
+
+    def __init__(self):
+        self.error, self.gate, self.closed = None, threading.Event(), False
+        self.gate.set()
+
+    def topology(self):
+        self.gate.wait(10.0)
+        if self.error is not None:
+            raise self.error
+        operators = {
+            "in": Operator("in", "source", 1, fixed="a source"),
+            "work": Operator("work", "operator", 2, 1, 8),
+        }
+        return Topology("main", 5.0, 10.0, operators, (Link("in", "work"),))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def times():
+    return SimpleNamespace(now=100.0)
+
+
+def row(name="east", **more):
+    return RegisteredPlant(name=name, kind="weir", url="http://east/control/main/v1", **more)
+
+
+@pytest.fixture
+def far():
+    return Far()
+
+
+@pytest.fixture
+def lookout(far, times):
+    return Lookout(row(), lambda _: far, lambda: times.now)
+
+
+def snapshot(document, **more):
+    return {"plant": "main", "at": NOW, "plants": {"east": {**document, "steered_by": None, **more}}}
+
+
+def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
+    assert lookout.document()["state"] == "unseen"
+    lookout.look()
+    document = lookout.document()
+    assert (document["state"], document["age_seconds"], document["error"]) == ("seen", 0.0, None)
+    assert set(document) | {"steered_by"} == set(documented()["plants"]["east"])
+    topology = seen(snapshot(document), "east")
+    assert (topology.plant, topology.operators["work"].parallelism) == ("east", 2)
+    assert (document["tasks"], document["in_per_second"], document["latency_seconds"]) == (2, None, None)
+
+
+def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times):
+    lookout.look()
+    far.error = PlantSilent("east did not answer within 2 s.")
+    lookout.look()
+    times.now += 4.0
+    assert lookout.document()["state"] == "seen"
+    assert lookout.document()["error"] == "east did not answer within 2 s."
+    times.now += 4.0
+    document = lookout.document()
+    assert (document["state"], document["age_seconds"]) == ("stale", 8.0)
+    assert document["topology"]["operators"]["work"]["parallelism"] == 2
+    with pytest.raises(PlantSilent, match="8 s ago: east did not answer"):
+        seen(snapshot(document), "east")
+
+
+def test_an_adapters_own_fault_ends_no_watch(lookout, far):
+    far.error = RuntimeError("a bug")
+    lookout.look()
+    assert "RuntimeError" in lookout.document()["error"]
+
+
+def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
+    lookout.look()
+    fresh = snapshot(lookout.document())
+    assert sight({"plant": "east"}, fresh, NOW)[1].unfit is None
+    held = snapshot(lookout.document(), steered_by={"holder": "desk-2", "until": NOW})
+    assert sight({"plant": "east"}, held, NOW)[1].unfit.startswith("desk-2 steers the tasks until")
+    far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
+    lookout.look()
+    assert "only half of it" in sight({"plant": "east"}, snapshot(lookout.document()), NOW)[1].unfit
+    assert "west is not known" in sight({"plant": "west"}, fresh, NOW)[1].unfit
+
+
+def test_one_slow_plant_keeps_no_other_waiting(times):
+    slow, quick = Far(), Far()
+    slow.gate.clear()
+    rows = [row("slow"), row("quick")]
+    makes = {"slow": slow, "quick": quick}
+    watch = PlantWatch(lambda: rows, lambda each: makes[each.name], lambda: times.now, 0.01)
+    try:
+        watch.rows()
+        until(lambda: watch.rows()["quick"]["state"] == "seen")
+        assert watch.rows()["slow"]["state"] == "unseen"
+    finally:
+        slow.gate.set()
+        watch.close()
+    until(lambda: slow.closed and quick.closed)
+
+
+def test_plants_come_go_and_change_without_a_restart(times):
+    made = []
+    rows = [row("east")]
+
+    def make(each):
+        made.append(each.url)
+        return Far()
+
+    watch = PlantWatch(lambda: rows, make, lambda: times.now, 0.01)
+    until(lambda: watch.rows()["east"]["state"] == "seen")
+    rows[:] = [RegisteredPlant(name="east", kind="weir", url="http://other"), row("west")]
+    times.now += 6.0
+    until(lambda: watch.rows()["west"]["state"] == "seen" and "http://other" in made)
+    rows.clear()
+    times.now += 6.0
+    assert watch.rows() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"name": "main"}, "name"),
+        ({"name": "East Side"}, "name"),
+        ({"url": "ftp://east"}, "url"),
+        ({"url": "http://user:secret@east/"}, "url"),
+        ({"url": "http://east/?token=x"}, "url"),
+        ({"kind": "storm"}, "kind"),
+        ({"secret_environment": "the token itself"}, "secret_environment"),
+        ({"options": {"job": "x"}}, "job"),
+        ({"kind": "flink", "options": {"job": 5}}, "job"),
+    ],
+)
+def test_a_registration_that_cannot_be_is_refused_by_name(given, field):
+    made = RegisteredPlant(**{"name": "east", "kind": "weir", "url": "http://east"} | given)
+    with pytest.raises(BadInput) as refused:
+        check(made)
+    assert refused.value.field == field
+
+
+def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word():
+    made = row(secret_environment="WEIR_EAST_TOKEN")
+    check(made)
+    with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set here"):
+        adapter_of(made, environment={})
+    assert adapter_of(made, environment={"WEIR_EAST_TOKEN": "weir_x"})
+
+
+@pytest.mark.django_db
+def test_plants_are_found_by_name():
+    local = MemoryPlant(lambda: NOW, [])
+    with plant_named("main", local) as found:
+        assert found is local
+    with pytest.raises(UnknownPlant, match="east"), plant_named("east", local):
+        pass
+    row().save()
+    with plant_named("east", local) as found:
+        assert isinstance(found, RemotePlant)
+    with pytest.raises(RuntimeError, match="closed"):
+        found.topology()

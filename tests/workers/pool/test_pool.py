@@ -1,0 +1,121 @@
+"""The pool of a real worker host: made larger and smaller under load, by orders that lapse."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+
+from queues.segments.segment import Segment
+from queues.topology import Topology
+from tests.servers import Server
+from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
+from tests.workers.samples import fill
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+from workers.pool import hosts, orders
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+WAIT_SECONDS = 40.0
+BLOCK, BLOCKS_A_WORKER = 8, 4
+
+
+class Busy:
+    """A host with one process whose pool always has more to do than it can."""
+
+    def __init__(self, control: redis.Redis, topology: Topology, host: CeleryWorker, segment: Segment):
+        self.control, self.topology, self.host, self.segment = control, topology, host, segment
+        self.numbers = count()
+        self.feed()
+
+    def feed(self) -> None:
+        """More workers wait than can run soon, and events for them."""
+        now = float(self.control.time()[0])
+        short = 60 - waiting_to_run(self.control, "alert", "n1", now)
+        if short > 0:
+            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
+            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
+            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
+
+    def report(self) -> dict:
+        (document,) = self.control.hvals(hosts.KEY)
+        return orjson.loads(document)
+
+    @property
+    def name(self) -> str:
+        (name,) = self.control.hkeys(hosts.KEY)
+        return name.decode()
+
+    def order(self, threads: int) -> None:
+        orders.order(self.control, self.name, threads)
+
+    def rate(self) -> float:
+        """Events per second, once there are samples enough of the present size."""
+
+        def enough() -> dict | None:
+            self.feed()
+            done = self.report()["done"]
+            return done if len(done["recent_seconds"]) > 10 else None
+
+        return float(until(enough, WAIT_SECONDS, 0.2)["per_second"])
+
+    def has(self, slots: int) -> bool:
+        return self.report()["slots"] == slots and len(self.host.pool_pids()) == slots
+
+
+@pytest.fixture
+def busy(
+    control: redis.Redis, broker: str, nodes: dict[str, Server], slow_topology: Topology, tmp_path: Path
+) -> Iterator[Busy]:
+    worker = CeleryWorker(control, broker, tmp_path).start()
+    yield Busy(control, slow_topology, worker, Segment(nodes["n1"].client(), "alert"))
+    worker.close()
+
+
+@pytest.fixture
+def slow_topology(control: redis.Redis, plant_topology: Topology) -> Topology:
+    queue = replace(
+        plant_topology.queues["alert"],
+        handler="emulate",
+        handler_options={"seconds": 0.1, "per": "block"},
+        events_per_worker=BLOCK * BLOCKS_A_WORKER,
+    )
+    topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
+    control.set("weir:topology", topology.to_json())
+    return topology
+
+
+def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off(busy: Busy) -> None:
+    busy.order(5)
+    until(lambda: busy.has(5), WAIT_SECONDS)
+    until(lambda: busy.report()["busy"] == 5, WAIT_SECONDS)
+    # Five at once, eight events in 0.1 s each.
+    assert busy.rate() == pytest.approx(5 * 80, rel=0.2)
+    busy.order(2)
+    until(lambda: busy.has(2), WAIT_SECONDS)
+    assert busy.rate() == pytest.approx(2 * 80, rel=0.2)
+    work = busy.control.hgetall("weir:work:alert:n1")
+    assert (int(work[b"failed"]), int(work[b"dead"]), work[b"trouble"]) == (0, 0, b"")
+    assert "WorkerLost" not in busy.host.log() and "Traceback" not in busy.host.log()
+
+
+def test_an_order_that_nobody_keeps_lapses_and_the_pool_is_as_it_was_started(busy: Busy) -> None:
+    busy.order(3)
+    until(lambda: busy.has(3), WAIT_SECONDS)
+    key = orders.key_of(busy.name)
+    assert 0 < busy.control.ttl(key) <= orders.ORDER_SECONDS
+    busy.control.delete(key)
+    until(lambda: busy.has(1), WAIT_SECONDS)
+
+
+def test_a_host_started_again_does_not_follow_what_was_asked_of_the_one_before(busy: Busy) -> None:
+    busy.order(3)
+    until(lambda: busy.has(3), WAIT_SECONDS)
+    busy.host.kill()
+    busy.host.start()
+    assert busy.report()["slots"] == 1
+    until(lambda: busy.report()["at"] > 0 and busy.has(1), WAIT_SECONDS)

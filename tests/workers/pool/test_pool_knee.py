@@ -1,0 +1,90 @@
+"""A host's loop on a simulated service of limited capacity: how soon and how well the knee is found.
+
+The real thing is in test_pool_on_plant.
+"""
+
+import pytest
+
+from tests.workers.pool.pool_plant import HOST, Plant
+from tests.workers.pool.simulated_host import SimulatedHost
+from workers.models import Loop
+
+pytestmark = pytest.mark.django_db
+TICK_SECONDS = 5.0
+
+
+class Run:
+    """The published plant with a simulated host, tick by tick."""
+
+    def __init__(self, control, host: SimulatedHost, **parameters) -> None:
+        self.plant, self.host = Plant(control), host
+        loop = Loop.objects.get()
+        Loop.objects.update(mode="auto", parameters={**loop.parameters, **parameters})
+        self.seconds, self.sizes, self.entries = 0.0, [], []
+
+    def tick(self) -> None:
+        order = self.plant.order()
+        if order is not None:
+            self.host.resize(order.threads)
+        self.host.run(TICK_SECONDS)
+        row = self.plant.rows[HOST]
+        row |= {"slots": len(self.host.slots), "done": self.host.departures.to_json()}
+        (entry,) = self.plant.tick()
+        self.entries.append(entry)
+        self.sizes.append(row["slots"])
+        self.seconds += TICK_SECONDS
+
+    def until_rest(self, most_seconds: float) -> int:
+        """Ticks until it is steady; gives the pool's size then."""
+        began = self.seconds
+        while self.seconds - began < most_seconds:
+            self.tick()
+            machine = Loop.objects.get().state["law"]["machine"]
+            if machine["phase"] == "steady" and self.sizes[-1] == machine["threads"]:
+                return self.sizes[-1]
+        reasons = [entry.reason for entry in self.entries]
+        raise AssertionError(f"no rest within {most_seconds} s: {self.sizes}, {reasons}")
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 6, 12])
+def test_the_knee_is_found_within_a_step_and_two_minutes(control, capacity):
+    run = Run(control, SimulatedHost(2, capacity, 0.1))
+    rested = run.until_rest(120.0)
+    assert abs(rested - capacity) <= max(1, round(0.25 * capacity))
+    assert max(run.sizes) <= 4 * capacity + 2
+
+
+def test_a_service_that_can_less_than_before_is_followed_at_once(control):
+    run = Run(control, SimulatedHost(2, 8, 0.1))
+    assert 7 <= run.until_rest(120.0) <= 9
+    run.host.capacity = 4
+    for _ in range(4):
+        run.tick()
+    assert 3 <= run.until_rest(120.0) <= 5
+    assert any("; it was " in entry.reason for entry in run.entries)
+
+
+def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control):
+    run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=60.0)
+    assert 3 <= run.until_rest(120.0) <= 5
+    run.host.capacity = 12
+    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
+        run.tick()
+    first = run.until_rest(180.0)
+    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
+        run.tick()
+    assert 9 <= max(first, run.until_rest(180.0)) <= 15
+
+
+def test_a_pool_that_has_no_work_stays_as_it_is_in_the_middle_of_an_exploration(control):
+    run = Run(control, SimulatedHost(2, 6, 0.1))
+    run.tick()
+    run.tick()
+    run.host.has_work = False
+    for _ in range(3):
+        run.tick()
+    assert len(set(run.sizes[-2:])) == 1
+    for _ in range(3):
+        run.tick()
+        assert run.entries[-1].action is None and run.sizes[-1] == run.sizes[-2]
+    assert "all idle" in run.entries[-1].reason

@@ -1,0 +1,247 @@
+"""The loops of worker hosts: what they see, what they ask for, when they hold."""
+
+import math
+import time
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from controllers import catalog
+from queues.errors import BadInput
+from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
+from workers.control import what_if
+from workers.control.kinds.pool_loops import MOST_PROCESSES, ensure_pool_loops
+from workers.control.kinds.pool_sensors import concurrency
+from workers.control.ledger import ledger
+from workers.models import LedgerEntry, Loop
+from workers.pool import orders
+from workers.pool.hosts import KEY
+from workers.snapshot.control_record import control_record
+from workers.steering import overrides
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def plant(control):
+    return Plant(control)
+
+
+def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(control, plant):
+    control.hset(KEY, "spark@here", orjson.dumps(host_report(role="spark")))
+    (loop,) = ensure_pool_loops(control)
+    assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
+    read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
+    assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MOST_PROCESSES)
+    control.hdel(KEY, HOST)
+    assert ensure_pool_loops(control) == []
+    assert "retired_at" in Loop.objects.get().target
+    control.hset(KEY, HOST, orjson.dumps(host_report()))
+    assert [each.target for each in ensure_pool_loops(control)] == [{"host": HOST}]
+
+
+def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
+    for _ in range(70):
+        plant.work(station(6))
+        (entry,) = plant.tick()
+        assert entry.observation["threads"] == 2 and not entry.observation["steered"]
+    advised = LedgerEntry.objects.exclude(action=None)
+    assert advised.count() == 1 and "time to explore" in advised.get().reason
+    assert plant.order() is None
+    assert control_record(plant.now).loops[f"concurrency/{HOST}"]["measured"] == pytest.approx(2 * RATE)
+
+
+def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    sizes = []
+    for _ in range(30):
+        plant.work(station(6))
+        plant.tick()
+        sizes.append(plant.rows[HOST]["slots"])
+    loop = control_record(plant.now).loops[f"concurrency/{HOST}"]
+    assert loop["terms"]["phase"] == "steady" and 5 <= loop["actuator"] <= 7
+    assert max(sizes) <= 16 and min(sizes) >= 1
+    assert plant.order().threads == loop["actuator"]
+
+
+def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise(control, plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for _ in range(8):
+        plant.work(station(6))
+        plant.tick()
+    key = orders.key_of(HOST)
+    for mode, kept in (("auto", True), ("hold", True), ("advise", False)):
+        plant.mode(mode)
+        control.set(key, orjson.dumps({"threads": plant.rows[HOST]["slots"], "pid": 7}), ex=5)
+        plant.rows[HOST]["done"]["recent_seconds"] = []
+        plant.tick()
+        assert (control.ttl(key) > 5) is kept
+
+
+def test_a_pool_that_refuses_to_grow_is_told_with_its_reason_and_taken_for_its_limit(control):
+    plant = Plant(control, most=3)
+    plant.work(station(20))
+    plant.tick()
+    plant.mode("auto")
+    plant.rows[HOST]["trouble"] = "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+    entries = []
+    for _ in range(25):
+        plant.work(station(20))
+        entries += plant.tick()
+    refused = [entry for entry in entries if entry.limited_by == "pool"]
+    assert refused and all("Errno 11" in entry.reason for entry in refused)
+    assert Loop.objects.get().state["law"]["limit"] == 3
+    assert 1 <= plant.order().threads <= 3
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (None, "does not report"),
+        (host_report(age_seconds=None), "does not report"),
+        (host_report(age_seconds=60.0), "old"),
+        (host_report(resizable=False), "no processes to add or remove"),
+    ],
+)
+def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plant, row, words):
+    plant.mode("auto")
+    plant.rows = {} if row is None else {HOST: row}
+    (entry,) = plant.tick()
+    assert entry.action is None and words in entry.reason and plant.order() is None
+
+
+@pytest.mark.parametrize(
+    ("gaps", "words"),
+    [([], "all idle"), ([0.5], "One sample"), ([0.0, 0.0], "all at once")],
+)
+def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked_for(plant, gaps, words):
+    plant.mode("auto")
+    plant.rows[HOST]["done"] |= {"seq": len(gaps), "recent_seconds": gaps}
+    (entry,) = plant.tick()
+    assert entry.action is None and words in entry.reason
+
+
+@pytest.mark.parametrize("gaps", [[math.nan] * 3, [-1.0, 1.0], "fast"])
+def test_times_without_sense_are_refused_by_name_as_anywhere(gaps):
+    law = catalog.law("concurrency")
+    with pytest.raises(BadInput) as refused:
+        catalog.read_observation(law, {"threads": 2, "interdeparture_seconds": gaps})
+    assert refused.value.field == "observation.interdeparture_seconds"
+
+
+def test_a_range_that_excludes_the_start_is_reached_at_once(plant):
+    Loop.objects.update(parameters={"method": "tcc", "start": 2, "minimum": 4, "maximum": 8}, mode="auto")
+    for _ in range(4):
+        plant.work(station(20))
+        plant.tick()
+    assert plant.order().threads >= 4
+
+
+def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
+    row = host_report(
+        done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0}
+    )
+    snapshot = {"at": 0.0, "hosts": {HOST: row}}
+    first = concurrency({"host": HOST}, snapshot, None, 0.0)
+    assert first.observation["interdeparture_seconds"] == [1.0, 2.0, 3.0]
+    again = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
+    row["done"] |= {"seq": 6, "recent_seconds": [2.0, 3.0, 4.0], "full_seconds": 13.0}
+    later = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert (later.observation["interdeparture_seconds"], later.observation["seconds"]) == ([4.0], 4.0)
+    row["pid"] = 8
+    anew = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
+
+
+def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for _ in range(30):
+        plant.work(station(6))
+        plant.tick()
+    steady = plant.rows[HOST]["slots"]
+    plant.rows[HOST] = host_report(pid=9)
+    plant.control.hset(KEY, HOST, orjson.dumps(plant.rows[HOST]))
+    (entry,) = plant.tick()
+    assert "was set to" in entry.reason
+    assert (plant.order().threads, plant.order().pid) == (steady, 9)
+
+
+def test_hosts_leave_their_steady_state_together(control):
+    hosts = ("jobs@a", "jobs@b", "jobs@c")
+    plant = Plant(control, *hosts)
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    Loop.objects.filter(name="concurrency/jobs@c").update(
+        parameters={**Loop.objects.get(name="concurrency/jobs@c").parameters, "steady_seconds": 150.0}
+    )
+    phases = []
+    for _ in range(60):
+        plant.work(station(6))
+        plant.tick()
+        loops = control_record(plant.now).loops
+        phases.append([loops[f"concurrency/{host}"]["terms"]["phase"] for host in hosts])
+    rests = [at for at, row in enumerate(phases) if row == ["steady"] * 3]
+    left = next(at for at in range(rests[0], 60) if phases[at][2] != "steady")
+    # The one whose time is over begins, the others a tick later; none does so twice.
+    assert phases[left][:2] == ["steady", "steady"] and "steady" not in phases[left + 1]
+    assert phases[-1] == ["steady"] * 3
+    joined = LedgerEntry.objects.filter(loop__name="concurrency/jobs@a", reason__contains="another host")
+    assert joined.count() == 1
+
+
+def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    loop = Loop.objects.get()
+    told = {"owner": user, "reason": "a slow evening", "now": plant.now, "loop": loop, "minutes": 1}
+    overrides.set_override(name="mode", value="manual", **told)
+    overrides.set_override(name="threads", value=3, **told)
+    plant.tick()
+    assert plant.order().threads == 3
+    with pytest.raises(BadInput):
+        overrides.set_override(name="threads", value=2.5, **told)
+    plant.now += timedelta(minutes=2)
+    for _ in range(2):
+        plant.work(station(6))
+        (entry,) = plant.tick()
+    assert entry.mode == "auto" and plant.order().threads != 3
+
+
+@pytest.mark.parametrize(
+    ("host", "threads"), [(HOST, 0), (HOST, 1_001), ("jobs@nowhere", 2), ("threads@x", 2)]
+)
+def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, plant, host, threads):
+    control.hset(KEY, "threads@x", orjson.dumps(host_report(resizable=False)))
+    with pytest.raises(BadInput):
+        orders.order(control, host, threads)
+    assert plant.order(host) is None
+
+
+def test_every_decision_can_be_replayed_and_what_if_without_a_change_decides_the_same(plant):
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for tick in range(16):
+        plant.work(station(6))
+        plant.tick()
+        if tick == 10:
+            plant.mode("hold")
+        if tick == 12:
+            plant.mode("auto")
+    replays = [ledger.replay(entry) for entry in LedgerEntry.objects.all()]
+    assert all(replay.same for replay in replays), [replay.differences for replay in replays]
+    since, until = plant.now - timedelta(hours=1), plant.now + timedelta(seconds=1)
+    again = what_if.rerun(Loop.objects.get(), {}, since, until, time.monotonic)
+    assert (len(again.steps), again.differing, again.skipped) == (17, [], 0)
+    other = what_if.rerun(Loop.objects.get(), {"method": "tcc"}, since, until, time.monotonic)
+    assert other.differing

@@ -1,0 +1,116 @@
+"""The concurrency loop on a real host whose handler calls a slow service: the knee found, and followed."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+
+from queues.segments.segment import Segment
+from queues.topology import KEY, Topology
+from tests.servers import Server
+from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
+from tests.workers.pool.slow_service import SlowService, serving
+from tests.workers.samples import fill
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+from workers.control.engine import tick_law
+from workers.control.kinds.pool_loops import ensure_pool_loops
+from workers.models import LedgerEntry, Loop
+from workers.snapshot.local import LocalPlant
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(390)]
+SERVICE_SECONDS = 0.1
+BLOCK, BLOCKS_A_WORKER = 8, 5
+WAIT_SECONDS = 120.0
+
+
+class Rig:
+    """A plant whose loop of the host ticks each second, and whose queue never runs dry."""
+
+    def __init__(self, control: redis.Redis, topology: Topology, segment: Segment) -> None:
+        self.control, self.topology, self.segment = control, topology, segment
+        self.plant, self.numbers = LocalPlant(control), count()
+        self.sizes: list[int] = []
+
+    def second(self) -> LedgerEntry | None:
+        time.sleep(1.0)
+        self.feed()
+        entries = tick_law("concurrency", self.plant, datetime.now(UTC), self.control)
+        if not entries:
+            return None
+        self.sizes.append(entries[0].observation["threads"])
+        return entries[0]
+
+    def feed(self) -> None:
+        now = float(self.control.time()[0])
+        short = 60 - waiting_to_run(self.control, "alert", "n1", now)
+        if short > 0:
+            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
+            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
+            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
+
+    def rests(self, where: range) -> bool:
+        """Whether the pool has come to rest there."""
+        entry = self.second()
+        return entry is not None and entry.terms.get("phase") == "steady" and self.sizes[-1] in where
+
+
+@pytest.fixture
+def service() -> Iterator[SlowService]:
+    yield SlowService(6, SERVICE_SECONDS)
+
+
+@pytest.fixture
+def rig(
+    control: redis.Redis,
+    broker: str,
+    nodes: dict[str, Server],
+    plant_topology: Topology,
+    tmp_path: Path,
+    service: SlowService,
+) -> Iterator[Rig]:
+    with serving(service) as url:
+        queue = replace(
+            plant_topology.queues["alert"],
+            handler="webhook",
+            handler_options={"url": url},
+            events_per_worker=BLOCK * BLOCKS_A_WORKER,
+        )
+        topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
+        control.set(KEY, topology.to_json())
+        host = CeleryWorker(control, broker, tmp_path, slots=2).start()
+        try:
+            yield Rig(control, topology, Segment(nodes["n1"].client(), "alert"))
+        finally:
+            host.close()
+
+
+def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(
+    rig: Rig, control: redis.Redis, service: SlowService
+) -> None:
+    (loop,) = ensure_pool_loops(control)
+    Loop.objects.update(mode="auto", interval_seconds=1.0)
+    # Six are served at once. Starting each worker takes a moment, too, and a step is a quarter.
+    until(lambda: rig.rests(range(5, 9)), WAIT_SECONDS, 0.0)
+    first = rig.sizes[-1]
+    explored = max(rig.sizes)
+    for _ in range(15):
+        rig.second()
+    # It stays there, has the service work all the time, and has never asked for a pool much larger.
+    assert set(rig.sizes[-12:]) == {first} and explored <= 16
+    served, began = service.served, time.monotonic()
+    for _ in range(5):
+        rig.second()
+    used = (service.served - served) * SERVICE_SECONDS / service.capacity / (time.monotonic() - began)
+    assert used >= 0.75
+    service.change(3)
+    until(lambda: rig.rests(range(2, 5)), WAIT_SECONDS, 0.0)
+    reasons = LedgerEntry.objects.filter(loop=loop).values_list("reason", flat=True)
+    assert any("; it was " in reason for reason in reasons)
+    assert all(1 <= size <= 16 for size in rig.sizes)

@@ -1,0 +1,453 @@
+"""The snapshot: its shape, and that what it says of the plant is true."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import User
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from queues.topology import KEY, Topology
+from workers.batch import task_definitions
+from workers.consumer.latency import Latencies
+from workers.consumer.work_report import Desk, Report, submit, waiting_to_run
+from workers.control.engine import ensure_loops
+from workers.coordination.freshness import Freshness
+from workers.models import LedgerEntry, Loop, Override, Run
+from workers.plants.holding import hold
+from workers.plants.published import NotObserved, PublishedPlant
+from workers.snapshot.local import LocalPlant
+from workers.snapshot.rates import Rates
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
+NOW = 1_790_000_000.2
+ARCHITECTURE = Path(__file__).parents[3] / "ARCHITECTURE.md"
+
+
+class Times:
+    """A wall clock and a monotonic one that a test moves."""
+
+    def __init__(self) -> None:
+        self.wall_seconds, self.monotonic_seconds = NOW, 5_000.0
+
+    def pass_by(self, seconds: float, wall_jump_seconds: float = 0.0) -> None:
+        self.wall_seconds += seconds + wall_jump_seconds
+        self.monotonic_seconds += seconds
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def plant(control: redis.Redis, times: Times) -> LocalPlant:
+    return LocalPlant(control, lambda: times.wall_seconds, lambda: times.monotonic_seconds)
+
+
+def beat(control: redis.Redis, node: str, seq: int, at: float = NOW, **counts: int) -> None:
+    """A heartbeat of a node that holds a container of each queue, with the same counts."""
+    names = ("inserted_events", "inserted_bytes", "removed_events", "removed_bytes", "dead_events")
+    lengths = (
+        "inserted_blocks",
+        "removed_blocks",
+        "length_blocks",
+        "pending_blocks",
+        "retry_blocks",
+        "dead_letters",
+    )
+    counters: dict[str, Any] = dict.fromkeys((*names, *lengths), 0) | counts
+    container = {**counters, "oldest_seconds": 1.5 if counters["inserted_events"] else None}
+    heartbeat = {
+        "node": node,
+        "seq": seq,
+        "at": at,
+        "state": "NORMAL",
+        "utilisation": 0.31,
+        "raw": 0.29,
+        "parts": {"cpu": 0.29, "memory": 0.02, "events": 0.01},
+        "memory_bytes": 1_000,
+        "containers": dict.fromkeys(("alert", "process", "telemetry"), container),
+    }
+    control.hset("weir:heartbeats", node, json.dumps(heartbeat))
+
+
+def beat_all(control: redis.Redis, seq: int, **counts: int) -> None:
+    for node in ("n1", "n2", "n3"):
+        beat(control, node, seq, **counts)
+
+
+def host(control: redis.Redis, at: float = NOW, busy: int = 1) -> None:
+    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
+    pool = {"resizable": True, "started_with": 2, "trouble": "", "done": done}
+    document = {"role": "jobs", "slots": 2, "busy": busy, "pid": 1, "at": at, **pool}
+    control.hset("weir:hosts", "jobs@here", json.dumps(document))
+
+
+def pipeline(control: redis.Redis, at: float = NOW, **more: Any) -> None:
+    status = {"state": "running", "batch": 3, "in_per_second": 30.0, "at": at, "error": None, **more}
+    control.set("weir:pipeline", json.dumps(status))
+
+
+# Shape
+
+
+def documented() -> Any:
+    """The snapshot that ARCHITECTURE.md shows."""
+    section = ARCHITECTURE.read_text().split("## The snapshot")[1]
+    block = re.search(r"```\n(.*?)```", section, re.S)
+    assert block
+    return json.loads(block.group(1))
+
+
+def check_shape(expected: Any, actual: Any, path: str = "snapshot") -> None:
+    """Every documented key is there; numbers, texts and objects are what they are documented to be (or
+    unknown).
+    """
+    if isinstance(expected, dict):
+        assert isinstance(actual, dict), path
+        for name, value in expected.items():
+            assert name in actual, f"{path}.{name} is missing"
+            check_shape(value, actual[name], f"{path}.{name}")
+    elif isinstance(expected, list):
+        assert isinstance(actual, list), path
+    elif expected is not None and actual is not None:
+        kind = (int, float) if isinstance(expected, int | float) else type(expected)
+        assert isinstance(actual, kind), f"{path} is {actual!r}"
+
+
+def renamed(document: Any) -> Any:
+    """The document's example names a producer, a host and rules; here they are looked up by position."""
+    example = dict(document)
+    example["pipeline"] = {**example["pipeline"], "patterns": {}, "rules": [], "applications": {}}
+    example["plants"] = example["forecasts"] = {}
+    example["hosts"] = {"jobs@here": example["hosts"]["jobs@host"]}
+    return example
+
+
+def test_the_snapshot_has_every_documented_key(
+    control: redis.Redis, plant: LocalPlant, plant_topology: Topology, times: Times, admin_user: User
+) -> None:
+    ensure_loops(plant_topology)
+    loop = Loop.objects.get(name="worker_rate/alert/n1")
+    now = datetime.fromtimestamp(NOW, UTC)
+    LedgerEntry.objects.create(
+        loop=loop,
+        at=now,
+        mode="auto",
+        parameters={"upper_limit": 1000},
+        observation={"queue_length": 12},
+        action={"start": 1},
+        applied=True,
+        reason="Because.",
+        verdict="effective",
+        terms={"rate_per_second": 0.2, "arrivals_per_second": 141.2, "coming": 88},
+    )
+    Run.objects.create(pk=89, task=task_definitions.define("retention", "retention"), single_instance=True)
+    Override.objects.create(
+        loop=loop,
+        name="upper_limit",
+        value=500,
+        instead_of=1000,
+        owner=admin_user,
+        reason="night",
+        created_at=now - timedelta(minutes=1),
+        expires_at=now + timedelta(minutes=2),
+    )
+    producer = {"events": 10, "blocks": 1, "rejected": 0, "rerouted": 0, "at": NOW}
+    control.hset("weir:producers", "host|telemetry", json.dumps(producer))
+    host(control)
+    pipeline(control)
+    hold(control, "main", "token:weir-2", NOW)
+    beat_all(control, 1)
+    plant.observe()
+    times.pass_by(1.0)
+    beat_all(control, 2)
+    snapshot = plant.observe()
+    check_shape(renamed(documented()), snapshot)
+    assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot
+    row = snapshot["loops"]["worker_rate/alert/n1"]
+    assert (row["measured"], row["setpoint"], row["actuator"], row["overrides"]) == (12, 500, 1, 1)
+    assert snapshot["overrides"][0]["owner"] == "admin"
+
+
+def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: LocalPlant) -> None:
+    snapshot = plant.observe()
+    assert snapshot["nodes"]["n1"]["state"] is None
+    assert snapshot["nodes"]["n1"]["utilisation"] is None
+    container = snapshot["queues"]["alert"]["containers"]["n1"]
+    assert container["waiting_events"] is None and container["in_per_second"] is None
+    assert snapshot["totals"]["backlog_events"] is None
+    assert snapshot["pipeline"]["state"] is None
+
+
+def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:
+    control.delete(KEY)
+    snapshot = plant.observe()
+    assert (snapshot["nodes"], snapshot["queues"]) == ({}, {})
+    assert "No node" in snapshot["health"]["sentence"]
+
+
+# Counts and rates
+
+
+def test_rates_are_what_was_counted_between_looks(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    beat_all(control, 1, inserted_events=100, removed_events=40)
+    assert plant.observe()["queues"]["alert"]["in_per_second"] is None
+    times.pass_by(2.0)
+    beat_all(control, 2, inserted_events=300, removed_events=140)
+    queue = plant.observe()["queues"]["alert"]
+    assert queue["containers"]["n1"]["in_per_second"] == 100.0
+    assert queue["in_per_second"] == 300.0
+    assert queue["out_per_second"] == 150.0
+    assert queue["waiting_events"] == 3 * 160
+    assert queue["wait_seconds"] == pytest.approx(480 / 150)
+
+
+def test_a_server_that_came_back_empty_makes_no_jump(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    for seq, inserted in enumerate((10_000, 10_010, 0, 20)):
+        beat(control, "n1", seq, inserted_events=inserted)
+        rate = plant.observe()["queues"]["alert"]["containers"]["n1"]["in_per_second"]
+        times.pass_by(1.0)
+        assert rate is None or 0 <= rate <= 20.0
+    assert rate == 20.0
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=20))
+def test_the_rate_of_a_steady_counter_is_the_mean_over_the_window(steps: list[int]) -> None:
+    rates, counter, rate = Rates(), 0, None
+    for second, step in enumerate(steps):
+        counter += step if second else 0
+        rate = rates.add("c", counter, float(second), window_seconds=3.0)
+    recent = steps[1:][-3:]
+    assert rate == pytest.approx(sum(recent) / len(recent))
+
+
+def test_events_left_behind_on_a_node_without_points_are_still_shown(
+    control: redis.Redis, plant: LocalPlant, plant_topology: Topology
+) -> None:
+    document = json.loads(plant_topology.to_json())
+    document["queues"]["alert"]["points"] = {"n1": 500, "n2": 500}
+    control.set(KEY, json.dumps(document))
+    beat_all(control, 1, inserted_events=7)
+    containers = plant.observe()["queues"]["alert"]["containers"]
+    assert (containers["n3"]["points"], containers["n3"]["waiting_events"]) == (0, 7)
+
+
+# Age
+
+
+def test_a_node_is_stale_after_two_beats_and_offline_after_three(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    beat_all(control, 1, inserted_events=5)
+    plant.observe()
+    seen = []
+    for second in range(2, 7):
+        times.pass_by(1.0)
+        beat(control, "n1", second)
+        beat(control, "n3", second)
+        if second == 2:
+            beat(control, "n2", second)
+        snapshot = plant.observe()
+        seen.append((snapshot["nodes"]["n2"]["state"], snapshot["nodes"]["n2"]["stale"]))
+    assert seen == [
+        ("NORMAL", False),
+        ("NORMAL", False),
+        ("NORMAL", True),
+        ("OFFLINE", True),
+        ("OFFLINE", True),
+    ]
+    assert snapshot["nodes"]["n2"]["last_state"] == "NORMAL"
+    assert snapshot["queues"]["alert"]["containers"]["n2"]["in_per_second"] is None
+    assert snapshot["totals"]["nodes_in_use"] == 2
+    assert snapshot["health"]["state"] == "OFFLINE"
+    sentence = "Node n2 has not reported for 4 s; its 999 points are served by n1 and n3."
+    assert sentence in snapshot["health"]["sentence"]
+
+
+@pytest.mark.parametrize("jump_seconds", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_makes_no_node_old(
+    control: redis.Redis, plant: LocalPlant, times: Times, jump_seconds: float
+) -> None:
+    beat_all(control, 1)
+    plant.observe()
+    times.pass_by(1.0, jump_seconds)
+    beat_all(control, 2)
+    host(control, NOW)
+    snapshot = plant.observe()
+    assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
+
+
+def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    beat_all(control, 1)
+    assert plant.observe()["nodes"]["n1"]["stale"] is True
+
+
+def test_a_mark_is_as_old_as_it_says_at_first_sight_and_by_the_watchers_clock_afterwards() -> None:
+    freshness = Freshness()
+    assert freshness.age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
+    assert freshness.age_seconds("a", 2, 101.0, lag_seconds=4000.0) == 1.0
+    assert freshness.age_seconds("a", 2, 103.0, lag_seconds=-9.0) == 3.0
+
+
+def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    host(control)
+    pipeline(control)
+    first = plant.observe()
+    assert (first["totals"]["worker_slots"], first["totals"]["workers_busy"]) == (2, 1)
+    assert first["pipeline"]["state"] == "running"
+    times.pass_by(20.0)
+    later = plant.observe()
+    assert (later["hosts"], later["totals"]["worker_slots"]) == ({}, 0)
+    assert later["pipeline"]["state"] == "offline"
+
+
+# Workers
+
+
+def test_a_submission_that_nobody_took_counts_no_more(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    submit(control, "alert", "n1", ["a", "b"], NOW)
+    submit(control, "alert", "n1", ["c"], NOW + 30)
+    waiting = []
+    for _ in range(3):
+        waiting.append(plant.observe()["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
+        times.pass_by(46.0)
+    assert waiting == [3, 3, 0]
+    assert waiting_to_run(control, "alert", "n1", NOW + 61) == 1
+
+
+def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: LocalPlant) -> None:
+    def container() -> tuple[int, int, int]:
+        row = plant.observe()["queues"]["alert"]["containers"]["n1"]
+        return row["waiting_to_run"], row["workers_busy"], row["workers_started"]
+
+    submit(control, "alert", "n1", ["a"], NOW)
+    assert container() == (1, 0, 0)
+    desk = Desk(control, "alert", "n1", "a")
+    assert desk.begin(NOW) is True
+    assert container() == (0, 1, 1)
+    desk.end(Report(events=5))
+    assert container() == (0, 0, 1)
+    assert desk.begin(NOW) is False
+
+
+def test_a_worker_that_was_killed_is_not_busy_for_ever(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    Desk(control, "alert", "n1", "a").begin(NOW)
+    times.pass_by(20.0)
+    assert plant.observe()["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
+
+
+def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
+    Desk(control, "alert", "n1", "a").end(Report(latencies=Latencies.of([(100.0, 1000)])))
+    plant.observe()
+    times.pass_by(1.0)
+    Desk(control, "alert", "n1", "b").end(Report(latencies=Latencies.of([(0.5, 10)])))
+    snapshot = plant.observe()
+    assert snapshot["queues"]["alert"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
+    assert snapshot["totals"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
+    for _ in range(17):
+        times.pass_by(1.0)
+        snapshot = plant.observe()
+    assert snapshot["queues"]["alert"]["latency_p95_seconds"] is None
+
+
+# Health
+
+
+def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
+    for seq in (1, 2):
+        beat_all(control, seq)
+        host(control, times.wall_seconds)
+        pipeline(control, times.wall_seconds)
+        snapshot = plant.observe()
+        times.pass_by(1.0)
+    assert snapshot["health"] == {
+        "state": "NORMAL",
+        "sentence": "All 3 nodes normal; every queue keeps up; nothing shed.",
+    }
+
+
+def test_dead_letters_and_troubled_workers_are_told(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    host(control)
+    pipeline(control)
+    beat_all(control, 1)
+    plant.observe()
+    beat_all(control, 2, dead_letters=2)
+    Desk(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
+    health = plant.observe()["health"]
+    assert health["state"] == "BUSY"
+    assert health["sentence"] == (
+        "Queue alert: a worker ended early (handler: no.such is missing). "
+        "Queue alert holds 6 dead letters. And 2 more."
+    )
+
+
+# Starting workers
+
+
+@pytest.mark.usefixtures("broker")
+def test_workers_are_counted_and_sent_with_the_queues_priority(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    assert plant.start_workers("alert", "n1", 2, ["a", "b"]) == ["a", "b"]
+    assert control.zcard("weir:submitted:alert:n1") == 2
+    sent = [name for name in control.keys("weir:celery:jobs*") if control.type(name) == b"list"]
+    assert [control.llen(name) for name in sent] == [2]
+    assert sent[0].endswith(b":5")
+
+
+@pytest.mark.usefixtures("broker")
+def test_workers_that_go_ahead_are_sent_before_those_of_every_queue(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    plant.start_workers("alert", "n1", 3, ["a", "b", "c"], ahead=1)
+    lengths = {name: control.llen(name) for name in (b"weir:celery:jobs", b"weir:celery:jobs:5")}
+    assert lengths == {b"weir:celery:jobs": 1, b"weir:celery:jobs:5": 2}
+
+
+@pytest.mark.parametrize(
+    ("queue", "node", "count", "field"),
+    [
+        ("no", "n1", 1, "queue"),
+        ("alert", "n9", 1, "node"),
+        ("telemetry", "n1", 1, "queue"),
+        ("alert", "n1", 2, "count"),
+    ],
+)
+def test_workers_for_what_is_not_there_are_refused(
+    control: redis.Redis, plant: LocalPlant, queue: str, node: str, count: int, field: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        plant.start_workers(queue, node, count, ["a"])
+    assert caught.value.field == field
+    assert not control.keys("weir:submitted:*")
+
+
+def test_ticks_look_at_what_the_observer_published(control: redis.Redis, plant: LocalPlant) -> None:
+    published = PublishedPlant(control, lambda: NOW)
+    with pytest.raises(NotObserved, match="observer"):
+        published.observe()
+    snapshot = plant.observe()
+    control.set("weir:snapshot", json.dumps(snapshot))
+    assert published.observe() == snapshot

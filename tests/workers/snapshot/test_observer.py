@@ -1,0 +1,250 @@
+"""The observer: one writer, one snapshot a second, deltas that add up, and the history behind it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.core.management import call_command
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.servers import Server
+from tests.waiting import until
+from workers.coordination.merge_patch import applied, difference
+from workers.history import metrics
+from workers.snapshot.observer import LOOK_AT_SECONDS, Observer, until_next_look_seconds
+
+BASE = Path(__file__).parents[3]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    max_leaves=12,
+)
+documents = st.dictionaries(st.text(max_size=2), json_values, max_size=5)
+
+
+class Scripted:
+    """A plant whose snapshots a test writes."""
+
+    def __init__(self) -> None:
+        self.waiting_events: int | None = 0
+        self.looks = 0
+
+    def observe(self) -> dict[str, Any]:
+        self.looks += 1
+        return {
+            "seq": 0,
+            "at": 1_790_000_000.0 + self.looks,
+            "totals": {"in_per_second": 1.5, "backlog_events": self.waiting_events},
+            "pipeline": {"in_per_second": None},
+            "queues": {
+                "alert": {
+                    "waiting_events": self.waiting_events,
+                    "in_per_second": 2.0,
+                    "containers": {"n1": {"points": 1000}},
+                }
+            },
+            "nodes": {"n1": {"utilisation": 0.25}},
+            "hosts": {},
+            "loops": {"worker_rate/alert/n1": {"measured": 12, "setpoint": 1000, "actuator": None}},
+        }
+
+    def start_workers(self, queue: str, node: str, count: int, ids: Any, ahead: int = 0) -> list[str]:
+        raise AssertionError("an observer starts nothing")
+
+    def steer_pipeline(self, application: str, changes: Any) -> None:
+        raise AssertionError("an observer steers nothing")
+
+
+@pytest.fixture
+def messages(control: redis.Redis) -> Iterator[redis.client.PubSub]:
+    with control.pubsub(ignore_subscribe_messages=True) as subscription:
+        subscription.subscribe("weir:live")
+        until(lambda: control.pubsub_numsub("weir:live")[0][1])
+        yield subscription
+
+
+def next_message(subscription: redis.client.PubSub) -> dict[str, Any]:
+    found = until(lambda: subscription.get_message(timeout=0.1))
+    document: dict[str, Any] = json.loads(found["data"])
+    return document
+
+
+# Publishing
+
+
+def test_the_deltas_lead_from_each_snapshot_to_the_next(
+    control: redis.Redis, messages: redis.client.PubSub
+) -> None:
+    plant = Scripted()
+    observer = Observer(control, plant)
+    seen = []
+    for waiting in (0, 5, 5, 9):
+        plant.waiting_events = waiting
+        observer.step()
+        seen.append(next_message(messages))
+    assert [message["seq"] for message in seen] == [1, 2, 3, 4]
+    assert "delta" not in seen[0]
+    document = seen[0]["snapshot"]
+    for message in seen[1:]:
+        document = applied(document, message["delta"])
+        assert document["queues"] == message["snapshot"]["queues"]
+        assert document["at"] == message["at"]
+    assert json.loads(control.get("weir:snapshot") or b"") == seen[-1]["snapshot"]
+
+
+def test_a_second_observer_watches_and_publishes_nothing(control: redis.Redis) -> None:
+    first, second_plant = Observer(control, Scripted()), Scripted()
+    second = Observer(control, second_plant)
+    assert first.step() is not None
+    assert second.step() is None
+    assert second_plant.looks == 1
+    assert control.xlen("weir:metrics") == 1
+
+
+def test_who_takes_over_goes_on_with_the_sequence(
+    control: redis.Redis, messages: redis.client.PubSub
+) -> None:
+    first = Observer(control, Scripted())
+    first.step()
+    first.step()
+    first.close()
+    second = Observer(control, Scripted())
+    second.step()
+    seen = [next_message(messages) for _ in range(3)]
+    assert [message["seq"] for message in seen] == [1, 2, 3]
+    assert "delta" in seen[2]
+
+
+def test_an_observer_whose_lease_was_taken_while_it_slept_publishes_nothing(control: redis.Redis) -> None:
+    asleep, awake = Observer(control, Scripted()), Observer(control, Scripted())
+    asleep.step()
+    control.delete("weir:lease:observer")  # it slept past its lease
+    assert awake.step() is not None
+    assert asleep.step() is None
+    assert json.loads(control.get("weir:snapshot") or b"")["seq"] == 2
+
+
+def test_an_observer_survives_a_control_server_that_is_away(
+    control: redis.Redis, control_server: Server
+) -> None:
+    stop = threading.Event()
+    impatient = control_server.client(retry=None)
+    Observer(impatient, Scripted(), clock=iter_clock(stop, control_server)).run(stop)
+    assert control.get("weir:snapshot") is not None
+
+
+def iter_clock(stop: threading.Event, server: Server) -> Any:
+    """A clock that makes waits short, kills the server at the second look and revives it at the fourth."""
+    looks = iter(range(100))
+
+    def clock() -> float:
+        look = next(looks)
+        if look == 1:
+            server.kill()
+        elif look == 3:
+            server.start().client().flushall()
+        elif look == 6:
+            stop.set()
+        return 100.0 + LOOK_AT_SECONDS - 0.01
+
+    return clock
+
+
+@hypothesis_settings(deadline=None)
+@given(st.floats(0, 4e9))
+def test_the_next_look_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
+    wait_seconds = until_next_look_seconds(now)
+    assert 0 < wait_seconds <= 1.0
+    fraction = (now + wait_seconds) % 1.0
+    assert fraction == pytest.approx(LOOK_AT_SECONDS, abs=1e-5)
+
+
+# Merge patches
+
+
+def without_nulls(document: Any) -> Any:
+    """In a merge patch null and absent are the same; lists are values of their own."""
+    if not isinstance(document, dict):
+        return document
+    return {name: without_nulls(value) for name, value in document.items() if value is not None}
+
+
+@given(documents, documents)
+def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert without_nulls(applied(old, difference(old, new))) == without_nulls(new)
+
+
+@given(documents)
+def test_nothing_changed_is_an_empty_patch(document: dict[str, Any]) -> None:
+    assert difference(document, document) == {}
+
+
+# History
+
+
+def test_history_comes_back_as_columns(control: redis.Redis) -> None:
+    plant = Scripted()
+    observer = Observer(control, plant)
+    for waiting in (1, None, 3):
+        plant.waiting_events = waiting
+        observer.step()
+    columns = metrics.columns(control, 0, 9e9)
+    assert columns["queues.alert.waiting_events"] == [1, None, 3]
+    assert columns["nodes.n1.utilisation"] == [0.25] * 3
+    assert columns["loops.worker_rate/alert/n1.setpoint"] == [1000] * 3
+    assert "pipeline.in_per_second" not in columns
+    assert len(columns["at"]) == 3
+
+
+def test_history_gives_the_asked_series_in_the_asked_time(control: redis.Redis) -> None:
+    rows = {1_000: 1, 2_000: 2, 3_000: 3}
+    for milliseconds, value in rows.items():
+        control.xadd(metrics.KEY, {"totals.in_per_second": value}, id=f"{milliseconds}-0")
+    columns = metrics.columns(control, 1.5, 3.0, ["totals.in_per_second", "totals.none"])
+    assert columns == {"at": [2.0, 3.0], "totals.in_per_second": [2, 3], "totals.none": [None, None]}
+
+
+def test_history_is_read_in_full_over_several_reads(
+    control: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_ROWS", 4)
+    for number in range(10):
+        control.xadd(metrics.KEY, {"totals.in_per_second": number}, id=f"{number + 1}-0")
+    assert metrics.columns(control, 0, 9e9)["totals.in_per_second"] == list(range(10))
+
+
+# The process
+
+
+@pytest.mark.slow
+def test_the_command_publishes_until_it_is_told_to_stop(
+    control: redis.Redis, control_server: Server, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "REDIS_URL": control_server.url, "WEIR_DATA": str(tmp_path)}
+    manage = [sys.executable, str(BASE / "manage.py")]
+    subprocess.run([*manage, "migrate", "-v0"], env=environment, check=True)
+    process = subprocess.Popen([*manage, "observe"], env=environment, start_new_session=True)
+    try:
+        until(lambda: control.xlen("weir:metrics") >= 2, 30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert control.get("weir:lease:observer") is None
+
+
+def test_the_command_is_there_to_be_called() -> None:
+    with pytest.raises(SystemExit) as end:
+        call_command("observe", "--help")
+    assert end.value.code == 0
