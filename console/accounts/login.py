@@ -24,7 +24,8 @@ PENDING_SECONDS = 300
 
 class LoginRequired(LoginRequiredMiddleware):
     """After the login one is where one was. The address of a form's target is none to come back to, so a form
-    leads back to the page it stands on; what was typed into it is kept by the browser (static/js/drafts.js).
+    leads back to the page it stands on; what was typed into it is kept by the browser
+    (static/js/forms/drafts.js).
     """
 
     def handle_no_permission(self, request: HttpRequest, view_func) -> HttpResponse:

@@ -1,7 +1,8 @@
 """Template words: numbers with units, ages, state glyphs, values that the browser keeps live.
 
-What is written here the browser writes again each second: `static/js/format.js` is the twin of `formatted`,
-with the same names and the same precision, so that no number changes its shape when the page comes alive.
+What is written here the browser writes again each second: `static/js/values/format.js` is the twin of
+`formatted`, with the same names and the same precision, so that no number changes its shape when the page
+comes alive.
 """
 
 import json

@@ -110,7 +110,7 @@ def test_the_policy_lets_only_our_own_scripts_run_and_nobody_frame_us():
 def test_static_files_are_kept_by_browsers_and_read_by_our_pages_only(served):
     connection = served.connection()
     manifest = json.loads((Path(served.environment["WEIR_DATA"]) / "static" / "staticfiles.json").read_text())
-    connection.request("GET", f"/static/{manifest['paths']['js/live.js']}")
+    connection.request("GET", f"/static/{manifest['paths']['js/frame/live.js']}")
     answer = connection.getresponse()
     answer.read()
     connection.close()

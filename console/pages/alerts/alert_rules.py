@@ -65,7 +65,7 @@ def rules_page(
         opened = get_object_or_404(AlertRule, name=name)
     return show(
         request,
-        "alert_rules.html",
+        "alerts/alert_rules.html",
         "alerts",
         "frame",
         found=[

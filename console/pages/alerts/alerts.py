@@ -60,7 +60,7 @@ def alerts_page(
     looked_at = watch.looked_at if watch else None
     return show(
         request,
-        "alerts.html",
+        "alerts/alerts.html",
         "alerts",
         view_of(shown),
         open_alerts=standing,

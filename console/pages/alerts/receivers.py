@@ -36,7 +36,7 @@ def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = No
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     return show(
         request,
-        "receivers.html",
+        "alerts/receivers.html",
         "alerts",
         "frame",
         found=rows,

@@ -33,7 +33,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
     found = sorted(rows, key=_worst_first)
     return show(
         request,
-        "review.html",
+        "alerts/review.html",
         "alerts",
         "frame",
         since=since,

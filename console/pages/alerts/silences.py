@@ -45,7 +45,7 @@ def silences_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
     ended = over.order_by("-created_at")[:MOST_ENDED]
     return show(
         request,
-        "silences.html",
+        "alerts/silences.html",
         "alerts",
         "frame",
         standing=standing,

@@ -43,7 +43,7 @@ def show(request: HttpRequest, template: str, page: str, view: str = "whole", **
     `view` names the part of the snapshot (`console.live.view`) that the page's scripts get, and follow.
     """
     snapshot = snapshot_of(request)
-    # A page that only has parts of it written anew (static/js/refresh.js) has the snapshot already.
+    # A page that only has parts of it written anew (static/js/values/refresh.js) has the snapshot already.
     parts_only = "X-Weir-Parts" in request.headers
     watched = None if parts_only else snapshot and view_named(view).narrowed(snapshot)
     return render(

@@ -67,8 +67,8 @@ def shown(
     asked: int | None = None,
     would: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """What parts/exploration.html takes; `asked` is a number of threads, `would` are other parameters. None
-    for a loop of another law. Raises BadInput where `would` contradict each other."""
+    """What loops/parts/exploration.html takes; `asked` is a number of threads, `would` are other parameters.
+    None for a loop of another law. Raises BadInput where `would` contradict each other."""
     if loop.law != "concurrency":
         return None
     if would is not None:

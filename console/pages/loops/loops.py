@@ -41,7 +41,7 @@ WOULD = "would-"  # the loop page's fields: one for each parameter
 def loops(request: HttpRequest) -> HttpResponse:
     """Context: loops by name (see `describe`)."""
     by_name = {each["name"]: each for each in described(timezone.now())}
-    return show(request, "loops.html", "loops", view="loops", loops=by_name)
+    return show(request, "loops/loops.html", "loops", view="loops", loops=by_name)
 
 
 @require_safe
@@ -61,7 +61,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
     errors = dict(errors or {})
     return show(
         request,
-        "loop.html",
+        "loops/loop.html",
         "loops",
         view=f"queue:{found.target['queue']}" if "queue" in found.target else "whole",
         loop=describe(found, held, now),
@@ -193,9 +193,9 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     if explored is not None:
         named = {"id": loop_id, "name": found.name}
         context = {"exploration": {**explored, "refusal": refusal}, "loop": named}
-        return render(request, "parts/exploration.html", context)
+        return render(request, "loops/parts/exploration.html", context)
     told = prediction.shown(found.law, in_force, would, refusal)
-    return render(request, "parts/prediction.html", {"prediction": told, "loop": {"id": loop_id}})
+    return render(request, "loops/parts/prediction.html", {"prediction": told, "loop": {"id": loop_id}})
 
 
 def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:

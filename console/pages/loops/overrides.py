@@ -49,7 +49,7 @@ def overrides_page(request: HttpRequest, errors: Any = None, submitted: Any = No
     held = in_force.in_force(now).select_related(*RELATED)
     return show(
         request,
-        "overrides.html",
+        "loops/overrides.html",
         "overrides",
         held=in_force.soonest_first(held),
         listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),

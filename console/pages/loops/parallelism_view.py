@@ -56,7 +56,7 @@ class Kept:
 
 
 def shown(loop: Loop, snapshot: Any, kept: Kept, now: datetime) -> dict[str, Any] | None:
-    """Context of `parts/parallelism.html`; None for a loop of another law. snapshot: or None."""
+    """Context of `loops/parts/parallelism.html`; None for a loop of another law. snapshot: or None."""
     if loop.law not in LAWS:
         return None
     topology, _ = sight(loop.target, snapshot or {}, now.timestamp())

@@ -36,7 +36,7 @@ def settings_page(
     chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
     return show(
         request,
-        "plant_settings.html",
+        "loops/plant_settings.html",
         "settings",
         settings=plant_settings.setting_rows(),
         loops=loops,

@@ -31,8 +31,8 @@ class Cell:
 
 
 def shed_view(loop: Loop, effective: Mapping[str, Any], row: Any, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Context of `parts/shedding.html`. row: the application in the snapshot, or None. asked: what a person
-    would set, as the form sends it. Raises BadInput naming the form's field.
+    """Context of `loops/parts/shedding.html`. row: the application in the snapshot, or None. asked: what a
+    person would set, as the form sends it. Raises BadInput naming the form's field.
     """
     law, observation = catalog.law(LAW), observed(loop)
     changes = changes_of(asked, effective, observation)

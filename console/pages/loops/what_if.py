@@ -47,7 +47,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         errors = {error.field: [error.message]}
     return show(
         request,
-        "what_if.html",
+        "loops/what_if.html",
         "loops",
         loop=describe(loop, held, now),
         lanes=lanes_of(loop.law),

@@ -112,7 +112,7 @@ def _settings_page(
 ) -> HttpResponse:
     response = show(
         request,
-        "settings.html",
+        "people/settings.html",
         "settings",
         form=form,
         token_errors=token_errors or {},

@@ -56,7 +56,7 @@ def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 def _failed(request: HttpRequest, message: str, why: str, status: int) -> HttpResponse:
     name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request.request_id))
-    return render(request, "login_failed.html", {"message": message.format(name=name)}, status=status)
+    return render(request, "people/login_failed.html", {"message": message.format(name=name)}, status=status)
 
 
 @method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")

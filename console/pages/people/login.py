@@ -23,7 +23,7 @@ WRONG_CODE = "The code does not match. Wait for the app's next one, then try aga
 class LogIn(LoginView):
     """The password. Context: form, next, provider (None, or the OpenID Connect provider's name)."""
 
-    template_name = "login.html"
+    template_name = "people/login.html"
     redirect_authenticated_user = True
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def code(request: HttpRequest) -> HttpResponse:
     if user is None:
         return redirect(login.address_with_next(reverse("login"), following))
     if request.method != "POST":
-        return render(request, "login_code.html", {"next": following})
+        return render(request, "people/login_code.html", {"next": following})
     if second_factor.is_right(user, request.POST.get("code", ""), timezone.now()):
         request.session.pop(login.PENDING)
         login.enter(request, user, login.PASSWORD_BACKEND, "password and code")
@@ -59,7 +59,7 @@ def code(request: HttpRequest) -> HttpResponse:
     audit_log.record(
         actor, "login.failed", user.get_username(), reason="The code was wrong, or came too soon."
     )
-    return render(request, "login_code.html", {"next": following, "error": WRONG_CODE}, status=422)
+    return render(request, "people/login_code.html", {"next": following, "error": WRONG_CODE}, status=422)
 
 
 @require_POST
@@ -79,7 +79,7 @@ def logged_out(request: HttpRequest) -> HttpResponse:
         return redirect("login")
     back = request.build_absolute_uri(reverse("login"))
     context = {"provider": identity_provider.name(), "end_url": identity_provider.end_url(back)}
-    return render(request, "logged_out.html", context)
+    return render(request, "people/logged_out.html", context)
 
 
 @never_cache
@@ -96,9 +96,11 @@ def confirm(request: HttpRequest) -> HttpResponse:
             login.confirm(request, way)
             return redirect(following)
         error = WRONG_CODE if way == "code" else "The password does not match."
-        return render(request, "confirm.html", {"next": following, "way": way, "error": error}, status=422)
+        return render(
+            request, "people/confirm.html", {"next": following, "way": way, "error": error}, status=422
+        )
     context = {"next": following, "way": way, "provider": identity_provider.name()}
-    return render(request, "confirm.html", context)
+    return render(request, "people/confirm.html", context)
 
 
 def _way_to_confirm(request: HttpRequest) -> str:

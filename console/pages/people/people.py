@@ -38,7 +38,7 @@ def users_page(
     everybody = User.objects.prefetch_related("groups").order_by("username")
     return show(
         request,
-        "users.html",
+        "people/users.html",
         "settings",
         users=[_row(each) for each in everybody],
         queues=Queue.objects.order_by("name").values_list("name", flat=True),

@@ -61,7 +61,7 @@ def _page(
         context |= {"state": "on", "codes_left": factor.codes_left(request.user)}
     elif begun := factor.begun(request.user):
         context |= {"state": "begun", "picture": factor.picture_of(begun), "key": factor.secret_of(begun)}
-    response = show(request, "second_factor.html", "settings", **context)
+    response = show(request, "people/second_factor.html", "settings", **context)
     response.status_code = status
     response["Cache-Control"] = "no-store"
     return response

@@ -76,7 +76,7 @@ def pipeline_page(
     loops = (snapshot_of(request) or {}).get("loops", {})
     return show(
         request,
-        "pipeline.html",
+        "pipeline/pipeline.html",
         "pipeline",
         application=name,
         row=row,
@@ -238,7 +238,7 @@ def declaration_page(
     text = shown.text if shown else found["text"] if found else ""
     return show(
         request,
-        "pipeline_declaration.html",
+        "pipeline/pipeline_declaration.html",
         "pipeline",
         application=name,
         is_new=name == NEW,

@@ -57,7 +57,7 @@ def plans_page(
     page_obj = ended.get_page(request.GET.get("page"))
     return show(
         request,
-        "plans.html",
+        "plant/plans.html",
         "plans",
         open_plans=[shown(plan_document(each), snapshot) for each in waiting],
         ended=[shown(plan_document(each), snapshot) for each in page_obj.object_list],

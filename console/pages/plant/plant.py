@@ -34,7 +34,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     acted = LedgerEntry.objects.filter(at__lte=moment_of(request)).exclude(action=None, limited_by=None)
     return show(
         request,
-        "overview.html",
+        "plant/overview.html",
         "overview",
         view="flow",
         decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
@@ -51,7 +51,9 @@ def nodes(request: HttpRequest) -> HttpResponse:
 
 
 def nodes_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
-    return show(request, "nodes.html", "nodes", view="nodes", errors=errors or {}, submitted=submitted or {})
+    return show(
+        request, "plant/nodes.html", "nodes", view="nodes", errors=errors or {}, submitted=submitted or {}
+    )
 
 
 @require_safe
@@ -68,7 +70,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
     queues = (snapshot_of(request) or {}).get("queues") or {}
     return show(
         request,
-        "node.html",
+        "plant/node.html",
         "nodes",
         view=f"node:{name}",
         name=name,
@@ -105,4 +107,4 @@ def thresholds(request: HttpRequest, name: str) -> Done:
 @require_safe
 @requires("plant.view")
 def workers(request: HttpRequest) -> HttpResponse:
-    return show(request, "workers.html", "workers")
+    return show(request, "plant/workers.html", "workers")

@@ -60,7 +60,7 @@ def plants_page(request: HttpRequest, errors: Any = None, submitted: Any = None,
     editing = rows.get(request.GET.get("edit", ""))
     return show(
         request,
-        "plants.html",
+        "plant/plants.html",
         "plants",
         "frame",
         found=found,
@@ -92,7 +92,7 @@ def plant_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
     operators = _operators(topology) if topology else []
     return show(
         request,
-        "plant.html",
+        "plant/plant.html",
         "plants",
         "plants",
         shown=found,

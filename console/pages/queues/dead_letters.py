@@ -52,7 +52,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
     query.pop("page", None)
     return show(
         request,
-        "dead_letters.html",
+        "queues/dead_letters.html",
         "dead-letters",
         view="frame",
         found=found,
@@ -104,7 +104,7 @@ def letter_page(
     event = found.events[row] if found and found.events else None
     response = show(
         request,
-        "dead_letter.html",
+        "queues/dead_letter.html",
         "dead-letters",
         view="frame",
         queue=queue,

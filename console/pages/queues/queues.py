@@ -19,7 +19,7 @@ LETTERS = 5
 @require_safe
 @requires("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
-    return show(request, "queues.html", "queues", view="frame")
+    return show(request, "queues/queues.html", "queues", view="frame")
 
 
 @require_safe
@@ -36,7 +36,7 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
     letters = dead_letters.newest(found, LETTERS)
     return show(
         request,
-        "queue.html",
+        "queues/queue.html",
         "queues",
         view=f"queue:{name}",
         name=name,

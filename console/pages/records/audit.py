@@ -25,7 +25,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     """Context: that of `listing`, and actions, which the filter can choose from."""
     return show(
         request,
-        "audit.html",
+        "records/audit.html",
         "audit",
         view="frame",
         actions=sorted(ACTIONS),

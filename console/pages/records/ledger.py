@@ -36,7 +36,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     """Context: that of `listing`, and what the filter can choose from."""
     return show(
         request,
-        "ledger.html",
+        "records/ledger.html",
         "ledger",
         view="frame",
         **listing(request, filter_of, LedgerEntry.objects.select_related("loop")),
@@ -60,7 +60,7 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     export = ledger_of_loops.export(found)
     return show(
         request,
-        "entry.html",
+        "records/entry.html",
         "ledger",
         view="frame",
         entry=found,

@@ -49,7 +49,7 @@ def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
     window = _window(request.GET, now, wrong)
     return show(
         request,
-        "timeline.html",
+        "records/timeline.html",
         "timeline",
         view="frame",
         window=window,
@@ -129,7 +129,7 @@ def document(request: HttpRequest) -> HttpResponse:
             "made_by": actor_of(request).name,
             "origin": request.build_absolute_uri(reverse("timeline")),
         }
-        text = render_to_string("timeline_document.html", context)
+        text = render_to_string("records/timeline_document.html", context)
     said = {"filter": asked(request), "window": _file_time(window), "bytes": len(text.encode())}
     audit_log.record(actor_of(request), "export.timeline-document", request.path, after=said)
     response = HttpResponse(text)

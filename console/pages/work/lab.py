@@ -54,7 +54,7 @@ def lab_page(request: HttpRequest, errors: Any = None, submitted: Any = None) ->
     page_obj = Paginator(experiments().order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     return show(
         request,
-        "lab.html",
+        "work/lab.html",
         "lab",
         view="frame",
         **_beside(scenario, submitted),
@@ -81,7 +81,7 @@ def experiment_page(
     scenario = SCENARIOS.get(found.scenario)
     return show(
         request,
-        "experiment.html",
+        "work/experiment.html",
         "lab",
         view="frame",
         **(_beside(scenario, submitted, found) if scenario else {"scenarios": SCENARIOS}),
@@ -103,7 +103,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     found = sorted(experiments().filter(pk__in=ids[:MOST_COMPARED]), key=lambda each: ids.index(each.pk))
     return show(
         request,
-        "compare.html",
+        "work/compare.html",
         "lab",
         view="frame",
         compared=[experiment_document(each) for each in found],

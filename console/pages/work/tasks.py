@@ -60,7 +60,7 @@ def tasks_page(request: HttpRequest, errors: Any = None, submitted: Any = None) 
     described = [_described(task, now) for task in Task.objects.select_related("periodic")]
     return show(
         request,
-        "tasks.html",
+        "work/tasks.html",
         "tasks",
         view="frame",
         tasks=sorted(described, key=_worst_first),
@@ -114,7 +114,7 @@ def task_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
     return show(
         request,
-        "task.html",
+        "work/task.html",
         "tasks",
         view="frame",
         task=_described(found, timezone.now()),
@@ -143,7 +143,7 @@ def run_page(request: HttpRequest, run_id: int, errors: Any = None, submitted: A
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
     return show(
         request,
-        "run.html",
+        "work/run.html",
         "tasks",
         view="frame",
         run=run_document(found),

@@ -661,7 +661,7 @@ def test_five_wrong_passwords_lock_the_account_out_for_a_while(people, control):
 
 def test_a_locked_out_page_says_so(people, control):
     answers = [Client().post("/login/", {"username": "viewer", "password": "wrong"}) for _ in range(5)]
-    assert "locked_out.html" in [template.name for template in answers[-1].templates]
+    assert "people/locked_out.html" in [template.name for template in answers[-1].templates]
 
 
 def test_a_request_has_one_actor(people):

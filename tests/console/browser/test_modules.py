@@ -29,7 +29,7 @@ def test_the_browser_writes_numbers_as_the_server_does(open_page, observer):
     page = open_page("/")
     names = [name for name in FORMATS if name != "clock"]  # the browser's clock is in the reader's zone
     script = """async ([names, values]) => {
-      const { formatted } = await import("/static/js/format.js");
+      const { formatted } = await import("/static/js/values/format.js");
       return names.map((name) => values.map((value) => formatted(value, name)));
     }"""
     assert page.evaluate(script, [names, list(VALUES)]) == [
@@ -48,7 +48,7 @@ DOCUMENTS = (
 def test_a_patch_in_the_browser_gives_what_the_observer_meant(open_page, observer):
     page = open_page("/")
     script = """async ([document, patch]) => {
-      const { merged } = await import("/static/js/store.js");
+      const { merged } = await import("/static/js/values/store.js");
       const kept = JSON.stringify(document);
       const result = merged(document, patch);
       return [result, JSON.stringify(document) === kept];
@@ -60,7 +60,7 @@ def test_a_patch_in_the_browser_gives_what_the_observer_meant(open_page, observe
 def test_a_name_with_dots_is_found_in_the_snapshot(open_page, observer):
     page = open_page("/")
     script = """async (document) => {
-      const { resolve } = await import("/static/js/store.js");
+      const { resolve } = await import("/static/js/values/store.js");
       return [resolve(document, "hosts.jobs@vm.local.busy"), resolve(document, "hosts.other.busy")];
     }"""
     assert page.evaluate(script, {"hosts": {"jobs@vm.local": {"busy": 2}}}) == [2, None]

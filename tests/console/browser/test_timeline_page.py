@@ -125,7 +125,7 @@ def test_the_exported_file_is_read_without_the_console(
     live(page, observer)
     with page.expect_download() as download:
         page.get_by_role("link", name="HTML", exact=True).click()
-    path = tmp_path / "timeline.html"
+    path = tmp_path / "records/timeline.html"
     download.value.save_as(path)
     alone = chromium.new_context(offline=True, viewport=DESKTOP)
     opened = alone.new_page()

@@ -1,0 +1,165 @@
+// A map of boxes in columns with bands between them: width is rate, and a band has colour only where it arrives at a
+// box in trouble. The order is fixed, and everything is updated in place, so a map is smooth but still.
+import { UNKNOWN, formatted } from "../values/format.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const TOP = 40, GAP = 12, LEAST_BAND = 1, LEFT = 9;
+const MOST_GLIDING = 40; // bands
+const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; the step of a box's height
+
+/**
+ * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
+ * column's bands take. Returns draw({boxes: one list a column, links: [{from, to, rate, state}], seq}).
+ * A box: {id, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
+ */
+export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
+  const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
+  let unitHeight = null, latest = null;
+
+  function element(parent, key, tag, attributes) {
+    let found = drawn.get(key);
+    if (!found) {
+      found = document.createElementNS(SVG, tag);
+      drawn.set(key, found);
+      parent.append(found);
+    }
+    found.used = latest;
+    for (const [attribute, value] of Object.entries(attributes)) {
+      if (found.getAttribute(attribute) !== String(value)) found.setAttribute(attribute, value);
+    }
+    return found;
+  }
+
+  function label(parent, key, x, y, text, attributes = {}) {
+    const found = element(parent, key, "text", { x, y, ...attributes });
+    if (found.textContent !== text) found.textContent = text;
+  }
+
+  /** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
+  function layout({ boxes, links }) {
+    const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
+    const through = (side, column) => links.filter((link) => column.some((box) => box.id === link[side])).reduce((total, link) => total + (link.rate ?? 0), 0);
+    const widest = Math.max(1e-6, ...boxes.map((column) => Math.max(through("from", column), through("to", column))));
+    const fitting = fill * height / widest;
+    if (unitHeight === null || fitting < unitHeight * 0.98 || fitting > unitHeight * 1.6) unitHeight = fitting;
+    const placed = new Map();
+    for (const link of links) link.width = widthOf(link);
+    boxes.forEach((column, index) => placeColumn(column, columns[index], height, placed, links));
+    const sides = { out: new Map(), in: new Map() };
+    for (const link of links) {
+      link.start = advance(sides.out, link.from, link.width);
+      link.end = advance(sides.in, link.to, link.width);
+    }
+    for (const link of links) band(link, placed, sides);
+    return { placed, height: TOP + height };
+  }
+
+  /** Workers take thousands of events at once: a width follows its rate in steps, so that the map doesn't breathe. */
+  function widthOf({ from, to, rate }) {
+    const key = `${from}>${to}`, before = eased.get(key) ?? rate ?? 0, now = before + EASE * ((rate ?? 0) - before);
+    eased.set(key, now);
+    return rate || now * unitHeight > LEAST_BAND ? Math.max(LEAST_BAND, now * unitHeight) : 0;
+  }
+
+  function hatch(svg) {
+    const defs = document.createElementNS(SVG, "defs");
+    defs.innerHTML = '<pattern id="stale-hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="8"/></pattern>';
+    svg.prepend(defs);
+    drawn.set("defs", defs);
+  }
+
+  function drawBox(svg, box) {
+    const key = box.id, right = box.x + box.width - LEFT, left = box.x + LEFT;
+    const classes = [box.state ? `at-${box.state}` : "plain", ...(box.chosen ? ["chosen"] : [])].join(" ");
+    const group = element(svg, `box ${key}`, box.url ? "a" : "g", { class: classes, ...(box.url ? { href: box.url } : {}) });
+    const frame = { x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 };
+    element(group, `rect ${key}`, "rect", { class: "box", ...frame });
+    if (box.stale) element(group, `hatch ${key}`, "rect", { class: "hatch", ...frame });
+    const lines = box.lines ?? [], bar = box.share === undefined ? 0 : 8;
+    const first = box.y + box.height / 2 + 4 - (17 * lines.length + bar) / 2;
+    const figure = box.figure ?? rateOf(box.rate);
+    label(group, `name ${key}`, left, first.toFixed(1), clipped(box.name, box.width, figure), { class: "name" });
+    label(group, `figure ${key}`, right, first.toFixed(1), figure, { "text-anchor": "end" });
+    lines.forEach(([word, text], index) => drawLine(group, `${key} ${index}`, box, word, text, first + 17 * (index + 1)));
+    if (bar) drawShare(group, key, box, first + 17 * lines.length + 9);
+  }
+
+  /** The last line of a box in a state begins with the state's sign. */
+  function drawLine(group, key, box, word, text, y) {
+    const left = box.x + LEFT, right = box.x + box.width - LEFT, signed = box.state && key.endsWith(` ${box.lines.length - 1}`);
+    if (signed) element(group, `sign ${key}`, "path", { class: "sign", d: SIGNS[box.state] ?? SIGNS.ROUND, transform: `translate(${left + 5} ${(y - 4).toFixed(1)})` });
+    label(group, `word ${key}`, signed ? left + 16 : left, y.toFixed(1), word || text, { class: signed ? "state-word" : "second" });
+    if (word) label(group, `second ${key}`, right, y.toFixed(1), text, { class: "second", "text-anchor": "end" });
+  }
+
+  /** A bar of what is used, and a mark where it should be. */
+  function drawShare(group, key, box, y) {
+    const whole = box.width - 2 * LEFT, at = (share) => (box.x + LEFT + whole * Math.min(1, Math.max(0, share))).toFixed(1);
+    const line = { y: y.toFixed(1), height: 3 };
+    element(group, `groove ${key}`, "rect", { class: "groove", x: box.x + LEFT, width: whole, ...line });
+    element(group, `share ${key}`, "rect", { class: "share", x: box.x + LEFT, width: (whole * Math.min(1, box.share ?? 0)).toFixed(1), ...line });
+    if (box.mark !== undefined) element(group, `mark ${key}`, "path", { class: "mark", d: `M${at(box.mark)} ${(y - 3).toFixed(1)}V${(y + 6).toFixed(1)}` });
+  }
+
+  return function draw({ boxes, links, seq }) {
+    latest = seq;
+    const present = new Set(boxes.flat().map((box) => box.id));
+    const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
+    host.classList.toggle("many", shown.length > MOST_GLIDING);
+    const { placed, height } = layout({ boxes, links: shown });
+    const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${width + 2} ${height + 2}`, role: "group", "aria-label": name });
+    if (!drawn.has("defs")) hatch(svg);
+    for (const { title, x } of columns) if (title) label(svg, `heading ${title}`, x, 14, title, { class: "heading" });
+    const bands = element(svg, "bands", "g", { "aria-hidden": "true" });
+    for (const link of shown) {
+      if (link.width) element(bands, `band ${link.from}>${link.to}`, "path", { d: link.path, class: `band${link.state ? ` to-${link.state}` : ""}` });
+    }
+    for (const box of placed.values()) drawBox(svg, box);
+    for (const [key, found] of drawn) if (found.used !== latest && key !== "defs") { found.remove(); drawn.delete(key); }
+    return { svg, label };
+  };
+}
+
+function placeColumn(column, { x, width, height: least }, height, placed, links) {
+  const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
+  const grid = (size) => Math.ceil(size / GRID) * GRID; // less than a step moves nothing
+  const sizes = column.map((box) => Math.max(least, grid(held("from", box.id) + 8), grid(held("to", box.id) + 8)));
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  const gap = column.length > 1 ? Math.min(28, Math.max(4, (height - total) / (column.length - 1))) : 0;
+  let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
+  column.forEach((box, place) => {
+    placed.set(box.id, { ...box, x, width, y, height: sizes[place] });
+    y += sizes[place] + gap;
+  });
+}
+
+function advance(side, id, width) {
+  const at = side.get(id) ?? 0;
+  side.set(id, at + width);
+  return at;
+}
+
+function band(link, placed, sides) {
+  const from = placed.get(link.from), to = placed.get(link.to);
+  const middle = (box, total) => box.y + Math.max(2, (box.height - total) / 2);
+  const y0 = middle(from, sides.out.get(link.from)) + link.start, y1 = middle(to, sides.in.get(link.to)) + link.end;
+  const x0 = from.x + from.width, x1 = to.x, bend = (x1 - x0) * 0.5;
+  const at = (value) => value.toFixed(1);
+  link.path = `M${at(x0)} ${at(y0)}C${at(x0 + bend)} ${at(y0)} ${at(x1 - bend)} ${at(y1)} ${at(x1)} ${at(y1)}`
+    + `L${at(x1)} ${at(y1 + link.width)}C${at(x1 - bend)} ${at(y1 + link.width)} ${at(x0 + bend)} ${at(y0 + link.width)} ${at(x0)} ${at(y0 + link.width)}Z`;
+}
+
+const SIGNS = {
+  BUSY: "M0 -5L5 4.5H-5Z", TOOBUSY: "M-4.5 -4.5H4.5V4.5H-4.5Z",
+  ROUND: "M-4.5 0A4.5 4.5 0 1 1 4.5 0A4.5 4.5 0 1 1 -4.5 0Z",
+};
+
+function rateOf(value) {
+  return value == null ? UNKNOWN : formatted(value, "rate");
+}
+
+/** A name that would run into its figure is cut; the page behind it has the whole. */
+function clipped(name, width, figure) {
+  const most = Math.floor((width - 24 - figure.length * 7) / 6.9);
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}

@@ -1,0 +1,286 @@
+// Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
+// from the server once, live snapshots continue it, and only charts that are seen are drawn.
+import { decisions, watch } from "./decisions.js";
+import { VERDICT_WORDS, formatted } from "../values/format.js";
+import { history } from "../values/history.js";
+import { BOTTOM, HUES, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
+import { resolve, store, subscribe } from "../values/store.js";
+
+const POINTS = 450;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24;
+const LEAST_GAP_SECONDS = 10;
+const KEPT_SECONDS = 7200, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
+const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
+
+// Up to four areas are told apart by their labels and two greys; more by their hues.
+const MOST_SHADES = 4;
+
+const charts = new Set();
+
+class Chart {
+  constructor(figure) {
+    this.figure = figure;
+    this.plot = figure.querySelector(".plot");
+    this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
+    this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
+    // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
+    this.until = figure.dataset.end ? Number(figure.dataset.end) : null;
+    this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) : null;
+    this.seconds = (this.own ?? rangeOfUrl()) * 60;
+    this.time = [];
+    this.columns = new Map(this.series.map((series) => [series.path, []]));
+    this.signs = null;
+    this.acted = watch();
+    this.paused = false;
+    this.seen = false;
+    new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.draw(); }).observe(figure);
+    new ResizeObserver(() => this.draw()).observe(figure);
+    this.load();
+  }
+
+  async load() {
+    this.decided();
+    const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
+    const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
+    const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
+    const keep = found.time.map((at) => at < first);
+    const past = found.time.filter((_, index) => keep[index]);
+    if (this.loaded) this.clear();
+    for (const { path } of this.series) {
+      const before = (found.series[path] ?? past.map(() => null)).filter((_, index) => keep[index]);
+      this.columns.set(path, [...before, ...this.columns.get(path)]);
+    }
+    this.time = [...past, ...this.time];
+    this.loaded = true;
+    this.draw();
+  }
+
+  clear() {
+    this.time = [];
+    for (const path of this.columns.keys()) this.columns.set(path, []);
+  }
+
+  add(snapshot) {
+    if (this.until === null && this.acted(snapshot)) this.decided();
+    if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
+    this.time.push(snapshot.at);
+    for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
+    while (this.time[0] < snapshot.at - KEPT_SECONDS) {
+      this.time.shift();
+      for (const column of this.columns.values()) column.shift();
+    }
+    this.draw();
+  }
+
+  draw() {
+    if (!this.seen || document.hidden || this.paused || !window.Plotly || !this.figure.offsetWidth) return;
+    if (!this.known()) return this.say("No measurement yet. The line begins with the next snapshot.");
+    this.plot.querySelector(".nothing")?.remove();
+    const { data, layout } = this.compose();
+    window.Plotly.react(this.plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
+    if (!this.listening) this.listen();
+  }
+
+  known(series = this.series) {
+    return series.some(({ path, constant }) => constant !== null || this.columns.get(path).some((value) => typeof value === "number"));
+  }
+
+  say(text) {
+    if (this.plot.querySelector(".nothing")) return;
+    this.plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: text }));
+  }
+
+  listen() {
+    this.listening = true;
+    // A zoom is a question about one stretch of time: live waits until it is answered.
+    this.plot.on("plotly_relayout", (change) => {
+      if (change["xaxis.autorange"]) this.resume();
+      else if (change["xaxis.range[0]"]) this.pause();
+    });
+    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(link); });
+  }
+
+  pause() {
+    if (this.paused) return;
+    this.paused = true;
+    const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Resume live" });
+    button.addEventListener("click", () => this.resume());
+    this.figure.before(button);
+    this.button = button;
+  }
+
+  resume() {
+    this.paused = false;
+    this.button?.remove();
+    this.draw();
+  }
+
+  compose() {
+    const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
+    const decisions = this.signs?.length ? this.signs : null, bars = this.bars();
+    const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
+    const space = TOP + BOTTOM + BAR_LANE * bars.length + (decisions ? TRIANGLE_LANE : 0);
+    const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
+    const height = inner + space, plotted = height - TOP - BOTTOM;
+    const layout = frame(colours, height, narrow);
+    const until = this.time.at(-1) ?? Date.now() / 1000;
+    layout.xaxis.range = [date(until - this.seconds), date(until)];
+    const data = [];
+    let top = plotted - BAR_LANE * bars.length;
+    this.lanes.forEach((lane, index) => {
+      const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
+      layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
+      layout[name].showticklabels = this.known(lane.series);
+      layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
+      data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
+      top -= heights[index] + LANE_GAP;
+    });
+    if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
+    bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
+    return { data, layout };
+  }
+
+  traces(lane, axis, colours, layout, narrow, height) {
+    const from = (this.time.at(-1) ?? 0) - this.seconds, ends = [], holes = gaps(this.time), times = withHoles(this.time, holes, (at) => date(at));
+    const traces = lane.series.map((series) => {
+      const values = series.constant === null
+        ? withHoles(this.columns.get(series.path), holes, (value) => (typeof value === "number" ? value * lane.factor : null)) : null;
+      const x = values ? times : [date(from), date(this.time.at(-1) ?? 0)];
+      const y = values ?? [series.constant * lane.factor, series.constant * lane.factor];
+      const last = y.findLast((value) => typeof value === "number");
+      if (last !== undefined) ends.push({ series, last });
+      return {
+        x, y, type: "scatter", mode: "lines", name: series.label, yaxis: axis, connectgaps: false,
+        line: lineOf(series.kind, colours), ...this.area(lane, series, colours, axis), hovertemplate: `${series.label} %{y:,.4~g}<extra></extra>`,
+        hoverinfo: series.kind === "threshold" ? "skip" : undefined, cliponaxis: true,
+      };
+    });
+    if (!narrow) labels(lane.stacked ? middles(ends) : ends, axis, colours, layout, this.highest(lane), height);
+    return traces;
+  }
+
+  /** Areas stand on each other in the order they are declared; two that touch differ, those without any don't count. */
+  area(lane, series, colours, axis) {
+    if (!lane.stacked) return {};
+    const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
+    const few = lane.series.length <= MOST_SHADES;
+    return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : HUES[lane.series.indexOf(series) % HUES.length] };
+  }
+
+  highest(lane) {
+    if (lane.highest) return lane.highest;
+    const from = (this.time.at(-1) ?? 0) - this.seconds;
+    const values = lane.series.flatMap((series) => (series.constant === null
+      ? this.columns.get(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
+    const highest = values.reduce((most, value) => Math.max(most, value), 0) * lane.factor;
+    return highest > 0 ? highest * 1.12 : 1;
+  }
+
+  /** The triangles of this chart; null when it has no lane for them. */
+  async decided() {
+    const about = this.figure.dataset.decisions;
+    if (about === undefined) return;
+    const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
+    this.signs = await decisions(about, { from: to - this.seconds, to });
+    this.draw();
+  }
+
+  bars() {
+    return [...document.querySelectorAll("[data-override], [data-bar]")]
+      .map(({ dataset }) => ({ from: dataset.from, to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
+      .slice(0, MOST_BARS);
+  }
+}
+
+function readLane(element) {
+  const factor = Number(element.dataset.scale ?? 1);
+  const series = [...element.querySelectorAll("[data-series]")].map(({ dataset }) => ({
+    path: dataset.series, label: dataset.label, kind: dataset.kind, constant: dataset.value === undefined ? null : Number(dataset.value),
+  }));
+  return { title: element.dataset.lane, factor, series, stacked: "stacked" in element.dataset, highest: Number(element.dataset.highest ?? 0) };
+}
+
+const date = (seconds) => new Date(seconds * 1000);
+
+/** Places after which nothing was measured for long: no line may pretend to know what was between. */
+function gaps(time) {
+  const steps = time.slice(1).map((at, index) => at - time[index]);
+  const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
+  const longest = Math.max(LEAST_GAP_SECONDS, 4 * usual);
+  return new Set(steps.flatMap((step, index) => (step > longest ? [index] : [])));
+}
+
+const withHoles = (values, holes, shown) => (holes.size
+  ? values.flatMap((value, index) => (holes.has(index) ? [shown(value), null] : [shown(value)])) : values.map(shown));
+
+function lineOf(kind, colours) {
+  return {
+    measured: { color: colours.text, width: 1.5 },
+    second: { color: colours.muted, width: 1.25 },
+    step: { color: colours.text, width: 1.5, shape: "hv" },
+    reference: { color: colours.muted, width: 1.25, dash: "dash" },
+    threshold: { color: colours.muted, width: 0.75 },
+    stacked: { color: colours.surface, width: 1, shape: "hv" },
+  }[kind];
+}
+
+/** Labels of stacked areas stand at the middle of each, not at its own height. */
+function middles(ends) {
+  let below = 0;
+  return ends.map((end) => {
+    below += end.last;
+    return { ...end, last: below - end.last / 2, value: end.last };
+  }).filter((end) => end.value > 0);
+}
+
+function triangles(decisions, colours, layout, share) {
+  layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
+  return {
+    x: decisions.map((row) => date(row.at)), y: decisions.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    marker: { symbol: decisions.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: decisions.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
+    customdata: decisions.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+  };
+}
+
+function overrideBar(bar, row, colours, layout, plotted) {
+  const high = 1 - row * BAR_LANE / plotted.height, low = high - (BAR_LANE - 6) / plotted.height;
+  const [from, to] = layout.xaxis.range, left = new Date(Math.max(new Date(bar.from), from)), right = new Date(Math.min(new Date(bar.to), to));
+  if (right <= left) return;
+  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
+  // A bar too short for its words has them at its left.
+  const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
+  layout.annotations.push({ text: bar.label, x: fits ? right : left, xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+}
+
+function rangeOfUrl() {
+  const minutes = Number(new URLSearchParams(location.search).get("minutes"));
+  return minutes > 0 && minutes <= KEPT_SECONDS / 60 ? minutes : 15;
+}
+
+function setRange({ target }) {
+  const button = target.closest("[data-range] button");
+  if (!button) return;
+  const url = new URL(location.href);
+  url.searchParams.set("minutes", button.value);
+  window.history.replaceState(null, "", url);
+  pressRange();
+  for (const chart of charts) if (chart.own === null) { chart.seconds = rangeOfUrl() * 60; chart.load(); }
+}
+
+function pressRange() {
+  for (const button of document.querySelectorAll("[data-range] button")) button.setAttribute("aria-pressed", String(Number(button.value) === rangeOfUrl()));
+}
+
+function start() {
+  pressRange();
+  document.querySelectorAll("figure.chart").forEach((figure) => {
+    figure.setAttribute("role", "figure");
+    figure.setAttribute("aria-label", figure.dataset.chart);
+    charts.add(new Chart(figure));
+  });
+  document.addEventListener("click", setRange);
+  subscribe((snapshot) => charts.forEach((chart) => chart.add(snapshot)));
+  document.addEventListener("weir:theme", () => charts.forEach((chart) => chart.draw()));
+}
+
+start();

@@ -1,0 +1,56 @@
+// What all plots have in common: the tokens' colours, one layout, axes from zero, labels at the right end.
+import { formatted } from "../values/format.js";
+
+export const TOP = 32, BOTTOM = 28, NARROW = 520;
+const RIGHT = 108, LEFT = 56, LABEL_HEIGHT = 15;
+
+// Okabe and Ito's hues, where more than a few series have to be told apart.
+export const HUES = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999"];
+
+export function tokens() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent"), shades: ["fill", "band"].map(of) };
+}
+
+/** The one layout all charts have. */
+export function frame(colours, height, narrow) {
+  const font = { family: "system-ui, sans-serif", size: 12, color: colours.muted };
+  return {
+    height, font, autosize: true, showlegend: false, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
+    margin: { l: narrow ? 44 : LEFT, r: narrow ? 12 : RIGHT, t: TOP, b: BOTTOM, pad: 0 }, hovermode: "x", dragmode: "zoom",
+    hoverlabel: { bgcolor: colours.surface, bordercolor: colours.line, font: { ...font, color: colours.text } },
+    modebar: { bgcolor: "transparent", color: colours.muted, activecolor: colours.text, orientation: "h" },
+    annotations: [], shapes: [], uirevision: "still",
+    xaxis: {
+      type: "date", gridcolor: colours.line, linecolor: colours.line, showline: true, zeroline: false, nticks: narrow ? 4 : 7, tickformat: "%H:%M",
+      showspikes: true, spikemode: "across", spikethickness: 1, spikedash: "solid", spikecolor: colours.muted, spikesnap: "cursor", anchor: "free", position: 0, hoverformat: "%H:%M:%S",
+    },
+  };
+}
+
+export function scale(colours, lane, domain, highest) {
+  return {
+    domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticksuffix: " ",
+    tickfont: { color: colours.muted, size: 12 },
+  };
+}
+
+/** The unit stands above its axis, where it can be read without turning the head. */
+export function heading(colours, text, y, narrow) {
+  return { text, x: 0, xshift: narrow ? -40 : -LEFT + 4, y, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", yshift: 7, showarrow: false, font: { size: 12, color: colours.muted } };
+}
+
+/** Names and values at the right end; those that would touch are moved apart. */
+export function labels(ends, axis, colours, layout, highest, height) {
+  const least = highest * LABEL_HEIGHT / height;
+  const sorted = ends.sort((one, other) => other.last - one.last);
+  let above = Infinity;
+  for (const { series, last, value: own = last } of sorted) {
+    const y = Math.min(Math.max(last, 0), above - least, highest);
+    above = y;
+    const value = series.constant === null || series.kind === "threshold" ? formatted(own, Math.abs(own) < 10 && !Number.isInteger(own) ? "fraction" : Math.abs(own) < 100 && !Number.isInteger(own) ? "rate" : "integer") : "";
+    const strong = series.kind === "measured" || series.kind === "step";
+    layout.annotations.push({ text: `${series.label} ${value}`, x: 1, xref: "paper", xshift: 6, y, yref: axis, xanchor: "left", yanchor: "middle", showarrow: false, font: { size: 12, color: strong ? colours.text : colours.muted } });
+  }
+}

@@ -1,0 +1,73 @@
+// Spark lines: the last 15 minutes of a value, drawn anew every few seconds and only where they are seen.
+import { history } from "../values/history.js";
+import { resolve, store, subscribe } from "../values/store.js";
+
+const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, LEAST_SPAN = 0.4;
+const kept = new Map(); // path → [[at, value]]
+
+export function start() {
+  const now = store.snapshot?.at ?? Date.now() / 1000;
+  load(paths(), now);
+  subscribe(extend);
+  document.addEventListener("weir:part", ({ detail }) => {
+    const unknown = [...detail.querySelectorAll("[data-spark]")].map((spark) => spark.dataset.spark).filter((path) => !kept.has(path));
+    if (unknown.length) load(unknown, store.snapshot?.at ?? now);
+    else drawAll();
+  });
+}
+
+const paths = () => [...new Set([...document.querySelectorAll("[data-spark]")].map((spark) => spark.dataset.spark))];
+
+async function load(names, now) {
+  if (!names.length) return;
+  names.forEach((name) => kept.set(name, kept.get(name) ?? []));
+  const { time, series } = await history(names, { from: now - SECONDS, to: now, points: POINTS });
+  for (const name of names) {
+    const before = evened(series[name] ?? [], time);
+    const first = kept.get(name)[0]?.[0] ?? Infinity;
+    kept.set(name, [...before.filter(([at]) => at < first), ...kept.get(name)]);
+  }
+  drawAll();
+}
+
+/** The server keeps minimum and maximum of each stretch; a line this small is clearer by the middle of the two. */
+function evened(values, time) {
+  const points = [];
+  for (let index = 0; index < values.length; index += 2) {
+    const both = values.slice(index, index + 2).filter((value) => typeof value === "number");
+    points.push([time[index], both.length ? both.reduce((sum, value) => sum + value, 0) / both.length : null]);
+  }
+  return points;
+}
+
+function extend(snapshot) {
+  let changed = false;
+  for (const [path, points] of kept) {
+    if (points.length && snapshot.at - points.at(-1)[0] < STEP_SECONDS) continue;
+    points.push([snapshot.at, resolve(snapshot, path)]);
+    while (points[0][0] < snapshot.at - SECONDS) points.shift();
+    changed = true;
+  }
+  if (changed) drawAll();
+}
+
+function drawAll() {
+  for (const spark of document.querySelectorAll("[data-spark]")) draw(spark, kept.get(spark.dataset.spark) ?? []);
+}
+
+/** Around its middle; never magnified beyond 40 % of its height, so that a small wobble looks small. */
+function draw(spark, points) {
+  const known = points.filter(([, value]) => typeof value === "number");
+  if (known.length < 2) return spark.replaceChildren();
+  const end = known.at(-1)[0], values = known.map(([, value]) => value);
+  const highest = Math.max(...values), lowest = Math.min(...values);
+  const span = Math.max(highest - lowest, LEAST_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;
+  const x = (at) => (WIDTH - PAD) * (1 - (end - at) / SECONDS);
+  const y = (value) => HEIGHT / 2 - (HEIGHT - 2 * PAD) * (value - middle) / span;
+  const line = known.map(([at, value], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  spark.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  if (!spark.firstChild) spark.innerHTML = '<path/><circle r="1.8"/>';
+  spark.firstChild.setAttribute("d", line);
+  spark.lastChild.setAttribute("cx", x(end).toFixed(1));
+  spark.lastChild.setAttribute("cy", y(known.at(-1)[1]).toFixed(1));
+}

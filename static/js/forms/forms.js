@@ -1,0 +1,249 @@
+// Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
+import { formatted, words } from "../values/format.js";
+import { refreshAll } from "../values/refresh.js";
+import { newKey, send, valuesOf } from "./sending.js";
+import { toast } from "./toast.js";
+
+// What a form was sent under, until its answer is there; another value is another submission.
+const submissions = new WeakMap();
+
+export function start() {
+  document.querySelectorAll("form.steer").forEach(differ);
+  document.addEventListener("submit", submit);
+  document.addEventListener("input", ({ target }) => { if (target.form) submissions.delete(target.form); const form = target.closest("form.steer"); if (form) differ(form); });
+  document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
+  document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
+  document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
+  document.addEventListener("weir:restored", () => toast("You are logged in again. What you typed is here again; nothing was sent."));
+  document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
+  document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
+}
+
+function prepare(part) {
+  if (part.matches("form.steer")) differ(part);
+  if (part.matches("form[data-selection]")) select(part);
+}
+
+// --- what is, what would be ------------------------------------------------------------------------------
+
+const isChoice = (field) => field.matches("select");
+const changed = (form) => [...form.querySelectorAll(".would:not(:disabled)")]
+  .filter((field) => field.value.trim() !== "" && (isChoice(field) ? field.value !== field.dataset.is : Number(field.value) !== Number(field.dataset.is)));
+
+function differ(form) {
+  const fields = [...form.querySelectorAll(".would")];
+  fields.forEach(showRange);
+  const different = changed(form), place = form.querySelector("[data-difference]");
+  fields.forEach((field) => field.classList.toggle("changed", different.includes(field)));
+  const wrong = different.filter((field) => outside(field));
+  if (place) {
+    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to see what it means.${form.matches("[data-steer]") ? " It reverts by itself." : ""}`;
+    place.classList.toggle("grave", wrong.length > 0);
+  }
+  const button = form.querySelector("[data-effect]");
+  if (!button) return;
+  button.textContent = effect(form, different, button.dataset.effect);
+  button.disabled = !different.length || wrong.length > 0;
+}
+
+/** The end of an override as a button says it: for 30 min, until 14:30, until it is ended. */
+function ending(form) {
+  const { minutes, expires_at: at } = form.elements;
+  if (minutes.value === "endless") return "until it is ended";
+  if (minutes.value === "until") return at.value ? `until ${at.value.slice(11, 16)}` : "until…";
+  return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
+}
+
+/** "at a time…" asks for the time. */
+function expire(select) {
+  const label = select.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
+  label.hidden = field.disabled = select.value !== "until";
+  field.required = !field.disabled;
+  if (!field.disabled && !field.value) field.value = localTime(new Date(Date.now() + 3600e3));
+}
+
+const localTime = (moment) => new Date(moment - moment.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
+const labelOf = (field) => words(field.dataset.name);
+
+function effect(form, different, verb) {
+  if (!different.length) return verb;
+  const [first] = different;
+  const what = different.length === 1 ? `${labelOf(first)} to ${plain(first.value)}` : `${different.length} values`;
+  return `Override ${what} ${ending(form)}`;
+}
+
+/** A value as it was typed, only grouped when it is a plain number. */
+const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text)) : text);
+
+function sentence(field) {
+  if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}${after(field)}.`;
+  const was = Number(field.dataset.is), would = Number(field.value);
+  if (!Number.isFinite(would)) return `${capital(labelOf(field))} takes a number.`;
+  const limit = outside(field);
+  if (limit) return limit;
+  const share = was ? Math.abs(would - was) / Math.abs(was) : null;
+  const by = share === null ? "" : ` ${formatted(share, "percent")} % ${would > was ? "higher" : "lower"}:`;
+  return `${capital(labelOf(field))}${by} ${formatted(would)} instead of ${formatted(was)}${after(field)}.`;
+}
+
+/** An override ends; a question puts nothing in force. */
+const after = (field) => (field.form.matches("[data-steer]") ? ", then back by itself" : "");
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+/** A sentence when the value lies outside its range, else an empty text. */
+function outside(field) {
+  if (isChoice(field)) return "";
+  const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
+  if (!Number.isFinite(value)) return `${capital(labelOf(field))} takes a number.`;
+  if (low !== null && value < low) return `${capital(labelOf(field))} takes at least ${formatted(low)}.`;
+  if (high !== null && value > high) return `${capital(labelOf(field))} takes at most ${formatted(high)}.`;
+  return "";
+}
+
+function limitOf(field, name) {
+  const text = field.dataset[name];
+  return text === undefined || text === "" || text === "None" ? null : Number(text);
+}
+
+function showRange(field) {
+  const range = field.closest("tr")?.querySelector(".range");
+  const low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
+  if (!range || low === null || high === null || high <= low) return;
+  const place = (value) => Math.max(0, Math.min(1, position(value, low, high))).toFixed(3);
+  range.querySelector(".is").style.setProperty("--at", place(Number(field.dataset.is)));
+  const mark = range.querySelector(".would-be"), different = Number(field.value) !== Number(field.dataset.is);
+  mark.hidden = !different || !Number.isFinite(Number(field.value));
+  if (!mark.hidden) mark.style.setProperty("--at", place(Number(field.value)));
+}
+
+/** A wide range is shown by its logarithm, else its lower half would be one pixel. */
+function position(value, low, high) {
+  if (low < 0 && high > 0 && high - low > 100) return 0.5 + Math.sign(value) * Math.log1p(Math.abs(value)) / Math.log1p(Math.max(-low, high)) / 2;
+  if (high - low > 100) return value > low ? Math.log1p(value - low) / Math.log1p(high - low) : 0;
+  return (value - low) / (high - low);
+}
+
+// --- sending ----------------------------------------------------------------------------------------------
+
+async function submit(event) {
+  const form = event.target;
+  if (form.matches("form[data-mode-form]")) return askWhy(event);
+  if (!form.matches("form[data-steer]") || event.submitter?.matches("[data-plain]")) return;
+  event.preventDefault();
+  if (form.dataset.sending) return; // the second of a double click
+  clearErrors(form);
+  // The attribute, not the property: a button named "action" would stand in its place.
+  const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
+  form.dataset.sending = "true";
+  if (!submissions.has(form)) submissions.set(form, newKey());
+  const answer = await send(url, valuesOf(form, event.submitter), submissions.get(form));
+  delete form.dataset.sending;
+  // What became of it is not known: sent again under its key, it is done once only.
+  if (!answer.unknown) submissions.delete(form);
+  if (answer.ok) done(form, answer);
+  else refuse(form, answer.errors);
+}
+
+function refuse(form, errors) {
+  const said = document.getElementById(form.dataset.said);
+  if (said) return say(said, Object.values(errors).flat().join(" "));
+  for (const [name, messages] of Object.entries(errors)) {
+    const field = [...form.elements].find((element) => element.name === name && element.type !== "hidden");
+    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${field ? "" : `${words(name)}: `}${messages.join(" ")}` });
+    note.setAttribute("role", "alert");
+    if (field) {
+      field.setAttribute("aria-invalid", "true");
+      field.closest("label, td, .pair, .field")?.append(note);
+      field.focus();
+    } else (form.querySelector(".line-form") ?? form).append(note);
+  }
+}
+
+/** A form of buttons has no field to stand beside: what can't be done is said under the page's title. */
+function say(place, text) {
+  place.textContent = text;
+  place.hidden = false;
+}
+
+function clearErrors(form) {
+  const said = document.getElementById(form.dataset.said);
+  if (said) said.hidden = true;
+  form.querySelectorAll(".error").forEach((note) => note.remove());
+  form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
+}
+
+function done(form, answer) {
+  if (answer.go) return location.assign(answer.go);
+  const ids = answer.overrides ?? [];
+  toast(answer.message, ids.length ? () => undo(ids) : null);
+  form.closest("#why")?.setAttribute("hidden", "");
+  if (form.elements.reason) form.elements.reason.value = "";
+  // The values in force have changed: the server writes the form again with them, once no hand is on it.
+  document.activeElement?.blur();
+  refreshAll();
+}
+
+async function undo(ids) {
+  for (const id of ids) {
+    const answer = await send(`/overrides/${id}/end`, new FormData());
+    toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
+  }
+  refreshAll();
+}
+
+// --- modes: what it will do, why, and until when, in one line under the title -----------------------------
+
+const EFFECTS = {
+  auto: "Auto: the loop applies what its law decides.",
+  advise: "Advise: the loop decides and records, and applies nothing.",
+  hold: "Hold: the actuator stays as it is; each tick is still recorded.",
+  manual: "Manual: only the value you override the actuator with is applied.",
+};
+
+function askWhy(event) {
+  event.preventDefault();
+  const line = document.getElementById("why"), form = line.querySelector("form"), mode = event.submitter.value;
+  const handedOver = mode === "hold" || mode === "manual"; // nobody steers but a person: these revert by themselves
+  form.elements.mode.value = mode;
+  form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
+  form.elements.minutes.value = handedOver ? event.target.elements.minutes?.value ?? "30" : "";
+  form.querySelector("[data-manual]").hidden = mode !== "manual";
+  line.querySelector("[data-what]").textContent = EFFECTS[mode];
+  nameMode(form);
+  line.hidden = false;
+  form.elements.reason.focus();
+  form.elements.minutes.onchange = () => nameMode(form);
+  line.querySelector("[data-cancel]").onclick = () => { line.hidden = true; };
+}
+
+function nameMode(form) {
+  const { mode } = form.elements;
+  const verb = mode.value === "hold" ? "Hold loop" : `Set to ${mode.value}`;
+  form.querySelector("[data-do]").textContent = `${verb} ${ending(form)}`.trim();
+}
+
+// --- selections: what can be done, and to how many ---------------------------------------------------------
+
+function select(target) {
+  const form = target.closest("form[data-selection]");
+  const boxes = [...form.querySelectorAll("[data-choice]")];
+  if (target.matches("[data-select-all]")) boxes.forEach((box) => { box.checked = target.checked; });
+  // All that fit a filter, of which the boxes are one page.
+  const all = form.querySelector("[data-all]:checked");
+  const count = all ? Number(all.dataset.all) : boxes.filter((box) => box.checked).length;
+  for (const button of form.querySelectorAll("[data-counts]")) {
+    const what = nounOf(form) ? `${formatted(count, "integer")} ${nounOf(form)}${count === 1 ? "" : "s"}` : boxes.find((box) => box.checked)?.value;
+    button.textContent = count ? button.dataset.counts.replace("{}", what) : button.dataset.counts.replace(" {}", "");
+    button.disabled = !count;
+  }
+}
+
+const nounOf = (form) => ({ letters: "letter", experiments: "experiment" })[form.dataset.selection];
+
+async function copy(button) {
+  const source = document.getElementById(button.dataset.copy), words = button.textContent;
+  await navigator.clipboard.writeText(source ? source.textContent : location.href);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = words; }, 2000);
+}

@@ -1,0 +1,59 @@
+// Forms that say beforehand what they would do: whenever one changes it is asked of the server, which changes nothing.
+import { moment } from "../values/format.js";
+
+const PAUSE_MILLISECONDS = 350;
+const asked = new WeakMap(); // form → the number of its newest question: an answer to an older one is outdated
+
+export function start() {
+  for (const form of document.querySelectorAll("form[data-preview]")) {
+    let timer = null;
+    const later = () => { clearTimeout(timer); timer = setTimeout(() => ask(form), PAUSE_MILLISECONDS); };
+    form.addEventListener("input", later);
+    form.addEventListener("change", later);
+    if (form.elements.name?.value || [...form.elements].some((field) => field.name === "matcher-value" && field.value)) ask(form);
+  }
+  for (const select of document.querySelectorAll("select[data-shows]")) {
+    select.addEventListener("change", () => show(select));
+    show(select);
+  }
+  document.addEventListener("click", ({ target }) => { if (target.closest("[data-print]")) print(); });
+}
+
+async function ask(form) {
+  const number = (asked.get(form) ?? 0) + 1;
+  asked.set(form, number);
+  const answer = await answered(form);
+  if (asked.get(form) === number) write(form.querySelector("[data-preview-result]") ?? document.querySelector("[data-preview-result]"), answer);
+}
+
+async function answered(form) {
+  try {
+    const response = await fetch(form.dataset.preview, { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } });
+    if (response.ok && !response.redirected) return await response.json();
+    return { sentence: `The console answered ${response.status}; nothing can be said beforehand.`, rows: [] };
+  } catch {
+    return { sentence: "The console does not answer; nothing can be said beforehand.", rows: [] };
+  }
+}
+
+function write(place, { sentence, rows }) {
+  const words = Object.assign(document.createElement("p"), { textContent: sentence });
+  const list = document.createElement("ul");
+  list.append(...rows.map(item));
+  place.replaceChildren(words, ...(rows.length ? [list] : []));
+}
+
+function item({ title, url, at, note }) {
+  const row = document.createElement("li"), name = document.createElement(url ? "a" : "span"), side = document.createElement("span");
+  name.textContent = title;
+  if (url) Object.assign(name, { href: url, className: "link" });
+  side.className = "push";
+  side.textContent = [at === undefined ? "" : moment(new Date(at * 1000), "date"), note].filter(Boolean).join(", ");
+  row.append(name, side);
+  return row;
+}
+
+/** Of the fields that belong to one choice, only those of the chosen one are there. */
+function show(select) {
+  for (const field of select.form.querySelectorAll("[data-of]")) field.hidden = field.dataset.of !== select.value;
+}

@@ -1,0 +1,37 @@
+// The form of an override on many loops: what the chosen value takes, and which loops it would be on.
+import { words } from "../values/format.js";
+import { store } from "../values/store.js";
+
+const MOST_NAMED = 4;
+
+export function start() {
+  document.querySelectorAll("form[data-scope]").forEach(show);
+  document.addEventListener("input", ({ target }) => { const form = target.closest("form[data-scope]"); if (form) show(form); });
+}
+
+function show(form) {
+  const option = form.elements.name.selectedOptions[0];
+  const place = form.querySelector("[data-covers]"), button = form.querySelector(".primary");
+  const law = option.closest("optgroup").dataset.law || form.elements.law.value;
+  const wanted = { law, queue: form.elements.queue.value, node: form.elements.node.value };
+  const help = `${option.dataset.help} It ${option.dataset.takes}.`;
+  if (!Object.values(wanted).some(Boolean)) {
+    place.textContent = `${help} Choose a law, a queue or a node.`;
+    button.textContent = "Override";
+    return;
+  }
+  const names = covered(wanted);
+  place.textContent = `${help} ${names.length ? `On ${listed(names)}.` : "No loop is there: choose another law, queue or node."}`;
+  button.textContent = names.length ? `Override ${words(form.elements.name.value.split("/").pop())} on ${names.length} loop${names.length === 1 ? "" : "s"}` : "Override";
+}
+
+function covered({ law, queue, node }) {
+  return Object.entries(store.snapshot?.loops ?? {})
+    .filter(([, loop]) => (!law || loop.law === law) && (!queue || loop.target.queue === queue) && (!node || loop.target.node === node))
+    .map(([name]) => words(name));
+}
+
+function listed(names) {
+  const first = names.slice(0, MOST_NAMED).join(", ");
+  return names.length > MOST_NAMED ? `${first} and ${names.length - MOST_NAMED} more` : first;
+}

@@ -1,0 +1,163 @@
+// The way of the snapshot into the page: websocket first, and a visible fallback to polling. Honest about age.
+import { logIn } from "../forms/sending.js";
+import { connect, merged, replace, store } from "../values/store.js";
+
+const POLL_SECONDS = 2;
+const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 15;
+const FAILURES_BEFORE_POLLING = 2;
+const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
+const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
+// All live connections of this person, or of the console, are taken: polling shows the same, and another may end.
+const TOO_MANY = 4429, TRY_LATER = 1013;
+const CROWDED_WAIT_SECONDS = 60;
+
+const view = document.body.dataset.view || "whole"; // what this page shows of the plant (console/live/view.py)
+let socket = null, failures = 0, polling = null, asked = false, crowded = false;
+let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
+let ageOnArrival = 0, skewSeconds = null;
+
+/** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump; null: unknown. */
+export function ageSeconds() {
+  return arrived === null ? null : ageOnArrival + (performance.now() - arrived) / 1000;
+}
+
+export function start() {
+  open();
+  setInterval(watch, 250);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && (!socket || socket.readyState > WebSocket.OPEN)) open();
+  });
+}
+
+function open() {
+  if (socket && socket.readyState <= WebSocket.OPEN) return;
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const query = new URLSearchParams({ of: view });
+  if (store.snapshot) Object.entries({ after: store.snapshot.seq, at: store.snapshot.at }).forEach(([name, value]) => query.set(name, value));
+  if (window.DecompressionStream) query.set("packed", "1");
+  const opened = new WebSocket(`${scheme}://${location.host}/live/?${query}`);
+  opened.binaryType = "arraybuffer";
+  asked = false; // what was asked of the socket before, nobody answers any more
+  // One after the other: unpacking takes its time, and no delta may overtake another.
+  let before = Promise.resolve();
+  opened.addEventListener("message", ({ data }) => {
+    before = before.then(() => unpacked(data))
+      .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: begin anew
+      .catch(reportError); // a fault of one message's must not silence those after it
+  });
+  opened.addEventListener("close", (event) => closed(event.code));
+  socket = opened;
+}
+
+/** A message as it was meant: text, or packed in zlib's format. */
+async function unpacked(data) {
+  if (typeof data === "string") return JSON.parse(data);
+  return new Response(new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
+
+function closed(code) {
+  if (code === NOT_LOGGED_IN) return logIn();
+  if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
+  crowded = code === TOO_MANY || code === TRY_LATER;
+  if (crowded) return waitForRoom();
+  failures += 1;
+  if (!polling) connect("down");
+  if (failures >= FAILURES_BEFORE_POLLING) poll();
+  // Every page of a plant loses its socket at the same moment: a random part keeps them from returning as one.
+  const wait = Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
+  setTimeout(open, wait * 1000);
+}
+
+function waitForRoom() {
+  poll();
+  setTimeout(open, CROWDED_WAIT_SECONDS * (0.75 + Math.random() / 2) * 1000);
+}
+
+function receive(message) {
+  failures = 0;
+  crowded = false;
+  stopPolling();
+  if (message.silent_seconds !== undefined) return silent(message.silent_seconds);
+  if (message.snapshot) accept(message.snapshot, ageByClock(message.snapshot.at));
+  else if (message.delta && store.snapshot && message.seq === store.snapshot.seq + 1) {
+    const snapshot = { ...merged(store.snapshot, message.delta), seq: message.seq, at: message.at };
+    accept(snapshot, ageOfFresh(snapshot.at));
+  } else if (message.delta && (!store.snapshot || message.at > store.snapshot.at)) ask();
+}
+
+/** A gap, or an observer that counts anew: what came between is unknown, so ask for the whole, once until it comes. */
+function ask() {
+  if (asked) return;
+  asked = true;
+  socket.send('{"ask": "snapshot"}');
+}
+
+function accept(snapshot, age) {
+  asked = false;
+  arrived = performance.now();
+  ageOnArrival = age;
+  replace(snapshot);
+  if (age >= SILENT_AFTER_SECONDS) connect("silent");
+  else if (polling) sayPolling();
+  else connect("live");
+}
+
+/** The server measured the silence itself; its word needs no agreement of clocks. */
+function silent(seconds) {
+  arrived = performance.now();
+  ageOnArrival = seconds;
+  connect("silent");
+}
+
+/** Age by both wall clocks, less what this browser's is known to differ. */
+function ageByClock(at) {
+  const apparent = Date.now() / 1000 - at - (skewSeconds ?? 0);
+  return apparent > 0 && apparent < 86400 ? apparent : 0;
+}
+
+/** A delta is sent the moment it is made: an impossible age of it is the difference of the clocks. */
+function ageOfFresh(at) {
+  const apparent = Date.now() / 1000 - at;
+  if (apparent >= 0 && apparent <= BELIEVABLE_SECONDS) skewSeconds = 0;
+  else skewSeconds = Math.min(skewSeconds ?? Infinity, apparent);
+  return Math.max(0, apparent - skewSeconds);
+}
+
+async function poll() {
+  if (polling) return;
+  polling = setInterval(fetchOnce, POLL_SECONDS * 1000);
+  fetchOnce();
+}
+
+async function fetchOnce() {
+  try {
+    const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers: { Accept: "application/json" } });
+    if (response.status === 401) return logIn();
+    if (!response.ok) throw new Error(String(response.status));
+    const message = await response.json();
+    if (!polling) return;
+    if (message.seq !== store.snapshot?.seq) accept(message.snapshot, ageByClock(message.snapshot.at));
+    else sayPolling();
+  } catch {
+    if (polling) connect("down");
+  }
+}
+
+/** Every few seconds instead of each second; when too many pages are open, that is said, and nothing is wrong. */
+function sayPolling() {
+  connect("polling", crowded ? { word: "Polling: many pages open" } : {});
+}
+
+function stopPolling() {
+  clearInterval(polling);
+  polling = null;
+}
+
+/** A connection may be open and nothing come: silence is said whatever the reason. */
+function watch() {
+  const seconds = ageSeconds();
+  if (seconds !== null && seconds >= SILENT_AFTER_SECONDS && ["live", "polling"].includes(store.connection.state)) {
+    connect("silent");
+  }
+  document.dispatchEvent(new CustomEvent("weir:age", { detail: seconds }));
+}

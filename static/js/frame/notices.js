@@ -1,0 +1,30 @@
+// Before an override reverts by itself it is said once, with a way to give it more time.
+import { countdown, words } from "../values/format.js";
+import { send } from "../forms/sending.js";
+import { store, subscribe } from "../values/store.js";
+import { toast } from "../forms/toast.js";
+
+const MORE_MINUTES = 30;
+const said = new Set();
+
+export function start() {
+  subscribe((snapshot) => (snapshot.overrides ?? []).filter((row) => due(row, snapshot.at)).forEach(say));
+}
+
+/** Whether it is about to revert; said again when its end was moved. */
+const due = (row, now) => row.notice_at && row.notice_at <= now && now < row.expires_at && !said.has(`${row.id}@${row.expires_at}`);
+
+function say(row) {
+  said.add(`${row.id}@${row.expires_at}`);
+  const left = countdown(row.expires_at - store.snapshot.at);
+  const text = `${words(row.name)} ${row.value} on ${words(row.scope)} reverts in ${left}.`;
+  const may = "mayExtend" in document.body.dataset;
+  toast(text[0].toUpperCase() + text.slice(1), may ? () => extend(row.id) : null, `Extend by ${MORE_MINUTES} min`);
+}
+
+async function extend(id) {
+  const body = new FormData();
+  body.set("minutes", MORE_MINUTES);
+  const answer = await send(`/overrides/${id}/extend`, body);
+  toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
+}

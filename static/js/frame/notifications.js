@@ -1,0 +1,89 @@
+// Alerts as notifications of the browser: each step of each alert once, whatever the number of open pages. What is to be
+// shown stands in the snapshot until somebody acts, so a page that was away shows it when it is back.
+import { calling } from "../values/derived.js";
+import { subscribe } from "../values/store.js";
+
+const KEPT = "weir-announced", LOCK = "weir-announce";
+const ASKED = "Alerts can show as notifications of this browser, also while you work elsewhere.";
+const title = document.title;
+
+export function start() {
+  document.addEventListener("click", ({ target }) => {
+    if (target.closest("[data-notify]")) allow();
+    if (target.closest("[data-notify-test]")) test();
+  });
+  offer();
+  subscribe((snapshot) => {
+    const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
+    const shown = count ? `(${count}) ${title}` : title;
+    if (document.title !== shown) document.title = shown;
+    announce((snapshot.alerts ?? []).filter((alert) => alert.announce));
+  });
+}
+
+function offer() {
+  const place = document.getElementById("notify-ask");
+  if (!place) return;
+  const state = "Notification" in window && isSecureContext ? Notification.permission : "impossible";
+  const words = { default: ASKED, denied: "This browser was told not to show notifications; its settings for this address change that.", impossible: "This browser shows notifications only over https." }[state];
+  place.hidden = !words;
+  place.querySelector("[data-words]").textContent = words ?? "";
+  place.querySelector("[data-notify]").hidden = state !== "default";
+}
+
+async function allow() {
+  await Notification.requestPermission();
+  offer();
+}
+
+/** A test of the browsers is shown by the one in which it was asked for. */
+async function test() {
+  if (!("Notification" in window)) return;
+  if (Notification.permission === "default") await allow();
+  if (Notification.permission === "granted") await show({ id: "test", severity: "notice", title: "Test of a receiver", sentence: "Alerts reach this browser.", url: location.pathname });
+}
+
+let pending = null;
+
+/** One page at a time, since all of them see the same snapshot. */
+function announce(alerts) {
+  if (!alerts.length || !("Notification" in window) || Notification.permission !== "granted") return;
+  const signature = alerts.map((alert) => `${alert.id}@${alert.announce}`).join();
+  if (pending === signature) return;
+  pending = signature;
+  if (navigator.locks) navigator.locks.request(LOCK, () => showNew(alerts));
+  else showNew(alerts);
+}
+
+async function showNew(alerts) {
+  const known = read();
+  for (const alert of alerts) {
+    if (known[alert.id] === alert.announce) continue;
+    known[alert.id] = alert.announce;
+    await show(alert);
+  }
+  const open = new Set(alerts.map((alert) => String(alert.id)));
+  const kept = Object.entries(known).filter(([id]) => open.has(id)).concat(Object.entries(known).slice(-50));
+  localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(kept)));
+}
+
+function read() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+async function show(alert) {
+  const words = `${alert.severity[0].toUpperCase()}${alert.severity.slice(1)}: ${alert.title}`;
+  const options = { body: alert.sentence, tag: `weir-alert-${alert.id}`, renotify: true, requireInteraction: alert.severity === "critical", data: { url: alert.url ?? `/alerts/${alert.id}/` } };
+  try {
+    const note = new Notification(words, options);
+    note.onclick = () => { window.focus(); location.assign(options.data.url); };
+  } catch {
+    // A phone's browser shows them through a worker only.
+    const worker = await navigator.serviceWorker.register(document.getElementById("notifier").href);
+    await worker.showNotification(words, options);
+  }
+}

@@ -1,0 +1,113 @@
+// Tables: worst first, sort and filter in the URL. A row never moves under the pointer: re-sorting waits until it leaves.
+import { resolve, store, subscribe } from "../values/store.js";
+
+const STATES = { OFFLINE: 5, TOOBUSY: 4, BUSY: 3, NORMAL: 2, IDLE: 1 };
+const UNITS = { s: 1, min: 60, h: 3600, d: 86400 };
+
+export function start() {
+  prepare(document);
+  document.addEventListener("weir:part", ({ detail }) => prepare(detail));
+  document.addEventListener("input", ({ target }) => { if (target.dataset?.filter) filter(target); });
+  document.addEventListener("click", open);
+  subscribe(() => { for (const table of document.querySelectorAll("table[data-table]")) sort(table); });
+}
+
+function prepare(root) {
+  for (const table of root.querySelectorAll("table[data-table]")) {
+    if (!("fixed" in table.dataset)) table.querySelectorAll("thead th[data-key]").forEach((head) => addButton(table, head));
+    if (!("fixed" in table.dataset)) readUrl(table);
+    table.addEventListener("pointerleave", () => sort(table));
+    sort(table);
+  }
+  for (const field of document.querySelectorAll("[data-filter]")) {
+    field.value = new URLSearchParams(location.search).get("filter") ?? field.value;
+    filter(field);
+  }
+}
+
+function addButton(table, head) {
+  const button = Object.assign(document.createElement("button"), { className: "sort", type: "button", textContent: head.textContent });
+  button.addEventListener("click", () => {
+    const same = table.dataset.sort === head.dataset.key;
+    // The first click on a number puts the largest on top, on a name the first letter.
+    const first = head.classList.contains("number") || head.dataset.key === "badness" ? "descending" : "ascending";
+    table.dataset.order = same ? (table.dataset.order === "descending" ? "ascending" : "descending") : first;
+    table.dataset.sort = head.dataset.key;
+    writeUrl({ sort: head.dataset.key, order: table.dataset.order });
+    sort(table, true);
+  });
+  head.replaceChildren(button);
+}
+
+function readUrl(table) {
+  const query = new URLSearchParams(location.search);
+  const key = query.get("sort");
+  if (key && table.querySelector(`th[data-key="${CSS.escape(key)}"]`)) {
+    table.dataset.sort = key;
+    table.dataset.order = query.get("order") === "ascending" ? "ascending" : "descending";
+  }
+}
+
+function writeUrl(changes) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  history.replaceState(null, "", url);
+}
+
+function sort(table, forced = false) {
+  const key = table.dataset.sort;
+  for (const head of table.querySelectorAll("thead th[data-key]")) {
+    if (head.dataset.key === key) head.setAttribute("aria-sort", table.dataset.order ?? "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+  if (!key || (!forced && (table.matches(":hover") || table.contains(document.activeElement)))) return;
+  const body = table.tBodies[0];
+  const column = [...table.querySelectorAll("thead th")].findIndex((head) => head.dataset.key === key);
+  const sign = table.dataset.order === "descending" ? -1 : 1;
+  const rows = [...body.rows].filter((row) => row.dataset.name !== undefined);
+  const sorted = rows.map((row) => [value(row.cells[column], key), row.dataset.name, row])
+    .sort((one, other) => sign * compare(one[0], other[0]) || one[1].localeCompare(other[1])).map(([, , row]) => row);
+  if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
+}
+
+/** A cell as something to compare: a state by its rank and the load beside it, a number, an age, or text. */
+function value(cell, key) {
+  if (key === "badness") {
+    const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
+    return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
+  }
+  const text = cell.textContent.trim();
+  const [, number, unit] = /^(-?[\d,.]+)(?: (s|min|h|d))?$/.exec(text) ?? [];
+  if (number !== undefined) return Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);
+  if (text === "—" || text === "") return waitsUnknown(cell) ? Infinity : -Infinity;
+  return text.toLowerCase();
+}
+
+/** What waits for nobody knows how long waits longest; what is unknown otherwise stands last. */
+function waitsUnknown(cell) {
+  const path = cell.dataset.unknown;
+  return Boolean(path) && store.snapshot !== null && resolve(store.snapshot, path) > 0;
+}
+
+function compare(one, other) {
+  if (typeof one === "number" && typeof other === "number") return one === other ? 0 : one - other;
+  return String(one).localeCompare(String(other));
+}
+
+function filter(field) {
+  const text = field.value.trim().toLowerCase();
+  for (const row of document.getElementById(field.dataset.filter)?.tBodies[0].rows ?? []) {
+    row.hidden = Boolean(text) && !row.textContent.toLowerCase().includes(text);
+  }
+  if (document.activeElement === field) writeUrl({ filter: text });
+}
+
+/** A click anywhere on a row opens it; links, fields and a text selection keep their own meaning. */
+function open(event) {
+  const row = event.target.closest("tr[data-href]");
+  if (!row || event.target.closest("a, button, input, label") || String(getSelection())) return;
+  location.assign(row.dataset.href);
+}

@@ -1,0 +1,30 @@
+// The flow map: producers → queues → nodes → pipeline and workers → sinks.
+import { bandMap } from "../charts/band_map.js";
+import { model } from "./flow_model.js";
+import { subscribe } from "../values/store.js";
+
+const COLUMNS = [
+  { title: "Producers", x: 0, width: 128, height: 32 }, { title: "Queues", x: 256, width: 150, height: 46 },
+  { title: "Nodes", x: 534, width: 140, height: 50 }, { title: "Pipeline and workers", x: 794, width: 140, height: 46 },
+  { title: "Sinks", x: 1036, width: 164, height: 32 },
+];
+
+const host = document.getElementById("flow");
+if (host) {
+  host.replaceChildren();
+  const drawMap = bandMap(host, { columns: COLUMNS, width: 1200, leastHeight: 330, name: "Flow of events through the plant" });
+  let shown = "rate", newest = null;
+  const draw = () => {
+    const { boxes, links } = model(newest, shown);
+    const lined = boxes.map((column) => column.map((box) => ({ ...box, lines: box.second ? [box.second] : [] })));
+    const { svg, label } = drawMap({ boxes: lined, links, seq: newest.seq });
+    if (!boxes[0].length) label(svg, "no producers", 0, 60, "No producer publishes now.", { class: "second" });
+  };
+  subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(); });
+  document.getElementById("flow-figure").addEventListener("click", ({ target }) => {
+    if (!target.value) return;
+    shown = target.value;
+    for (const button of target.parentElement.children) button.setAttribute("aria-pressed", String(button === target));
+    if (newest) draw();
+  });
+}

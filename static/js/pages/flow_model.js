@@ -1,0 +1,148 @@
+// What the flow map shows of a snapshot: boxes in five columns, and the bands between them. Knows nothing of drawing.
+import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
+import { folded } from "../values/fold.js";
+
+const MOST_PRODUCERS = 6, MOST_QUEUES = 9, MOST_NODES = 9, MOST_SINKS = 7;
+const TROUBLE = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
+const BEHIND_SECONDS = 10; // a queue that waits longer is worth a box of its own
+
+/** {boxes: five columns, links}. `shown` is rate, waiting or latency: the second line of what has one. */
+export function model(snapshot, shown) {
+  const parts = folds(snapshot), places = placesOf(parts), bands = new Bands();
+  for (const [name, row] of Object.entries(snapshot.producers ?? {})) {
+    for (const [queue, rate] of Object.entries(row.queues ?? {})) bands.add(places.producer(name), places.queue(queue), rate);
+  }
+  for (const [name, queue] of Object.entries(snapshot.queues)) {
+    for (const [node, container] of Object.entries(queue.containers ?? {})) {
+      const state = snapshot.nodes[node]?.state, alone = places.node(node) !== "2:";
+      bands.add(places.queue(name), places.node(node), container.in_per_second, alone && TROUBLE.includes(state) ? state : null);
+      bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second);
+    }
+  }
+  const ends = sinks(snapshot, Object.entries(snapshot.queues));
+  for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate);
+  const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown), nodeBoxes(parts.nodes), consumers(snapshot, shown), ends];
+  const present = new Set(boxes.flat().map((box) => box.id));
+  // In the order of the columns' boxes, so that the bands of one box do not cross.
+  const order = new Map(boxes.flat().map((box, place) => [box.id, place]));
+  const links = bands.all().filter((band) => present.has(band.from) && present.has(band.to))
+    .sort((one, other) => order.get(one.from) - order.get(other.from) || order.get(one.to) - order.get(other.to));
+  return { boxes, links };
+}
+
+/** Bands by their ends: what goes the same way is one band; its rate is unknown only while no part of it is known. */
+class Bands {
+  #bands = new Map();
+
+  add(from, to, rate, state = null) {
+    const key = `${from}>${to}`, band = this.#bands.get(key) ?? { from, to, rate: null, state };
+    if (typeof rate === "number") band.rate = (band.rate ?? 0) + rate;
+    this.#bands.set(key, band);
+  }
+
+  all() {
+    return [...this.#bands.values()];
+  }
+}
+
+function folds({ producers = {}, queues, nodes }) {
+  return {
+    producers: folded("producers", Object.entries(producers), MOST_PRODUCERS, (row) => (row.in_per_second ?? 0) * 1e-12),
+    queues: folded("queues", Object.entries(queues), MOST_QUEUES, queueBadness),
+    nodes: folded("nodes", Object.entries(nodes), MOST_NODES, nodeBadness),
+  };
+}
+
+const nodeBadness = (node) => (RANKS[node.state] ?? 0) + Math.min(node.utilisation ?? 0, 0.99) * (RANKS[node.state] ? 1 : 0.5);
+
+/** What waits for nobody knows how long is as bad as the longest; of queues that keep up the largest are shown. */
+function queueBadness(queue) {
+  if (queue.wait_seconds == null) return queue.waiting_events ? 9 : 0;
+  const late = queue.wait_seconds / BEHIND_SECONDS;
+  return late >= 1 ? Math.min(late, 9) : 0.9 * (1 - 1 / (1 + (queue.in_per_second ?? 0)));
+}
+
+function placesOf({ producers, queues, nodes }) {
+  const place = (column, { rest }) => {
+    const hidden = new Set(rest.map(([name]) => name));
+    return (name) => (hidden.has(name) ? `${column}:` : `${column}:${name}`);
+  };
+  return { producer: place(0, producers), queue: place(1, queues), node: place(2, nodes) };
+}
+
+function producerBoxes({ single, rest }) {
+  const boxes = single.map(([name, row]) => ({ id: `0:${name}`, name, rate: row.in_per_second }));
+  if (rest.length) boxes.push({ id: "0:", name: `${rest.length} others`, rate: known(rest.map(([, row]) => row.in_per_second)) });
+  return boxes;
+}
+
+function queueBoxes({ single, rest }, shown) {
+  const boxes = single.map(([name, queue]) => {
+    const second = {
+      rate: ["waiting", unit(queue.wait_seconds, "seconds", "s")],
+      waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
+      latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
+    }[shown];
+    return { id: `1:${name}`, name, rate: queue.in_per_second, second, url: `/queues/${name}/` };
+  });
+  if (!rest.length) return boxes;
+  const of = (field, measure) => known(rest.map(([, queue]) => queue[field]), measure);
+  const second = {
+    rate: ["longest wait", unit(of("wait_seconds", Math.max), "seconds", "s")],
+    waiting: ["waiting", unit(of("waiting_events"), "integer", "")],
+    latency: ["highest p95", unit(of("latency_p95_seconds", Math.max), "seconds", "s")],
+  }[shown];
+  return [...boxes, { id: "1:", name: `and ${rest.length} more`, rate: of("in_per_second"), second, url: "/queues/" }];
+}
+
+function nodeBoxes({ single, rest }) {
+  const boxes = single.map(([name, node]) => ({
+    id: `2:${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
+    figure: unit(node.utilisation, "percent", "%"), second: [STATE_WORDS[node.state] ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
+  }));
+  if (!rest.length) return boxes;
+  const rate = known(rest.map(([, node]) => node.in_per_second)), highest = known(rest.map(([, node]) => node.utilisation), Math.max);
+  const words = new Set(rest.map(([, node]) => (STATE_WORDS[node.state] ?? "Unknown").toLowerCase()));
+  const most = words.size === 1 ? `all ${[...words][0]}` : `at most ${unit(highest, "percent", "%")}`;
+  return [...boxes, { id: "2:", name: `and ${rest.length} nodes`, rate, url: "/nodes/", figure: "", second: [most, formatted(rate, "rate")] }];
+}
+
+function consumers(snapshot, shown) {
+  const queues = Object.values(snapshot.queues), { totals, pipeline } = snapshot;
+  const of = (kind) => queues.filter((queue) => queue.kind === kind);
+  const rate = (kind) => known(of(kind).map((queue) => queue.out_per_second));
+  const boxes = [];
+  const pipelineSecond = { rate: ["", pipeline?.state ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
+  if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, url: "/pipeline/" });
+  const slots = `${formatted(totals.workers_busy ?? null, "integer")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
+  const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
+  const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
+  if (of("jobs").length) boxes.push({ id: "3:jobs", name: "Workers", rate: rate("jobs"), second: workersSecond, url: "/workers/" });
+  return boxes;
+}
+
+/** Where events go in the end: what the pipeline finds, and what the queues' handlers write to. */
+function sinks(snapshot, queues) {
+  const boxes = [];
+  if (queues.some(([, queue]) => queue.kind === "pipeline")) {
+    boxes.push({ id: "4:complex", of: "pipeline", name: "Complex events", rate: snapshot.pipeline?.alerts_per_second });
+  }
+  const bySink = Map.groupBy(queues.filter(([, queue]) => queue.kind === "jobs"), ([, queue]) => queue.sink ?? queue.handler ?? "handler");
+  const rates = [...bySink].map(([sink, rows]) => [sink, { rate: known(rows.map(([, queue]) => queue.out_per_second)) }]);
+  const { single, rest } = folded("sinks", rates, MOST_SINKS, (row) => 0.9 * (1 - 1 / (1 + (row.rate ?? 0))));
+  for (const [sink, { rate }] of single) boxes.push({ id: `4:of ${sink}`, of: "jobs", name: sink, rate });
+  if (rest.length) boxes.push({ id: "4:", of: "jobs", name: `and ${rest.length} more`, rate: known(rest.map(([, row]) => row.rate)) });
+  return boxes;
+}
+
+const sum = (...values) => values.reduce((total, value) => total + value, 0);
+
+/** Of what is known, the sum (or another measure); unknown when nothing is. */
+function known(values, measure = sum) {
+  const numbers = values.filter((value) => typeof value === "number");
+  return numbers.length ? measure(...numbers) : null;
+}
+
+export function unit(value, format, word) {
+  return value == null ? UNKNOWN : `${formatted(value, format)}${word ? ` ${word}` : ""}`;
+}

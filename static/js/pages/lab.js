@@ -1,0 +1,68 @@
+// The entry of the lab's pages: small multiples, one plot a series, one key over all of them. The first law is in text
+// colour and on top, its rivals in hues; a plot that stands beside another of the same series has its scale.
+import { HUES, frame, heading, scale, tokens } from "../charts/plot.js";
+import { words } from "../values/format.js";
+
+const HEIGHT = 210, UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
+const asked = new Map(); // experiment → its series, as a promise
+
+start();
+
+function start() {
+  drawAll(document);
+  document.addEventListener("weir:part", ({ detail }) => { asked.clear(); drawAll(detail); });
+  document.addEventListener("weir:theme", () => drawAll(document));
+  new ResizeObserver(() => drawAll(document)).observe(document.getElementById("content"));
+}
+
+function series(experiment) {
+  if (!asked.has(experiment)) asked.set(experiment, load(experiment));
+  return asked.get(experiment);
+}
+
+async function load(experiment) {
+  try {
+    const response = await fetch(`/api/v1/experiments/${experiment}/series`, { headers: { Accept: "application/json" } });
+    return response.ok ? (await response.json()).laws : {};
+  } catch {
+    return {}; // disconnected: the strip says so, and the figures say that nothing is there
+  }
+}
+
+async function drawAll(root) {
+  const figures = [...root.querySelectorAll("figure[data-multiple]")];
+  const found = await Promise.all(figures.map((figure) => series(figure.dataset.experiment)));
+  const highest = new Map();
+  figures.forEach(({ dataset }, index) => highest.set(dataset.multiple, Math.max(highest.get(dataset.multiple) ?? 0, most(lines(found[index], dataset.multiple)))));
+  figures.forEach((figure, index) => draw(figure, lines(found[index], figure.dataset.multiple), highest.get(figure.dataset.multiple)));
+}
+
+const lines = (laws, name) => Object.entries(laws).flatMap(([law, columns]) => (columns[name] ? [{ law, ...columns[name] }] : []));
+const most = (all) => all.reduce((high, { values }) => values.reduce((top, value) => Math.max(top, value ?? 0), high), 0);
+
+function draw(figure, all, high) {
+  const plot = figure.querySelector(".plot");
+  if (!window.Plotly || !figure.offsetWidth) return;
+  if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No law has this series." }));
+  const colours = tokens(), order = figure.dataset.laws.split(" ");
+  const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least);
+  const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);
+  Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
+  layout.yaxis = scale(colours, {}, [0, 1], top);
+  layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
+  const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map(({ law, seconds, values }) => ({
+    x: seconds.map((at) => at / size), y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 },
+    hovertemplate: `${law} %{y:,.4~g}<extra></extra>`,
+  }));
+  plot.querySelector(".nothing")?.remove();
+  window.Plotly.react(plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
+  key(figure, order, colours);
+}
+
+const colour = (place, colours) => (place <= 0 ? colours.text : HUES[(place - 1) % HUES.length]);
+
+/** The key of all plots of an experiment takes their colours. */
+function key(figure, order, colours) {
+  const place = document.getElementById(figure.dataset.key);
+  place?.querySelectorAll("[data-law]").forEach((element) => element.style.setProperty("--line", colour(order.indexOf(element.dataset.law), colours)));
+}

@@ -1,0 +1,116 @@
+// The pipeline's map: queues → intra-event replicas → result queue → combiner → operators, level by level → sinks.
+import { bandMap } from "../charts/band_map.js";
+import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
+import { resolve, subscribe } from "../values/store.js";
+
+const BUSY = 0.7, TOOBUSY = 0.9;
+const WIDTHS = { source: 126, replicas: 150, result: 152, combiner: 152, operators: 152, sinks: 126 };
+const LEAST_WIDTH = 1200, LEAST_GAP = 44;
+
+/** Busy by the share of the time that something works: the words of nodes, for what has no thresholds of its own. */
+function stateOf(row) {
+  if (row.utilisation == null) return "UNKNOWN";
+  if (row.utilisation >= TOOBUSY) return "TOOBUSY";
+  if (row.utilisation >= BUSY) return "BUSY";
+  return row.in_per_second > 0 ? "NORMAL" : "IDLE";
+}
+
+const TROUBLE = ["BUSY", "TOOBUSY"];
+const shown = (value, format, unit = "") => (value == null ? UNKNOWN : `${formatted(value, format)}${unit ? ` ${unit}` : ""}`);
+
+function columns(levels) {
+  const kinds = ["source", "replicas", "result", "combiner", ...Array(levels).fill("operators"), "sinks"];
+  const titles = ["Source", "Intra-event replicas", "", "", ...Array.from({ length: levels }, (_, level) => (level ? `Level ${level + 1}` : "Operators")), "Sinks"];
+  const whole = kinds.reduce((total, kind) => total + WIDTHS[kind], 0);
+  const gap = Math.max(LEAST_GAP, (LEAST_WIDTH - whole) / (kinds.length - 1));
+  let x = 0;
+  const made = kinds.map((kind, place) => {
+    const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, result: 104, sinks: 46 }[kind] ?? 74 };
+    x += WIDTHS[kind] + gap;
+    return column;
+  });
+  return { columns: made, width: x - gap };
+}
+
+function busyBox(id, name, row, word, text, url) {
+  const state = stateOf(row);
+  const shed = row.shed_share > 0 ? [["shed", shown(row.shed_share, "percent1", "%")]] : [];
+  return {
+    id, name, rate: row.in_per_second, state, url, share: row.utilisation ?? 0,
+    lines: [[word, text], ...shed, [STATE_WORDS[state] ?? "Unknown", shown(row.utilisation, "percent", "%")]],
+  };
+}
+
+/** What the map shows of one application. */
+export function model(snapshot, name, row, chosen) {
+  const levels = Math.max(0, ...Object.values(row.operators).map((each) => each.level)) + 1;
+  const setpoint = snapshot.loops?.[`flow/${name}`]?.setpoint, room = row.result_queue;
+  const fullness = { utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second };
+  const replicas = Object.entries(row.replicas), operators = Object.entries(row.operators);
+  const boxes = [
+    row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")], ["behind", shown(snapshot.queues?.[queue]?.wait_seconds, "seconds", "s")]] })),
+    replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
+    [{
+      id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf(fullness),
+      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["on the way", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
+      share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
+    }],
+    [{
+      id: "combiner", name: "Combiner", rate: row.kept_per_second,
+      lines: [["event time", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
+    }],
+    ...Array.from({ length: levels }, (_, level) => operators.filter(([, each]) => each.level === level).map(([id, each]) => ({
+      ...busyBox(`operator ${id}`, id, each, `${each.patterns.length} pattern${each.patterns.length === 1 ? "" : "s"}`, `${shown(each.tasks, "integer")} task${each.tasks === 1 ? "" : "s"}`, `/pipeline/${name}/operators/${id}/`),
+      chosen: id === chosen,
+    }))),
+    sinks(row),
+  ];
+  // What does not move shows what it did last: the hatch says that this is old.
+  if (row.state === "stalled") for (const box of boxes.slice(1, -1).flat()) box.stale = true;
+  return { boxes, links: links(row, replicas, operators), levels };
+}
+
+function sinks(row) {
+  const queues = [...new Set(Object.values(row.sinks).flat())].sort();
+  return queues.map((queue) => ({ id: `sink ${queue}`, name: queue, rate: toSink(row, queue), url: `/queues/${queue}/`, lines: [["", "complex events"]] }));
+}
+
+const sum = (values) => values.reduce((total, value) => total + (value ?? 0), 0);
+const emitting = (row, operator, type) => sum(Object.values(row.patterns).filter((each) => each.emits === type && (!operator || each.operator === operator)).map((each) => each.out_per_second));
+const toSink = (row, queue, operator) => sum(Object.entries(row.sinks).filter(([, queues]) => queues.includes(queue)).map(([type]) => emitting(row, operator, type)));
+
+function links(row, replicas, operators) {
+  const trouble = (each) => (TROUBLE.includes(stateOf(each)) ? stateOf(each) : null);
+  const inner = new Map();
+  const made = [];
+  for (const queue of row.queues) for (const [id, each] of replicas) made.push({ from: `queue ${queue}`, to: `replica ${id}`, rate: each.in_per_second / row.queues.length, state: trouble(each) });
+  for (const [id, each] of replicas) made.push({ from: `replica ${id}`, to: "result", rate: each.kept_per_second });
+  made.push({ from: "result", to: "combiner", rate: row.kept_per_second });
+  for (const { source, target, type } of row.edges) {
+    const rate = emitting(row, source, type), each = row.operators[target];
+    inner.set(target, (inner.get(target) ?? 0) + rate);
+    made.push({ from: `operator ${source}`, to: `operator ${target}`, rate, state: trouble(each) });
+  }
+  for (const [id, each] of operators) made.push({ from: "combiner", to: `operator ${id}`, rate: Math.max(0, each.in_per_second - (inner.get(id) ?? 0)), state: trouble(each) });
+  const queues = [...new Set(Object.values(row.sinks).flat())];
+  for (const [id] of operators) for (const queue of queues) made.push({ from: `operator ${id}`, to: `sink ${queue}`, rate: toSink(row, queue, id) });
+  return made;
+}
+
+const host = document.getElementById("pipeline-map");
+if (host) {
+  host.replaceChildren();
+  const { application, operator } = host.dataset;
+  let drawMap = null, levelsDrawn = null;
+  subscribe((snapshot) => {
+    const row = resolve(snapshot, "pipeline.applications")?.[application];
+    if (!row || document.hidden) return;
+    const { levels, ...map } = model(snapshot, application, row, operator);
+    if (levels !== levelsDrawn) {
+      host.replaceChildren();
+      drawMap = bandMap(host, { ...columns(levels), leastHeight: 260, fill: 0.5, name: `Operators of ${application}` });
+      levelsDrawn = levels;
+    }
+    drawMap({ ...map, seq: snapshot.seq });
+  });
+}

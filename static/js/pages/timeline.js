@@ -1,0 +1,174 @@
+// The timeline's hand: a crosshair that reads values, a cursor that sets the moment, a drag that zooms. Everything is
+// drawn by the server from the address, so each of them only changes the address and asks for the parts anew. Times are
+// the server's: this browser's clock is never asked.
+import { STATE_WORDS, formatted, moment } from "../values/format.js";
+import { refreshAll } from "../values/refresh.js";
+import { write } from "../values/bind.js";
+
+const DRAG_PIXELS = 6, LEAST_ZOOM_SECONDS = 10, SETTLE_MILLISECONDS = 350;
+const STEP = 1 / 200, STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageUp: 10, PageDown: -10 };
+
+let drag = null, settle = null, focused = false, data = null, pinned = null;
+
+const strips = () => document.getElementById("strips");
+const over = () => document.querySelector("[data-plots]");
+const cursor = () => document.querySelector("[data-cursor]");
+
+function start() {
+  document.cookie = `weir-zone=${Intl.DateTimeFormat().resolvedOptions().timeZone}; path=/timeline; max-age=31536000; samesite=lax`;
+  const main = document.getElementById("content");
+  main.addEventListener("pointerdown", begin);
+  main.addEventListener("pointermove", move);
+  main.addEventListener("pointerleave", restore);
+  addEventListener("pointerup", end);
+  main.addEventListener("keydown", step);
+  main.addEventListener("click", fill);
+  addEventListener("popstate", () => location.reload());
+  document.addEventListener("weir:part", ({ detail }) => { if (detail.id === "strips") arrive(); });
+  arrive();
+}
+
+/** The strips are new: their data, and the focus that stood on the cursor before. */
+function arrive() {
+  const text = document.getElementById("timeline-scrub")?.textContent;
+  data = text ? JSON.parse(text) : null;
+  pinned = strips().dataset.moment ? shareOf(Date.parse(strips().dataset.moment) / 1000) : null;
+  if (focused) cursor()?.focus({ preventScroll: true });
+}
+
+const shareOf = (seconds) => (data ? (seconds - data.since) / (data.until - data.since) : 1);
+const secondsAt = (share) => data.since + share * (data.until - data.since);
+const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+
+/** Where a pointer is on the axis; null outside of the plots. */
+function shareUnder(event, clamped = false) {
+  const box = over()?.getBoundingClientRect();
+  if (!box || !data) return null;
+  const share = (event.clientX - box.left) / box.width;
+  if (clamped) return Math.max(0, Math.min(1, share));
+  const inside = share >= 0 && share <= 1 && event.clientY >= box.top - 28 && event.clientY <= box.bottom + 24;
+  return inside && event.target.closest(".plots") ? share : null;
+}
+
+function begin(event) {
+  if (event.button !== 0 || event.target.closest("a, button, input")) return;
+  const share = shareUnder(event);
+  if (share === null) return;
+  drag = { from: share, x: event.clientX, touch: event.pointerType === "touch" };
+  if (!drag.touch) event.preventDefault(); // no text is selected by a drag over the strips
+}
+
+function move(event) {
+  if (!drag) {
+    const share = shareUnder(event);
+    return share === null ? restore() : read(share);
+  }
+  const share = shareUnder(event, true);
+  if (drag.touch) return read(share); // a finger reads as it moves, and sets the moment where it leaves
+  if (Math.abs(event.clientX - drag.x) < DRAG_PIXELS) return;
+  const band = document.querySelector("[data-select]"), [left, right] = [drag.from, share].sort((one, other) => one - other);
+  band.hidden = false;
+  band.style.left = `${100 * left}%`;
+  band.style.width = `${100 * (right - left)}%`;
+}
+
+function end(event) {
+  if (!drag) return;
+  const { from, x, touch } = drag, share = shareUnder(event, true);
+  drag = null;
+  const band = document.querySelector("[data-select]");
+  if (band) band.hidden = true;
+  if (touch || Math.abs(event.clientX - x) < DRAG_PIXELS) return look(share);
+  const [since, until] = [from, share].sort((one, other) => one - other).map(secondsAt);
+  if (until - since >= LEAST_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);
+}
+
+/** The keyboard moves the cursor; the page follows once it rests. */
+function step(event) {
+  if (!event.target.matches("[data-cursor]") || !data) return;
+  const now = pinned ?? 1;
+  const next = event.key === "Home" ? 0 : event.key === "End" ? 1 : event.key in STEPS ? now + STEPS[event.key] * STEP : null;
+  if (next === null) return;
+  event.preventDefault();
+  pinned = Math.max(0, Math.min(1, next));
+  read(pinned);
+  clearTimeout(settle);
+  settle = setTimeout(() => look(pinned), SETTLE_MILLISECONDS);
+}
+
+function look(share) {
+  pinned = share;
+  go({ from: iso(data.since), to: iso(data.until), at: iso(Math.max(Math.ceil(data.since), Math.min(Math.floor(data.until), secondsAt(share)))) });
+}
+
+/** The same page at another address, without a jump. */
+function go(query, kept = false) {
+  const address = `${location.pathname}?${new URLSearchParams(query)}`;
+  focused = document.activeElement?.matches("[data-cursor]") ?? false;
+  window.history[kept ? "pushState" : "replaceState"](null, "", address);
+  refreshAll();
+}
+
+// --- what stands at a moment ---------------------------------------------------------------------------------
+
+function read(share) {
+  const line = cursor(), seconds = secondsAt(share);
+  line.classList.remove("at-end");
+  line.style.left = `${100 * share}%`;
+  write(line.querySelector("[data-flag]"), moment(new Date(seconds * 1000), "clock"));
+  line.setAttribute("aria-valuenow", String(Math.round(1000 * share)));
+  line.setAttribute("aria-valuetext", moment(new Date(seconds * 1000), "date"));
+  const place = newest(seconds);
+  for (const element of document.querySelectorAll("[data-value]")) {
+    write(element, formatted(place === null ? null : data.columns[element.dataset.value]?.[place], element.dataset.format));
+  }
+  for (const strip of document.querySelectorAll(".track.node")) showState(strip, share);
+}
+
+/** The newest row that is not after a moment, unless it is too old to speak of it. */
+function newest(seconds) {
+  const { times, reach } = data;
+  let low = 0, high = times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] <= seconds) low = middle + 1;
+    else high = middle;
+  }
+  return low && seconds - times[low - 1] <= reach ? low - 1 : null;
+}
+
+function showState(strip, share) {
+  const mark = strip.querySelector("[data-node-state]");
+  if (!mark) return;
+  const band = [...strip.querySelectorAll(".band")].findLast(({ style }) => {
+    const left = parseFloat(style.left) / 100;
+    return left <= share && share <= left + parseFloat(style.width) / 100 + 0.005;
+  });
+  mark.dataset.state = band?.dataset.state ?? "";
+  write(mark.querySelector(".word"), STATE_WORDS[band?.dataset.state] ?? "—");
+}
+
+/** The pointer has left: what is shown is the moment that was set, or the end. */
+function restore() {
+  const line = cursor();
+  if (drag || !line || !data) return;
+  if (pinned === null && line.classList.contains("at-end")) return;
+  read(pinned ?? 1);
+  line.classList.toggle("at-end", pinned === null);
+}
+
+// --- marks ---------------------------------------------------------------------------------------------------
+
+function fill({ target }) {
+  const form = target.closest("form[data-mark]");
+  if (!form || !data) return;
+  if (target.matches("[data-from-moment]")) {
+    form.elements.at.value = iso(secondsAt(pinned ?? 1));
+    form.elements.until.value = "";
+  } else if (target.matches("[data-from-range]")) {
+    form.elements.at.value = iso(data.since);
+    form.elements.until.value = iso(data.until);
+  }
+}
+
+start();
