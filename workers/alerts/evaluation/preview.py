@@ -23,9 +23,9 @@ from workers.alerts.lifecycle import machine
 from workers.alerts.lifecycle.machine import Episode
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import matching, rules
-from workers.control.engine import active_loops
 from workers.history import metric_history
 from workers.models import LedgerEntry
+from workers.steering.scope import active_loops
 
 RANGE_SECONDS = 86_400.0
 LEDGER_STEP_SECONDS = 60.0

@@ -1,0 +1,1 @@
+"""Tests of the house itself: that a newcomer finds things where they belong."""

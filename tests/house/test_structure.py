@@ -1,0 +1,109 @@
+"""The tree reads as an index: small rooms, each with one sentence, and imports between them run one way."""
+
+import ast
+import collections
+import graphlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("queues", "controllers", "workers", "console")
+MOST_MODULES = 16  # of a folder; about a dozen is better
+# Their tests lie together: they share a running plant, or a browser.
+TOGETHER = ("tests/plant", "tests/security", "tests/console/browser")
+NOT_OF_THE_CODE = (*TOGETHER, "tests/house")
+
+
+def rooms(*roots: str) -> list[Path]:
+    """All packages below these, themselves included; migrations are Django's."""
+    found = (path.parent for root in roots for path in (ROOT / root).rglob("__init__.py"))
+    return sorted(path for path in found if path.name != "migrations")
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def modules(room: Path) -> list[Path]:
+    return [path for path in room.glob("*.py") if path.name != "__init__.py"]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """What a module imports of ours: each as a path from the root, of the module or of a name in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{each.name}".replace(".", "/") for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name.replace(".", "/") for each in node.names)
+
+
+def rooms_imported(room: Path, siblings: list[Path]) -> set[str]:
+    """Which of its siblings a room imports, from any depth into any depth."""
+    wanted = {f"{named(each)}/": each.name for each in siblings if each != room}
+    names = (f"{name}/" for path in room.rglob("*.py") for name in imported(path))
+    return {sibling for name in names for start, sibling in wanted.items() if name.startswith(start)}
+
+
+@pytest.mark.parametrize("room", rooms(*PACKAGES), ids=named)
+def test_a_room_has_so_few_modules_that_one_reads_them_at_a_glance(room):
+    assert len(modules(room)) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("room", [each for each in rooms("tests") if named(each) not in TOGETHER], ids=named)
+def test_a_folder_of_tests_has_as_few(room):
+    assert len(modules(room)) <= MOST_MODULES
+
+
+@pytest.mark.parametrize(("root", "kind"), [("templates", "*.html"), ("static/js", "*.js")])
+def test_templates_and_scripts_have_rooms_as_small(root, kind):
+    files = list((ROOT / root).rglob(kind))
+    counts = collections.Counter(named(path.parent) for path in files)
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def first_line(room: Path) -> str:
+    return ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+@pytest.mark.parametrize("room", rooms(*PACKAGES, "tests"), ids=named)
+def test_a_room_says_in_one_line_what_it_is(room):
+    assert re.fullmatch(r".+\.", first_line(room)), (
+        f"{named(room)}/__init__.py takes a line that says the room's idea"
+    )
+
+
+@pytest.mark.parametrize(
+    "room", [each for each in rooms(*PACKAGES) if named(each).count("/") in (1, 2)], ids=named
+)
+def test_the_map_shows_each_room_with_its_line(room):
+    package, _, below = named(room).partition("/")
+    house = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The house")[1].split("\n## ")[0]
+    rows = house.split(f"**`{package}`**")[1].split("\n**`")[0]
+    assert f"| `{below}/` | {first_line(room).removesuffix('.')}" in rows
+
+
+@pytest.mark.parametrize("room", rooms(*PACKAGES), ids=named)
+def test_imports_between_the_rooms_of_a_room_run_one_way(room):
+    inner = [path for path in rooms(named(room)) if path.parent == room]
+    graph = {each.name: rooms_imported(each, inner) for each in inner}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"in {named(room)} these rooms import each other: {' → '.join(reversed(error.args[1]))}")
+
+
+@pytest.mark.parametrize("room", rooms("tests"), ids=named)
+def test_tests_lie_where_the_code_lies(room):
+    if named(room).startswith(NOT_OF_THE_CODE) or named(room) == "tests":
+        return
+    assert (ROOT / named(room).removeprefix("tests/")).is_dir(), f"{named(room)} tests no room of the code"
+
+
+def test_every_room_of_the_console_s_pages_has_its_templates():
+    pages = {path.name for path in rooms("console/pages") if path.parent.name == "pages"}
+    templates = {path.parent.name for path in (ROOT / "templates").glob("*/*.html")}
+    assert templates - pages == set()
+    assert pages - templates == {"health"}, "a page without a template answers JSON or text"
