@@ -28,7 +28,7 @@ from workers.placement import draining, execution, plans, recovery
 from workers.plants.plant import Snapshot
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
-from workers.pool.completions import Line
+from workers.pool.completions import CompletionReporter
 from workers.steering import overrides
 
 hosts.install()
@@ -39,7 +39,7 @@ BATCH_PRIORITY = 7  # consumers of most queues go first
 @shared_task(name="workers.tasks.consume", ignore_result=True)
 def consume(queue: str, node: str, worker_id: str) -> None:
     """One short-lived worker at one container; see `workers.consumer.worker`."""
-    line = Line.of(current_task.request.hostname)
+    line = CompletionReporter.of(current_task.request.hostname)
     desk = Desk(control_server(), queue, node, worker_id, line)
     if not desk.begin(time.time()):
         return

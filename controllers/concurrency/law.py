@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from controllers.concurrency import explorer, tcc
-from controllers.concurrency.explorer import Search
+from controllers.concurrency.explorer import Exploration
 from controllers.concurrency.memory import KEYS, Machine, Memory, beginning, memory_from, resting
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
-from controllers.concurrency.throughput import Measurement, Sample
+from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Values
@@ -93,7 +93,7 @@ class Concurrency:
 
     def resumed(self, parameters: Values, state: Json) -> Json:
         """After a hold: what was measured before it is no part of what is measured after it."""
-        return replace(memory_from(state), sample=Sample(), refused=0).to_json()
+        return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The threads to run with, or none while more is to be measured."""
@@ -154,7 +154,7 @@ def _into_range(parameters: Values, threads: int) -> int:
 def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
     machine = memory.machine
     threads = _into_range(parameters, machine.threads)
-    after = replace(memory, machine=replace(machine, threads=threads), sample=Sample(), refused=0)
+    after = replace(memory, machine=replace(machine, threads=threads), sample=ThroughputSample(), refused=0)
     reason = (
         f"{machine.threads} threads are outside the range of {parameters['minimum']} to "
         f"{parameters['maximum']}; exploring goes on from {threads}."
@@ -188,7 +188,7 @@ def _refused(
     return after, _act(after, machine.phase, reason, "pool")
 
 
-def _held(sample: Sample) -> str:
+def _held(sample: ThroughputSample) -> str:
     if sample.count == 0:
         return "Nothing was completed: all idle, or stuck. Threads stay as they are."
     if sample.count == 1:
@@ -204,11 +204,11 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
         reason = f"{_at(machine, now)}: {now.samples} of {needed} samples."
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Machine = rules.step(parameters, machine, now)
-    if isinstance(following, Search) and following.phase == "tcc":
+    if isinstance(following, Exploration) and following.phase == "tcc":
         # From the best there was: the last probe may lie far beyond a cliff.
         best = max(following.points, key=lambda point: point.per_second).threads
         following = tcc.exploring_from(parameters, best, following.steps)
-    after = replace(memory, machine=following, sample=Sample())
+    after = replace(memory, machine=following, sample=ThroughputSample())
     return after, _act(
         after, following.phase, f"{_at(machine, now)}; {_next(machine, following)}.", None, now
     )
@@ -235,7 +235,7 @@ def _steady(
     if not changed and machine.steady_seconds < parameters["steady_seconds"]:
         # Each look measures afresh, so that a change does not drown in what was before; only a look that
         # differs is looked at again together with the next.
-        kept = Sample() if looked and not differs else memory.sample
+        kept = ThroughputSample() if looked and not differs else memory.sample
         after = replace(memory, machine=replace(machine, doubted=differs), sample=kept)
         rest = "that is looked at once more" if differs else "nothing calls for another exploration"
         return after, Decision(None, f"{_at(machine, now)}; {rest}.", _terms(after, now))
@@ -258,9 +258,11 @@ def _exploring_again(
 def _begun_again(parameters: Values, machine: Machine, changed: bool) -> Machine:
     if parameters["method"] == "tcc":
         return tcc.exploring_from(parameters, machine.threads, machine.steps)
-    if isinstance(machine, Search):
+    if isinstance(machine, Exploration):
         return explorer.explored_again(parameters, machine, changed)
-    return explorer.explored_again(parameters, Search("steady", machine.threads, steps=machine.steps), True)
+    return explorer.explored_again(
+        parameters, Exploration("steady", machine.threads, steps=machine.steps), True
+    )
 
 
 def _has_changed(parameters: Values, machine: Machine, now: Measurement) -> bool:
@@ -297,7 +299,7 @@ def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
         "steady_per_second": machine.steady_per_second or None,
         "epoch": memory.epoch,
     }
-    if isinstance(machine, Search):
+    if isinstance(machine, Exploration):
         terms["points"] = [[point.threads, point.per_second] for point in machine.points]
         terms["curve"] = machine.curve
     return terms

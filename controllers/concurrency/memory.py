@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controllers.concurrency.explorer import Search, search_from
+from controllers.concurrency.explorer import Exploration, search_from
 from controllers.concurrency.tcc import Cycle, cycle_from
-from controllers.concurrency.throughput import Sample, sample_from
+from controllers.concurrency.throughput import ThroughputSample, sample_from
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 
-Machine = Cycle | Search
+Machine = Cycle | Exploration
 KEYS = ("machine", "sample", "refused", "limit", "epoch", "followed")
 
 
@@ -21,7 +21,7 @@ class Memory:
     hosts together; `followed`: the pool was not steered at the last observation."""
 
     machine: Machine
-    sample: Sample = field(default_factory=Sample)
+    sample: ThroughputSample = field(default_factory=ThroughputSample)
     refused: int = 0
     limit: int | None = None
     epoch: int = 0
@@ -54,12 +54,12 @@ def _machine(document: Mapping[str, Any]) -> Machine:
 def beginning(parameters: Values, threads: int) -> Memory:
     """The first exploration, from so many threads."""
     tcc = parameters["method"] == "tcc"
-    return Memory(Cycle("base", threads) if tcc else Search("probe", threads))
+    return Memory(Cycle("base", threads) if tcc else Exploration("probe", threads))
 
 
 def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
     """Steady where the pool is, with nothing known of it yet."""
     steps = memory.machine.steps
     tcc = parameters["method"] == "tcc"
-    machine = Cycle("steady", threads, steps=steps) if tcc else Search("steady", threads, steps=steps)
+    machine = Cycle("steady", threads, steps=steps) if tcc else Exploration("steady", threads, steps=steps)
     return Memory(machine, epoch=memory.epoch, followed=True)

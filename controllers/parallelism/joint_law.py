@@ -26,7 +26,7 @@ from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
 from controllers.parallelism.needs import (
     Known,
-    Needs,
+    TaskNeeds,
     capacity_per_second,
     demand,
     forecast,
@@ -34,7 +34,7 @@ from controllers.parallelism.needs import (
     slowest_path_seconds,
     steps_per_window,
 )
-from controllers.parallelism.plan import Ints, Plan, Stretches, cheapest_plan
+from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
@@ -162,9 +162,11 @@ class ParallelismJoint:
         return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
 
 
-def _planned(parameters: Values, observation: Values, known: Sequence[Known]) -> tuple[Plan, Needs]:
+def _planned(
+    parameters: Values, observation: Values, known: Sequence[Known]
+) -> tuple[ParallelismPlan, TaskNeeds]:
     of, cost = demand(parameters, observation, known), lateness(parameters, known)
-    needs = Needs.of(parameters, observation, known, of)
+    needs = TaskNeeds.of(parameters, observation, known, of)
     current = np.asarray([each.row["tasks"] for each in known])
     windows, steps = len(needs.needed), steps_per_window(parameters)
     begins = np.arange(windows) * steps
@@ -263,8 +265,8 @@ def _decision(
     parameters: Values,
     observation: Values,
     known: Sequence[Known],
-    needs: Needs,
-    plan: Plan,
+    needs: TaskNeeds,
+    plan: ParallelismPlan,
     verdicts: Mapping[str, float],
 ) -> Decision:
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
@@ -311,12 +313,12 @@ def _expected(
     return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
-def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:
+def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     full = any(need >= parameters["maximum"] for need in needs.needed[0])
     return "maximum" if full and not needs.keeps[0] else None
 
 
-def _words(parameters: Values, needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+def _words(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
     pause = "the pause" if parameters["pause_seconds"] else "the change"
     if tasks == before:

@@ -20,7 +20,7 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
-from controllers.parallelism.queueing_topology import Operator, check_paths, operator
+from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
 MOST_TASKS = 100_000
@@ -118,7 +118,7 @@ class ParallelismQueueing:
         return state, _decision(parameters, operators, paths)
 
 
-def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator:
+def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
     low, high = int(parameters["minimum"]), int(parameters["maximum"])
     found = operator(name, row, low, high, parameters["use_correction"])
     if found.utilisation < parameters["bottleneck_threshold"]:
@@ -127,12 +127,14 @@ def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator
     return replace(found, minimum=max(low, min(doubled, high)))
 
 
-def _path(parameters: Values, operators: Mapping[str, Operator], names: Sequence[str]) -> Path:
+def _path(parameters: Values, operators: Mapping[str, QueueingOperator], names: Sequence[str]) -> Path:
     spent = math.fsum(operators[name].latency_seconds for name in names)
     return Path(tuple(names), parameters["batching_share"] * parameters["bound_seconds"] - spent)
 
 
-def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> Decision:
+def _decision(
+    parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
+) -> Decision:
     worst = lacking(operators, paths)
     feasible = worst is None
     if worst is None:
@@ -157,7 +159,7 @@ def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequ
     return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
 
 
-def _words(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> str:
+def _words(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> str:
     threshold = parameters["bottleneck_threshold"]
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
@@ -168,7 +170,7 @@ def _words(parameters: Values, operators: Mapping[str, Operator], paths: Sequenc
     return f"The fewest tasks with which {which} {parameters['bound_seconds']:g} s."
 
 
-def _most(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str, int]:
+def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """The most for the operators of paths that can't be kept, the fewest for the others."""
     held = [path for path in paths if lacking(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
@@ -180,7 +182,7 @@ def _most(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str,
 
 
 def _what_would_suffice(
-    parameters: Values, operators: Mapping[str, Operator], path: Path, wait_seconds: float
+    parameters: Values, operators: Mapping[str, QueueingOperator], path: Path, wait_seconds: float
 ) -> str:
     way, bound = " → ".join(path.operators), parameters["bound_seconds"]
     spent = parameters["batching_share"] * bound - path.budget_seconds
@@ -196,7 +198,7 @@ def _what_would_suffice(
     return f"{way} can't keep {bound:g} s with {most} tasks an operator: {suffices}. It gets the most."
 
 
-def _maximum_that_suffices(operators: Mapping[str, Operator], path: Path) -> int | None:
+def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
     low, high = 1, MOST_TASKS * 10
     there = {name: operators[name] for name in path.operators}
 

@@ -35,8 +35,8 @@ from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.rebalancing import relocation
-from controllers.rebalancing.allocation import Allocation, Floats, Move, from_observation
-from controllers.rebalancing.greedy import Rules
+from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove, from_observation
+from controllers.rebalancing.greedy import MoveRules
 from queues.errors import BadInput
 from queues.points import TOTAL
 
@@ -250,7 +250,7 @@ def _allocation(parameters: Values, observation: Values) -> Allocation:
 
 def _search(parameters: Values, allocation: Allocation, recent: Sequence[_Recent]) -> relocation.Search:
     return relocation.Search(
-        Rules(int(parameters["minimum_points"]), _returns(allocation, recent)),
+        MoveRules(int(parameters["minimum_points"]), _returns(allocation, recent)),
         _limits(parameters, allocation),
         "points" if parameters["goal"] == "below-busy" else "moves",
         int(parameters["exact_ways"]),
@@ -289,7 +289,7 @@ def _decision(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
     named: list[dict[str, Any]],
 ) -> Decision:
     after = allocation.after(found.moves)
@@ -309,7 +309,7 @@ def _terms(
     before: Allocation,
     after: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
 ) -> dict[str, Any]:
     worst_before, worst_after = (_worst(each) for each in (before, after))
     return {
@@ -344,7 +344,7 @@ def _why(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
     terms: Mapping[str, Any],
 ) -> str:
     over = (allocation.loads > search.limits) & allocation.available
@@ -375,7 +375,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _what(moves: Sequence[Move]) -> str:
+def _what(moves: Sequence[IndexedMove]) -> str:
     if not moves:
         return "Nothing is moved."
     points = relocation.points_of(moves)

@@ -17,8 +17,8 @@ from itertools import product
 import numpy as np
 
 from controllers.rebalancing import mixed_integer
-from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move
-from controllers.rebalancing.greedy import Board, Cost, Rules, Way, coarse, fewest, price, relieve
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove
+from controllers.rebalancing.greedy import AnswerKind, Board, Cost, MoveRules, coarse, fewest, price, relieve
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
 # Up to this step the fast way is as good as the best possible, for all that is known of it.
@@ -36,7 +36,7 @@ class Search:
     `branches` branches. `tolerance`: how much above the least possible the worst node may stay.
     """
 
-    rules: Rules
+    rules: MoveRules
     limits: Floats
     cost: Cost
     exact_ways: int
@@ -45,25 +45,25 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class Relocation:
     """The moves; whether all limits are kept; the worst node's share of its limit afterwards."""
 
-    moves: list[Move]
+    moves: list[IndexedMove]
     feasible: bool
     worst: float
 
 
-def find(allocation: Allocation, search: Search) -> Found:
+def find(allocation: Allocation, search: Search) -> Relocation:
     """The cheapest moves that keep all limits and empty the drained nodes, else those with the least worst
     node."""
     for receivers in _receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
-            return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+            return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
     moves = _exchanged(allocation, search)
     if moves is not None:
-        return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+        return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
     moves = _least_worst(allocation, search)
-    return Found(moves, False, worst_share(allocation.after(moves), search.limits))
+    return Relocation(moves, False, worst_share(allocation.after(moves), search.limits))
 
 
 def _receivers(allocation: Allocation) -> Iterator[Flags]:
@@ -92,7 +92,7 @@ def fluid_share(allocation: Allocation, limits: Floats) -> float:
     return float(allocation.loads.sum()) / available if available else math.inf
 
 
-def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move] | None:
+def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[IndexedMove] | None:
     """Moves that keep all limits, or None."""
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
@@ -108,7 +108,7 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
     # Only an answer that beats the fast way's is worth the search: this cuts most of the program away.
     at_most = None if quick is None else price(quick, search.cost)[0] - 1
     takers = receivers & (allocation.loads < search.limits)
-    problem = mixed_integer.Problem(allocation, search.rules, search.limits, donors, takers, at_most)
+    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, takers, at_most)
     best = fewest([quick, _exact(problem, search)], search.cost)
     if best is None:
         # Perhaps room has to be made first: everybody may give, and take.
@@ -119,20 +119,20 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
 
 def _quick(
     allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
-) -> list[Move] | None:
+) -> list[IndexedMove] | None:
     answers, bound = [], _bound(allocation, search)
     costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
         for packing in (True, False):
             board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
-            answer = relieve(board, Way(cost, packing))
+            answer = relieve(board, AnswerKind(cost, packing))
             if answer is not None and price(answer, search.cost)[0] <= bound:
                 return answer
             answers.append(answer)
     return fewest(answers, search.cost)
 
 
-def _exact(problem: mixed_integer.Problem, search: Search) -> list[Move] | None:
+def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
     if mixed_integer.ways_count(problem) > search.exact_ways:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
@@ -168,12 +168,12 @@ def _least(allocation: Allocation, search: Search, node: int) -> int:
     return max(math.ceil(points_needed - 1e-6), smallest)
 
 
-def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
+def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
     """The worst node as low as it gets within the tolerance, by the fewest points; none when it is so now."""
     now = worst_share(allocation, search.limits)
     must = any(allocation.held[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
     every = np.ones(len(allocation.nodes), dtype=bool)
-    problem = mixed_integer.Problem(allocation, search.rules, search.limits, every, allocation.available)
+    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, every, allocation.available)
     fluid = fluid_share(allocation, search.limits)
     if not math.isfinite(fluid):
         return []  # no node may take anything
@@ -191,7 +191,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
 
 def _settle(
     allocation: Allocation, search: Search, answer: mixed_integer.Answer, now: float, must: bool
-) -> list[Move]:
+) -> list[IndexedMove]:
     """The fewest points for about the least worst share that is possible."""
     allowed = answer.worst * (1 + search.tolerance)
     if not must and now <= allowed:
@@ -200,7 +200,9 @@ def _settle(
     moves = _quick(allocation, eased, allocation.available)
     if moves is None:
         every = np.ones(len(allocation.nodes), dtype=bool)
-        problem = mixed_integer.Problem(allocation, search.rules, eased.limits, every, allocation.available)
+        problem = mixed_integer.MoveProblem(
+            allocation, search.rules, eased.limits, every, allocation.available
+        )
         moves = _exact(problem, eased)
     return answer.moves if moves is None else moves
 
@@ -212,7 +214,7 @@ def _climb(
     now: float,
     must: bool,
     steps: Sequence[float],
-) -> list[Move] | None:
+) -> list[IndexedMove] | None:
     """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them; no moves
     once the limits are no better than what is, None when no step helped."""
     even = coarse(allocation, search.rules, search.limits)
@@ -223,25 +225,25 @@ def _climb(
         eased = replace(search, limits=search.limits * share, cost="points")
         for packing in (False, True):
             board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
-            if (moves := relieve(board, Way("points", packing))) is not None:
+            if (moves := relieve(board, AnswerKind("points", packing))) is not None:
                 return moves
         if (moves := _exchanged(allocation, eased)) is not None:
             return moves
     return None
 
 
-def _exchanged(allocation: Allocation, search: Search) -> list[Move] | None:
+def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
     """The fast way with nodes that make room for one another: where nothing cheaper keeps the limits."""
     if fluid_share(allocation, search.limits) > 1:
         return None
     even = coarse(allocation, search.rules, search.limits)
     for keep, packing in product((False, True), (False, True)):
         board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
-        if (moves := relieve(board, Way(search.cost, packing, exchange=True, keep=keep))) is not None:
+        if (moves := relieve(board, AnswerKind(search.cost, packing, exchange=True, keep=keep))) is not None:
             return moves
     return None
 
 
-def points_of(moves: Sequence[Move]) -> int:
+def points_of(moves: Sequence[IndexedMove]) -> int:
     """Points moved in all."""
     return sum(move.points for move in moves)

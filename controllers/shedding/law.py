@@ -28,7 +28,7 @@ from controllers.shedding.inputs import (
     ALL_SINKS,
     OBSERVATION,
     PARAMETERS,
-    Sight,
+    SheddingInputs,
     application,
     check_names,
     check_rates,
@@ -99,7 +99,7 @@ class Shedding:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """A new table where one is called for, else nothing."""
-        sight = Sight(application(parameters, observation, "observation"), parameters, observation)
+        sight = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
             lifted = _lifted(sight, state)
             return initial_state(), replace(lifted, expected=_expected(sight, state, lifted))
@@ -121,7 +121,7 @@ class Shedding:
         return state_after(sight, shed), decision
 
 
-def relieve(sight: Sight) -> tuple[list[Bottleneck], dict[str, float]]:
+def relieve(sight: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
     """Tables for each bottleneck, upstream first, and type → events/s that are then emitted.
 
     Without a named bottleneck these are the operators whose offered work is over their budget. Raises
@@ -167,7 +167,7 @@ def filled(tables: Sequence[Table], budget: float) -> list[Table]:
     ]
 
 
-def _refuse_infeasible(sight: Sight, operator: str) -> None:
+def _refuse_infeasible(sight: SheddingInputs, operator: str) -> None:
     if sight.parameters["utilisation_budget"] is not None:
         return
     bound = sight.parameters["latency_bound_seconds"]
@@ -181,7 +181,7 @@ def _refuse_infeasible(sight: Sight, operator: str) -> None:
         )
 
 
-def _lifted(sight: Sight, state: Json) -> Decision:
+def _lifted(sight: SheddingInputs, state: Json) -> Decision:
     """Nothing is to be shed; what is, ends."""
     if not any(share for types in state["shed"].values() for share in types.values()):
         reason = "Shedding has to wait for what costs less; nothing is shed."
@@ -193,7 +193,9 @@ def _lifted(sight: Sight, state: Json) -> Decision:
     return Decision(action, reason, work_shed(sight, {}))
 
 
-def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, float], why: str) -> Decision:
+def _decision(
+    sight: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
+) -> Decision:
     shed = {table.pattern.name: table.shares() for each in found for table in each.tables}
     action = {
         "shed": shed,
@@ -206,7 +208,7 @@ def _decision(sight: Sight, found: Sequence[Bottleneck], made: Mapping[str, floa
     return Decision(action, reason, terms, "never_shed" if over else None)
 
 
-def _expected(sight: Sight, state: Json, decision: Decision) -> Expected | None:
+def _expected(sight: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
     """That so much more, or less, is shed soon; a small change can't be told from noise."""
     if decision.action is None:
         return None
@@ -217,7 +219,7 @@ def _expected(sight: Sight, state: Json, decision: Decision) -> Expected | None:
     return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
-def worth(sight: Sight, made: Mapping[str, float]) -> float:
+def worth(sight: SheddingInputs, made: Mapping[str, float]) -> float:
     """Weighted events/s that the sinks take."""
     return float(sum(weight * made[sink] for sink, weight in sight.sinks.items()))
 
@@ -238,7 +240,7 @@ def _work(bottleneck: Bottleneck) -> float:
     return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
 
 
-def _terms(sight: Sight, found: Sequence[Bottleneck]) -> dict[str, Json]:
+def _terms(sight: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
     """Per bottleneck: what it is offered, what it may use, what it uses, and the time to be expected."""
     prices = {each.operator: _price(each) for each in found}
     return {
@@ -267,7 +269,7 @@ def _price(bottleneck: Bottleneck) -> float:
     return (_sunk(overload, more) - _sunk(overload, bottleneck.tables)) / step
 
 
-def _budget_per_second(sight: Sight, bottleneck: Bottleneck) -> float:
+def _budget_per_second(sight: SheddingInputs, bottleneck: Bottleneck) -> float:
     """How much budget a bound longer by one second would give, as far as its first part tells."""
     if sight.parameters["utilisation_budget"] is not None:
         return 0.0

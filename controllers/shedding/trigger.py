@@ -9,7 +9,7 @@ from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
 from controllers.patterns.application import Floats
-from controllers.shedding.inputs import OBSERVATION, PARAMETERS, Sight
+from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs
 
 STATE = (
     Parameter(
@@ -49,7 +49,7 @@ def initial_state() -> dict[str, Json]:
     return {"solved": None, "shed": {}, "times": {}}
 
 
-def state_after(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+def state_after(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """What a table was computed for, the table, and the times to be expected under it."""
     solved = {"parameters": dict(sight.parameters), "observation": dict(sight.observation)}
     times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(sight, shed)}
@@ -64,7 +64,7 @@ def read_state(document: Json) -> Json:
     return {"solved": _read_solved(given.get("solved")), **kept}
 
 
-def trigger(sight: Sight, state: Json) -> str | None:
+def trigger(sight: SheddingInputs, state: Json) -> str | None:
     """Why a new table is called for, or None."""
     solved = state["solved"]
     if solved is None:
@@ -111,7 +111,7 @@ def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float
     )
 
 
-def _off_bound(sight: Sight, state: Json) -> str | None:
+def _off_bound(sight: SheddingInputs, state: Json) -> str | None:
     """Whether the table in force now keeps an operator too busy, or sheds more than is needed."""
     deviation, shed = sight.parameters["deviation_processing"], state["shed"]
     for operator, time, bound in _predicted(sight, shed):
@@ -124,7 +124,9 @@ def _off_bound(sight: Sight, state: Json) -> str | None:
     return None
 
 
-def _predicted(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float, float]]:
+def _predicted(
+    sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
+) -> Iterator[tuple[str, float, float]]:
     """Operator, mean time in it (s) under a table, and its bound; utilisations where a budget is given."""
     application, given = sight.application, sight.parameters["utilisation_budget"]
     named = sight.observation["bottleneck"]
@@ -139,7 +141,7 @@ def _predicted(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> Iterato
             yield operator, time, sight.parameters["latency_bound_seconds"]
 
 
-def work_shed(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+def work_shed(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """{work_offered: seconds of work per second, of all operators; work_shed: the share a table saves}."""
     seconds = {pattern.name: pattern.seconds for pattern in sight.application.patterns}
     offered, processed = (
@@ -149,7 +151,7 @@ def work_shed(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> dict[str
     return {"work_offered": round(offered, 6), "work_shed": round(max(0.0, share), 6)}
 
 
-def _under(sight: Sight, shed: Mapping[str, Mapping[str, float]]) -> tuple[Floats, dict[str, float]]:
+def _under(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> tuple[Floats, dict[str, float]]:
     """Events/s of each emitted type, and events/s each pattern processes, under a table of shares."""
     application, admitted = sight.application, dict[str, Floats]()
     made = np.zeros(len(application.index))

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import redis
 
 from workers.consumer.latency import Latencies
-from workers.pool.completions import Completion, Line
+from workers.pool.completions import Completion, CompletionReporter
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
 RUNNING_EXPIRES_SECONDS = 15.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 
-NOBODY = Line("", 0)  # of a worker that no host runs
+NOBODY = CompletionReporter("", 0)  # of a worker that no host runs
 
 
 def submitted_key(queue: str, node: str) -> str:
@@ -58,7 +58,7 @@ class Desk:
     queue: str
     node: str
     worker_id: str
-    line: Line = NOBODY
+    line: CompletionReporter = NOBODY
 
     def begin(self, now: float) -> bool:
         """The worker starts: it no longer waits to run. False when a worker of this id has started before (a

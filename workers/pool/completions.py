@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
+from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 MOST_ENTRIES = 4_096
 KEPT_SECONDS = 3_600
@@ -27,7 +27,7 @@ def key_of(host: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CompletionReporter:
     """A worker's line to its host; without a host (no pool runs it) nobody is told."""
 
     host: str
@@ -35,7 +35,7 @@ class Line:
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
-    def of(cls, host: str | None) -> "Line":
+    def of(cls, host: str | None) -> "CompletionReporter":
         """The line of the process that asks."""
         return cls(host or "", os.getpid())
 
@@ -65,10 +65,10 @@ def note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:
     slot = int(fields[b"p"])
     if b"b" in fields:
         at = float(fields[b"b"])
-        departures.add([Note(at, slot, BEGAN)], at, slot)
+        departures.add([WorkerNote(at, slot, BEGAN)], at, slot)
     elif b"e" in fields:
         at = float(fields[b"e"])
-        departures.add([Note(at, slot, ENDED)], at, slot)
+        departures.add([WorkerNote(at, slot, ENDED)], at, slot)
     else:
-        done = [Note(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
+        done = [WorkerNote(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
         departures.add(done, float(fields[b"u"]), slot)

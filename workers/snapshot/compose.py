@@ -60,7 +60,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SnapshotInputs:
     """Readings, with ages in seconds by (kind, name) of hosts, producers and pipeline, rates per second by
     counter name, recent latencies by queue.
     """
@@ -72,7 +72,7 @@ class Sight:
     recent: Mapping[str, Latencies]
 
 
-def compose(sight: Sight, loops: Document, overrides: list[Document]) -> Document:
+def compose(sight: SnapshotInputs, loops: Document, overrides: list[Document]) -> Document:
     """All of the snapshot but seq, at and plant."""
     topology = sight.readings.topology
     queues = {name: _queue(sight, spec) for name, spec in topology.queues.items()}
@@ -117,7 +117,7 @@ def wait_seconds(
     return round(waiting_events / out_per_second, 3)
 
 
-def _queue(sight: Sight, spec: QueueSpec) -> Document:
+def _queue(sight: SnapshotInputs, spec: QueueSpec) -> Document:
     containers = {node: _container(sight, spec, node) for node in _places(sight, spec)}
     rows = list(containers.values())
 
@@ -148,7 +148,7 @@ def _queue(sight: Sight, spec: QueueSpec) -> Document:
     }
 
 
-def _work(sight: Sight, spec: QueueSpec) -> Document:
+def _work(sight: SnapshotInputs, spec: QueueSpec) -> Document:
     """How many workers were at work at once, and how long one of their events took; unknown where none is."""
 
     def rate(counter: str) -> float | None:
@@ -162,7 +162,7 @@ def _work(sight: Sight, spec: QueueSpec) -> Document:
     }
 
 
-def _places(sight: Sight, spec: QueueSpec) -> list[str]:
+def _places(sight: SnapshotInputs, spec: QueueSpec) -> list[str]:
     """Nodes that hold points of the queue, and those that only hold what is left of its events."""
     left = [
         node
@@ -181,7 +181,7 @@ def by_work(counters: Mapping[str, Any], name: str) -> int:
     return int(counters[name] - counters.get(MOVED_BY.get(name, ""), 0))
 
 
-def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
+def _container(sight: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
     heartbeat = sight.readings.heartbeats.get(node, {"containers": {}})
     counters: Document | None = heartbeat["containers"].get(spec.name)
     read = counters or {}
@@ -211,7 +211,7 @@ def _container(sight: Sight, spec: QueueSpec, node: str) -> Document:
 
 
 def _load(
-    sight: Sight, node: str, in_per_second: float | None, server_time_share: float | None
+    sight: SnapshotInputs, node: str, in_per_second: float | None, server_time_share: float | None
 ) -> float | None:
     """The container's share of its node's capacity: of events/s or of the server's core, whichever is more.
 
@@ -224,12 +224,12 @@ def _load(
     return round(max(events, server_time_share or 0.0), 6)
 
 
-def _rate(sight: Sight, node: str, counter: str) -> float | None:
+def _rate(sight: SnapshotInputs, node: str, counter: str) -> float | None:
     """A node that is offline has no known rate: its counters stand still because nobody reads them."""
     return None if sight.watch.offline(node) else sight.rates.get(counter)
 
 
-def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
+def _node(sight: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
     heartbeat: Document = sight.readings.heartbeats.get(spec.name, {})
     mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
     last_state = heartbeat.get("state")
@@ -255,7 +255,7 @@ def _node(sight: Sight, spec: NodeSpec, queues: Mapping[str, Document]) -> Docum
     }
 
 
-def _shed_share(sight: Sight) -> float:
+def _shed_share(sight: SnapshotInputs) -> float:
     """Of what the pipeline's patterns could use."""
     status = sight.readings.pipeline or {}
     offered = status.get("offered_per_second") or 0.0
@@ -263,7 +263,10 @@ def _shed_share(sight: Sight) -> float:
 
 
 def _totals(
-    sight: Sight, queues: Mapping[str, Document], nodes: Mapping[str, Document], hosts: Mapping[str, Document]
+    sight: SnapshotInputs,
+    queues: Mapping[str, Document],
+    nodes: Mapping[str, Document],
+    hosts: Mapping[str, Document],
 ) -> Document:
     rows = list(queues.values())
     backlog_events = total(row["waiting_events"] for row in rows)
@@ -291,7 +294,7 @@ def _totals(
     }
 
 
-def _producers(sight: Sight) -> Document:
+def _producers(sight: SnapshotInputs) -> Document:
     """Producers heard of lately, their queues together."""
     producers: Document = {}
     for (producer, queue), document in sight.readings.producers.items():
@@ -314,7 +317,7 @@ def _producers(sight: Sight) -> Document:
     return producers
 
 
-def _hosts(sight: Sight) -> Document:
+def _hosts(sight: SnapshotInputs) -> Document:
     hosts = {}
     for name, document in sorted(sight.readings.hosts.items()):
         age = sight.ages["host", name]
@@ -325,7 +328,7 @@ def _hosts(sight: Sight) -> Document:
     return hosts
 
 
-def _pipeline(sight: Sight) -> Document:
+def _pipeline(sight: SnapshotInputs) -> Document:
     """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
     status: Document = dict.fromkeys(PIPELINE_KEYS) | {
         "patterns": {},

@@ -18,7 +18,7 @@ from workers.plants.plant import Snapshot
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.action_summary import with_remedies
-from workers.snapshot.compose import Sight, Watch, by_work, compose
+from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
 from workers.snapshot.control_record import control_record
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
@@ -92,7 +92,7 @@ class LocalPlant(SteeredPlant):
         queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
         return self._foresight.rows(queues, now) if self._foresight else {}
 
-    def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> Sight:
+    def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""
 
         def age(kind: str, name: str, document: dict[str, Any], mark: str) -> float:
@@ -111,7 +111,7 @@ class LocalPlant(SteeredPlant):
         if readings.pipeline:
             ages["pipeline", ""] = age("pipeline", "", readings.pipeline, "at")
         recent = self._recent(readings.latencies, monotonic_seconds)
-        return Sight(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
+        return SnapshotInputs(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
 
     def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """Rates per second of every cumulative counter, by name."""

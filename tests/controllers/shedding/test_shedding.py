@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from controllers import catalog
 from controllers.patterns.application import arrange
 from controllers.rivals import full_shedding_program
-from controllers.shedding.inputs import Sight, application
+from controllers.shedding.inputs import SheddingInputs, application
 from controllers.shedding.knapsack import piecewise
 from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
 from controllers.shedding.law import Shedding, relieve
-from controllers.shedding.problem import Overload, Problem
+from controllers.shedding.problem import Overload, SheddingProblem
 from controllers.shedding.program import by_programs, solve
 from queues.errors import BadInput
 from tests.controllers.shedding.applications import observation
@@ -119,7 +119,7 @@ def test_several_bottlenecks_are_relieved_upstream_first():
         "sinks": {"end": 1},
     }
     parameters, observed = read({"utilisation_budget": 0.5}, seen)
-    sight = Sight(arrange_rows(observed), parameters, observed)
+    sight = SheddingInputs(arrange_rows(observed), parameters, observed)
     found, made = relieve(sight)
     assert [each.operator for each in found] == ["A", "B"]
     assert made["mid"] == pytest.approx(12.5)  # 0.5 / (2 * 0.02)
@@ -135,14 +135,14 @@ def overloads(count: int):
     for seed in range(count):
         chance = np.random.default_rng(seed)
         parameters, seen = read({"utilisation_budget": float(chance.uniform(0.05, 0.9))}, observation(chance))
-        sight = Sight(arrange_rows(seen), parameters, seen)
+        sight = SheddingInputs(arrange_rows(seen), parameters, seen)
         yield (
             sight,
             Overload(sight.application, sight.arrivals, "B", parameters["utilisation_budget"], seen["sinks"]),
         )
 
 
-def value_at_the_affected_sinks(sight: Sight, overload: Overload) -> float:
+def value_at_the_affected_sinks(sight: SheddingInputs, overload: Overload) -> float:
     _, made = relieve(sight)
     affected = {pattern.emits for pattern in sight.application.affected("B")}
     return sum(weight * made[sink] for sink, weight in overload.weights.items() if sink in affected)
@@ -167,7 +167,7 @@ def test_random_nested_applications_get_the_value_of_the_full_program(count):
 def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
     compared = 0
     for _, overload in overloads(150):
-        problem = Problem(overload)
+        problem = SheddingProblem(overload)
         flows = piecewise(problem)
         if flows is not None and sum(table.load for table in problem.whole()) > overload.budget:
             compared += 1

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.accounts.access import create_token
 from console.connections.control_server import SNAPSHOT_KEY
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
@@ -21,7 +21,7 @@ from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.pipeline.declaration.controls import key_of
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
-from workers.plants.foreign.line import Line
+from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
 from workers.plants.memory import MemoryPlant
@@ -107,7 +107,7 @@ class RemoteRig(LocalRig):
 
     def __init__(self, control, secret):
         super().__init__(control)
-        line = Line("east", URL, secret, 30.0, httpx.MockTransport(through_django))
+        line = PlantClient("east", URL, secret, 30.0, httpx.MockTransport(through_django))
         self.plant = RemotePlant(line)
 
     def settle(self):
@@ -123,7 +123,7 @@ class FlinkRig(Rig):
 
     def __init__(self):
         self.far = FakeFlink(slots=64)
-        line = Line("flink", "http://flink", transport=self.far.transport())
+        line = PlantClient("flink", "http://flink", transport=self.far.transport())
         self.plant = FlinkPlant(line, "hashes")
 
     def vanish(self, operator):
@@ -140,7 +140,7 @@ class HeronRig(Rig):
 
     def __init__(self):
         self.far = FakeHeron()
-        line = Line("heron", "http://tracker", transport=self.far.transport())
+        line = PlantClient("heron", "http://tracker", transport=self.far.transport())
         self.plant = HeronPlant(line, self.options, self.far.run)
 
     def vanish(self, operator):
@@ -186,7 +186,7 @@ def rig(request):
 def test_a_topology_is_one_document_of_one_moment(rig):
     topology = rig.plant.topology()
     document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
-    assert Topology.from_document(document).to_document() == document
+    assert MeasuredTopology.from_document(document).to_document() == document
     assert topology.at > 0
     first, second = rig.operators
     assert any({first, second} <= set(path) for path in topology.paths.values())
@@ -264,7 +264,7 @@ def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
 
 
 def remote(answer, timeout_seconds=0.2):
-    line = Line("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
+    line = PlantClient("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
     return RemotePlant(line)
 
 

@@ -126,7 +126,7 @@ def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host,
     step.start(host)
     began = time.monotonic()
     for slot in (1, 2, 3, 4_000):
-        line = completions.Line("jobs@here", slot, lambda: began)
+        line = completions.CompletionReporter("jobs@here", slot, lambda: began)
         line.began(control)
         done = [(began + at / 100, 5) for at in range(1, 200)]
         entry = {"p": slot, "d": orjson.dumps(done), "u": began + 2}

@@ -14,7 +14,7 @@ SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before i
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One worker of the chain with something to do: for how long it has finished nothing, and how long its
     last batch took (None: it has finished none since the start).
     """
@@ -38,13 +38,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ProgressInputs:
     """What is known at one instant. steps: who has something to do. silent_seconds: since the dispatcher
     looked last. undispatched_seconds: for how long events wait and none was dispatched. hindrance: why the
     dispatcher dispatches nothing, as far as it knows.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ChainStep, ...] = ()
     silent_seconds: float = 0.0
     undispatched_seconds: float = 0.0
     hindrance: str | None = None
@@ -56,12 +56,12 @@ class Sight:
         return max([*steps, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
 
 
-def stall(sight: Sight) -> str | None:
+def stall(sight: ProgressInputs) -> str | None:
     """What is waited for, in a sentence; None while it gets on."""
     return next(_reasons(sight), None)
 
 
-def _reasons(sight: Sight) -> Iterator[str]:
+def _reasons(sight: ProgressInputs) -> Iterator[str]:
     for step in sorted(sight.steps, key=lambda step: -step.seconds):
         if step.is_stalled:
             batch = "first batch since its start" if step.batch_seconds is None else "batch"

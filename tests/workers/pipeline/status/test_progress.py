@@ -3,13 +3,13 @@
 import pytest
 
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import Sight, Step, stall
+from workers.pipeline.status.progress import ChainStep, ProgressInputs, stall
 from workers.pipeline.status.progress_record import ProgressRecord
 
 
 def test_who_has_nothing_to_do_is_not_stalled():
-    assert stall(Sight()) is None
-    assert stall(Sight(hindrance="n1 can't be read")) is None
+    assert stall(ProgressInputs()) is None
+    assert stall(ProgressInputs(hindrance="n1 can't be read")) is None
 
 
 @pytest.mark.parametrize(
@@ -17,35 +17,36 @@ def test_who_has_nothing_to_do_is_not_stalled():
     [(14.0, 0.2, False), (16.0, 0.2, True), (40.0, 20.0, False), (61.0, 20.0, True)],
 )
 def test_a_worker_is_measured_by_its_own_last_batch(seconds, batch_seconds, stalled):
-    step = Step("replica iap1", seconds, batch_seconds)
+    step = ChainStep("replica iap1", seconds, batch_seconds)
     assert step.is_stalled is stalled
-    assert (stall(Sight((step,))) is not None) is stalled
+    assert (stall(ProgressInputs((step,))) is not None) is stalled
 
 
 def test_the_first_batch_has_time_for_compiling():
-    assert stall(Sight((Step("replica iap1", 50.0, None),))) is None
-    slow = Sight((Step("replica iap1", 70.0, None),))
+    assert stall(ProgressInputs((ChainStep("replica iap1", 50.0, None),))) is None
+    slow = ProgressInputs((ChainStep("replica iap1", 70.0, None),))
     assert "first batch" in stall(slow)
     assert slow.stuck_seconds == 0.0, "a new start would only begin it once more"
-    assert Sight((Step("replica iap1", 400.0, None),)).stuck_seconds == 160.0
+    assert ProgressInputs((ChainStep("replica iap1", 400.0, None),)).stuck_seconds == 160.0
 
 
 def test_the_one_that_is_stalled_for_longest_is_named():
-    sight = Sight(
-        (Step("replica iap1", 20.0, 0.2), Step("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
+    sight = ProgressInputs(
+        (ChainStep("replica iap1", 20.0, 0.2), ChainStep("replica iap2", 45.0, 0.2)),
+        undispatched_seconds=30.0,
     )
     assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
     assert sight.stuck_seconds == 45.0
 
 
 def test_a_limit_or_a_node_that_is_away_is_told_and_is_not_stuck():
-    sight = Sight(undispatched_seconds=20.0, hindrance="0 events/s are admitted at most")
+    sight = ProgressInputs(undispatched_seconds=20.0, hindrance="0 events/s are admitted at most")
     assert stall(sight) == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
     assert sight.stuck_seconds == 0.0, "a new start would not help"
 
 
 def test_a_dispatcher_that_does_not_come_back_is_told_and_is_stuck():
-    sight = Sight(silent_seconds=31.0)
+    sight = ProgressInputs(silent_seconds=31.0)
     assert stall(sight) == "the dispatcher has not come back for 31 s"
     assert sight.stuck_seconds == 31.0
 
