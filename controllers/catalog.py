@@ -1,72 +1,51 @@
-"""Every law by its name; the place where a name or a document from outside is checked."""
+"""Every law by its name, found in the rooms; the place where a name or a document from outside is checked.
 
-from collections.abc import Mapping
+A law is a module of a room that says `LAW: Law = …`. Nothing else here has to know of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
-from controllers.concurrency.law import Concurrency
-from controllers.flow.admission import Flow
-from controllers.flow.balance import Balance
+import controllers
 from controllers.framework import guard
-from controllers.framework.law import Law
+from controllers.framework.discovery import modules_of, rooms_of
+from controllers.framework.law import Counting, Law
 from controllers.framework.parameter import Parameter, read_values
-from controllers.parallelism.forecast_law import ParallelismForecast
-from controllers.parallelism.joint_law import ParallelismJoint
-from controllers.parallelism.queueing_law import ParallelismQueueing
-from controllers.rebalancing.law import Rebalancing
-from controllers.rebalancing.node_scaling import NodeScaling
-from controllers.shedding.ladder import Ladder
-from controllers.shedding.law import Shedding
-from controllers.worker_rate.law import WorkerRate
 from queues.errors import BadInput
 
-# The laws of the contract in its order, node_scaling beside rebalancing, parallelism_joint beside the two it
-# joins and the ladder over all; those
-# without an entry in LAWS are promised, and answer "not yet".
-CONTRACT_LAWS = (
-    "flow",
-    "balance",
-    "worker_rate",
-    "rebalancing",
-    "node_scaling",
-    "concurrency",
-    "parallelism_queueing",
-    "parallelism_forecast",
-    "parallelism_joint",
-    "shedding",
-    "ladder",
-)
-LAWS: Mapping[str, Law] = {
-    law.name: law
-    for law in (
-        Flow(),
-        Balance(),
-        WorkerRate(),
-        Rebalancing(),
-        NodeScaling(),
-        Concurrency(),
-        ParallelismQueueing(),
-        ParallelismForecast(),
-        ParallelismJoint(),
-        Shedding(),
-        Ladder(),
-    )
-}
+# Rooms that serve the laws or try them: they hold none, and importing them takes time.
+WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
 
 
-WHOLE = ("worker_rate", "concurrency")  # their actuators count
+def find_laws() -> dict[str, Law]:
+    """Name → law, in the order of the names. Raises ValueError where two have the same name."""
+    found: dict[str, Law] = {}
+    for law in _laws():
+        if law.name in found:
+            raise ValueError(f"two laws have the name {law.name}")
+        found[law.name] = law
+    return dict(sorted(found.items()))
 
 
-class NotYet(BadInput):
-    """A law the contract names that is not built yet."""
+def _laws() -> Iterator[Law]:
+    for room in rooms_of(controllers):
+        if _name(room) not in WITHOUT_LAWS:
+            yield from (module.LAW for module in modules_of(room) if hasattr(module, "LAW"))
+
+
+def _name(room: ModuleType) -> str:
+    return room.__name__.rpartition(".")[2]
+
+
+LAWS: Mapping[str, Law] = find_laws()
 
 
 def law(name: str) -> Law:
-    """The law of that name. Raises `NotYet` for a promised one, else `BadInput` with the list of names."""
+    """The law of that name. Raises `BadInput` with the list of names."""
     if name in LAWS:
         return LAWS[name]
-    if name in CONTRACT_LAWS:
-        raise NotYet("law", f"{name} is not yet built; built are {', '.join(LAWS)}")
-    raise BadInput("law", f"{name} is not known; the laws are {', '.join(CONTRACT_LAWS)}")
+    raise BadInput("law", f"{name} is not known; the laws are {', '.join(LAWS)}")
 
 
 def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:
@@ -103,5 +82,5 @@ def actuator_parameter(of: Law) -> Parameter:
         None,
         settings["minimum"],
         settings["maximum"],
-        "integer" if of.name in WHOLE else "number",
+        "integer" if isinstance(of, Counting) else "number",
     )

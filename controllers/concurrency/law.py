@@ -33,7 +33,7 @@ from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, refuse_unknown
 from queues.errors import BadInput
 
@@ -48,6 +48,7 @@ class Concurrency:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "threads"
+    counts = True
     standing = True
     guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
 
@@ -103,6 +104,9 @@ class Concurrency:
         memory = _followed(parameters, memory, threads, seen["steered"])
         after, decision = _decided(parameters, memory, seen)
         return after.to_json(), decision
+
+
+LAW: Law = Concurrency()
 
 
 def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:

@@ -23,7 +23,7 @@ from controllers.design import placement
 from controllers.design.placement import FORMS, Gains, Model
 from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, first, follow
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
 from queues.errors import BadInput
 
@@ -154,6 +154,9 @@ class Flow:
             estimate=estimate,
         )
         return _to_json(after), decision
+
+
+LAW: Law = Flow()
 
 
 def model_of(parameters: Values) -> Model | None:

@@ -29,7 +29,7 @@ from scipy import linalg
 
 from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
@@ -200,6 +200,9 @@ class Balance:
         spread = within(wanted, parameters["minimum_share"], total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
         return {"differences": dict(zip(names, now.tolist(), strict=True))}, decision
+
+
+LAW: Law = Balance()
 
 
 def within(wanted: Floats, minimum_share: float, total: float) -> Floats:

@@ -82,6 +82,16 @@ class Standing(Protocol):
         ...
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A law whose actuator counts: workers, processes; by hand only whole numbers are set."""
+
+    @property
+    def counts(self) -> bool:
+        """True."""
+        ...
+
+
 def resumed(law: Law, parameters: Values, state: Json) -> Json:
     """The state after a hold; most laws decide on the observation of now, and need forget nothing."""
     return law.resumed(parameters, state) if isinstance(law, Resuming) else state

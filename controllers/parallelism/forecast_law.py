@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.parallelism.measured_paths import no_memory
 from queues.errors import BadInput
@@ -90,6 +90,9 @@ class ParallelismForecast:
         step = f"{current} to {path[0]} tasks"
         reason = f"The cheapest way over {len(path)} windows costs {cost:.6g} and {verb}: {step}."
         return state, Decision(action, reason, terms, raw=float(path[0]))
+
+
+LAW: Law = ParallelismForecast()
 
 
 def cheapest(

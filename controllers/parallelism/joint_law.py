@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
@@ -160,6 +160,9 @@ class ParallelismJoint:
             _expect(memory, known, plan.tasks)
         next_state = {"operators": {**state["operators"], **memory}}
         return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
+
+
+LAW: Law = ParallelismJoint()
 
 
 def _planned(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
@@ -116,6 +116,9 @@ class ParallelismQueueing:
         operators = {name: _operator(parameters, name, rows[name]) for name in names}
         paths = [_path(parameters, operators, path) for path in observation["paths"]]
         return state, _decision(parameters, operators, paths)
+
+
+LAW: Law = ParallelismQueueing()
 
 
 def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:

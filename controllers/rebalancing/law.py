@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove, from_observation
@@ -238,6 +238,9 @@ class Rebalancing:
         named = allocation.named(found.moves)
         decision = _decision(parameters, allocation, search, found, named)
         return {"recent": [each.to_json() for each in _remember(parameters, recent, named)]}, decision
+
+
+LAW: Law = Rebalancing()
 
 
 def _allocation(parameters: Values, observation: Values) -> Allocation:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
@@ -145,6 +145,9 @@ class NodeScaling:
         restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
         decision = _decision(parameters, plant, forecast, [plant.nodes[n] for n in use], due, restore)
         return {"quiet": 0 if due else quiet, "lost": lost}, decision
+
+
+LAW: Law = NodeScaling()
 
 
 def _in_use(plant: Allocation) -> Flags:

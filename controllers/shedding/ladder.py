@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
@@ -115,6 +115,9 @@ class Ladder:
         state = {**state, "calm": 0}
         reason = f"The demand is met, but not by enough to let go: {engaged(state['rung'])}."
         return state, Decision(None, reason, {"rung": state["rung"]})
+
+
+LAW: Law = Ladder()
 
 
 def engaged(rung: int) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import (
@@ -119,6 +119,9 @@ class Shedding:
         decision = replace(decision, expected=_expected(sight, state, decision))
         shed = decision.action["shed"] if decision.action else {}
         return state_after(sight, shed), decision
+
+
+LAW: Law = Shedding()
 
 
 def relieve(sight: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:

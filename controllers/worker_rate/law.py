@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Values
+from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_object, refuse_unknown
 from controllers.worker_rate import forecast_manager, thesis_manager
 from controllers.worker_rate.arrival_rate import ArrivalRate
@@ -242,6 +242,7 @@ class WorkerRate:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "start"
+    counts = True
     guard_defaults: Values = {"maximum": 100, "slew_up": 50}
 
     def check(self, parameters: Values) -> None:
@@ -287,6 +288,9 @@ class WorkerRate:
         """One evaluation by the method that is chosen."""
         manager, start = METHODS[parameters["method"]](parameters, _manager(state), observation)
         return manager.to_json(), _decision(parameters, start, observation["queue_length"])
+
+
+LAW: Law = WorkerRate()
 
 
 def _manager(state: Json) -> Manager:

@@ -7,8 +7,6 @@ import sys
 import pytest
 from django.core.management import call_command
 
-from controllers.catalog import CONTRACT_LAWS, LAWS
-
 SETTINGS = {"method": "thesis", "events_per_worker": 50, "upper_limit": 250, "interval_seconds": 5}
 
 
@@ -95,13 +93,6 @@ def test_bad_input_ends_with_2_and_one_line_that_names_the_field(monkeypatch, fi
     code, out, err = ask(monkeypatch, text)
     assert (code, out) == (2, "")
     assert err.startswith(f"{field}: ") and err.count("\n") == 1
-
-
-@pytest.mark.parametrize("law", [law for law in CONTRACT_LAWS if law not in LAWS])
-def test_a_law_the_contract_promises_answers_not_yet(monkeypatch, law):
-    code, _, err = ask(monkeypatch, "", law)
-    assert code == 2
-    assert "not yet" in err and law in err
 
 
 def test_a_law_nobody_knows_is_named_with_the_list(monkeypatch):

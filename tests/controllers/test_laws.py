@@ -3,20 +3,35 @@
 import copy
 import json
 import math
+import types
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers import catalog
+from controllers import catalog, flow
 from controllers.framework import guard
+from controllers.framework.discovery import modules_of
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import observations
 from tests.controllers.shedding import applications
 
 LAWS = list(catalog.LAWS.values())
+CONTRACT = (
+    "flow",
+    "balance",
+    "worker_rate",
+    "rebalancing",
+    "node_scaling",
+    "concurrency",
+    "parallelism_queueing",
+    "parallelism_forecast",
+    "parallelism_joint",
+    "shedding",
+    "ladder",
+)
 each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 
 
@@ -219,9 +234,18 @@ def test_the_defaults_of_a_law_and_of_its_guard_are_good_values(law):
     assert guard.read_settings(law, None).keys() == {each.name for each in guard.PARAMETERS}
 
 
-def test_the_catalog_knows_its_laws_by_their_own_names_from_the_contract():
+def test_the_catalog_finds_every_law_of_the_contract_by_its_own_name():
     assert all(name == law.name for name, law in catalog.LAWS.items())
-    assert set(catalog.LAWS) <= set(catalog.CONTRACT_LAWS)
+    assert set(CONTRACT) <= set(catalog.LAWS)
+
+
+def test_two_laws_of_one_name_are_refused(monkeypatch):
+    twice = types.ModuleType("controllers.flow.twice")
+    twice.LAW = catalog.LAWS["flow"]  # type: ignore[attr-defined]
+    found = [*modules_of(flow), twice]
+    monkeypatch.setattr(catalog, "modules_of", lambda room: found if room is flow else modules_of(room))
+    with pytest.raises(ValueError, match="flow"):
+        catalog.find_laws()
 
 
 @pytest.mark.parametrize("value", [True, "7", None, [], math.nan, math.inf, -math.inf, -1, 11, 2.5, 10**400])

@@ -15,7 +15,7 @@ class Command(JsonCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("law", metavar="LAW", help=", ".join(catalog.CONTRACT_LAWS))
+        parser.add_argument("law", metavar="LAW", help=", ".join(catalog.LAWS))
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
