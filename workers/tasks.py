@@ -21,7 +21,9 @@ from workers.consumer.handlers.registry import handler_for
 from workers.consumer.work_report import Desk, Report
 from workers.consumer.worker import Consumer
 from workers.control import engine
-from workers.control.kinds import ladder_loops, parallelism_loops, pipeline_loops, pool_loops
+from workers.control.kinds import flow as pipeline_loops
+from workers.control.kinds import ladder_loops, pool_loops
+from workers.control.kinds import parallelism_joint as parallelism_loops
 from workers.coordination.connections import connection, control_server
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery

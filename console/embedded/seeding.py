@@ -22,8 +22,8 @@ from queues.private_files import private_folder, write_private
 from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions
+from workers.control import schedule
 from workers.control.engine import ensure_loops
-from workers.control.kinds import schedule
 from workers.models import Task
 from workers.steering import overrides
 

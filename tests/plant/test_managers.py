@@ -21,7 +21,7 @@ from queues.publishing.client import Client
 from queues.topology import KEY, Topology
 from workers.consumer.work_report import work_key
 from workers.control.engine import DUE_SHARE, LEASE_SECONDS
-from workers.control.kinds.schedule import TICK_SECONDS
+from workers.control.schedule import TICK_SECONDS
 from workers.coordination.leases import Lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]

@@ -10,7 +10,7 @@ from bench.running_plant import RunningPlant
 from queues.topology import Topology
 from tests.waiting import until
 from workers.control import engine
-from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant

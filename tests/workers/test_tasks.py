@@ -15,7 +15,7 @@ from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.workers.samples import fill
 from workers import tasks
-from workers.control.kinds.schedule import ensure_schedule
+from workers.control.schedule import ensure_schedule
 from workers.coordination.connections import connection
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant

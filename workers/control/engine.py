@@ -31,9 +31,9 @@ from controllers.framework.law import Law, resumed
 from queues.errors import BadInput
 from queues.topology import Topology
 from workers.control import actuators
-from workers.control.kinds import sensors
-from workers.control.kinds.schedule import TICK_SECONDS
+from workers.control.kinds import worker_rate as sensors
 from workers.control.ledger import ledger
+from workers.control.schedule import TICK_SECONDS
 from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant, Snapshot

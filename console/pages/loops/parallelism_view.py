@@ -19,8 +19,8 @@ from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.kinds.parallelism_loops import LAWS
-from workers.control.kinds.parallelism_sensors import ACTING, sight
+from workers.control.kinds.parallelism_joint import LAWS
+from workers.control.parts.operators import ACTING, sight
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides

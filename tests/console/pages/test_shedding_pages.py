@@ -8,8 +8,8 @@ from queues.models import Queue
 from queues.topology import QueueSpec, Topology
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.control.test_shedding_loops import Plant
+from workers.control.kinds.flow import ensure_pipeline_loops
 from workers.control.kinds.ladder_loops import ensure_ladder_loops
-from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared
 

@@ -23,7 +23,7 @@ from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from tests.workers.pipeline.matching.patterns import pattern_of
 from workers.control.engine import tick_law
-from workers.control.kinds import sensors
+from workers.control.kinds import worker_rate as sensors
 from workers.models import Loop
 from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import key_groups

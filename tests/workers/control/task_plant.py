@@ -10,7 +10,7 @@ import redis
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.control.engine import tick_law
-from workers.control.kinds.parallelism_loops import LAWS, ensure_parallelism_loops
+from workers.control.kinds.parallelism_joint import LAWS, ensure_parallelism_loops
 from workers.history import metrics
 from workers.history.load_forecasts import Foresight, OfferedLoad
 from workers.models import Loop

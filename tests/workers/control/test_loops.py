@@ -7,8 +7,8 @@ import pytest
 
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.control import engine
-from workers.control.kinds.schedule import TICK_SECONDS
 from workers.control.ledger import ledger
+from workers.control.schedule import TICK_SECONDS
 from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant

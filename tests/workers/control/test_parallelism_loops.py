@@ -9,11 +9,11 @@ from controllers import catalog
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.test_topology import snapshot as plain
 from workers.control import actuators
-from workers.control.kinds import parallelism_sensors
-from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
-from workers.control.kinds.parallelism_sensors import CORES, forecast, joint, queueing, readings
-from workers.control.kinds.schedule import ROWS
-from workers.control.kinds.sensors import READINGS, SENSORS
+from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
+from workers.control.kinds.worker_rate import READINGS, SENSORS
+from workers.control.parts import operators as parallelism_sensors
+from workers.control.parts.operators import CORES, forecast, joint, queueing, readings
+from workers.control.schedule import ROWS
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 

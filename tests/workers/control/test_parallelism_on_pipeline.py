@@ -19,7 +19,7 @@ from tests.workers.pipeline.pipeline_process import (
     undisturbed,
 )
 from workers.control.engine import tick_law
-from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 

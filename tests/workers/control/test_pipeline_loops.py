@@ -15,7 +15,7 @@ from queues.publishing.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from workers.control.engine import tick_law
-from workers.control.kinds.pipeline_loops import LAWS, ensure_pipeline_loops
+from workers.control.kinds.flow import LAWS, ensure_pipeline_loops
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declared import Declarations, Declared

@@ -18,8 +18,8 @@ from tests.workers.control import overload
 from tests.workers.control.overload import ENDS, MILESTONE, SECOND_US
 from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
 from workers.control.engine import tick_law
+from workers.control.kinds.flow import LAWS
 from workers.control.kinds.ladder_loops import ensure_ladder_loops
-from workers.control.kinds.pipeline_loops import LAWS
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declaration import application_of_text

@@ -9,11 +9,11 @@ from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from workers.control.engine import tick_law
-from workers.control.kinds import ladder_sensor
+from workers.control.kinds import ladder as ladder_sensor
+from workers.control.kinds.flow import ensure_pipeline_loops
 from workers.control.kinds.ladder_loops import ensure_ladder_loops
-from workers.control.kinds.offered_work import OfferedWork
-from workers.control.kinds.pattern_yield import PatternYield
-from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
+from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.pattern_yield import PatternYield
 from workers.coordination import throttling
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls, key_of

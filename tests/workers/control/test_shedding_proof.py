@@ -10,8 +10,8 @@ from tests.waiting import until
 from tests.workers.control import overload
 from tests.workers.control.overload import Overload, Trace, outcome, told
 from tests.workers.pipeline.test_exactness import START_SECONDS, Running
+from workers.control.kinds.flow import ensure_pipeline_loops
 from workers.control.kinds.ladder_loops import ensure_ladder_loops
-from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
 from workers.models import Loop
 
 logger = logging.getLogger(__name__)

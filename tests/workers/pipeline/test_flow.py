@@ -17,7 +17,7 @@ from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
 from workers.control.engine import tick_law
-from workers.control.kinds.pipeline_loops import ensure_pipeline_loops
+from workers.control.kinds.flow import ensure_pipeline_loops
 from workers.models import Loop
 from workers.pipeline.declaration.steering import steer
 from workers.snapshot.local import LocalPlant

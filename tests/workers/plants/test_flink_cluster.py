@@ -7,7 +7,7 @@ import pytest
 from tests.waiting import until
 from tests.workers.plants.flink_cluster import JOB, Load, NoFlinkError, cluster, environment
 from workers.control import engine
-from workers.control.kinds.parallelism_loops import ensure_parallelism_loops
+from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant

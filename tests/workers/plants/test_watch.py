@@ -9,7 +9,7 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
-from workers.control.kinds.parallelism_sensors import sight
+from workers.control.parts.operators import sight
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch

@@ -11,8 +11,8 @@ from controllers import catalog
 from queues.errors import BadInput
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
 from workers.control import what_if
+from workers.control.kinds.concurrency import concurrency
 from workers.control.kinds.pool_loops import MOST_PROCESSES, ensure_pool_loops
-from workers.control.kinds.pool_sensors import concurrency
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.pool import orders

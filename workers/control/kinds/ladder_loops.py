@@ -1,8 +1,8 @@
 """A remedy ladder for each queue. It advises until a person trusts it: its upper rungs cost delay, events."""
 
 from queues.topology import Topology
-from workers.control.kinds import target_loops
-from workers.control.kinds.schedule import LADDER_TICK_SECONDS
+from workers.control import loops as target_loops
+from workers.control.schedule import LADDER_TICK_SECONDS
 from workers.models import Loop
 
 LAW = "ladder"

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import redis
 
-from workers.control.kinds import target_loops
-from workers.control.kinds.pool_sensors import ROLE
-from workers.control.kinds.schedule import CONCURRENCY_TICK_SECONDS
+from workers.control import loops as target_loops
+from workers.control.kinds.concurrency import ROLE
+from workers.control.schedule import CONCURRENCY_TICK_SECONDS
 from workers.models import Loop
 from workers.pool.hosts import KEY
 

@@ -20,7 +20,7 @@ from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import Guarded
 from queues.errors import BadInput
-from workers.control.kinds import sensors
+from workers.control.kinds import worker_rate as sensors
 from workers.models import LedgerEntry, Loop
 
 Verdict = LedgerEntry.Verdict

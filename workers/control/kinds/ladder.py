@@ -15,7 +15,7 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
-from workers.control.kinds.offered_work import OfferedWork
+from workers.control.parts.offered_work import OfferedWork
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9

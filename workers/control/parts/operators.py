@@ -19,7 +19,7 @@ from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from workers.control.kinds import pipeline_sensors
+from workers.control.parts import applications as pipeline_sensors
 from workers.plants.plant import PlantSilent
 from workers.plants.registry import UnknownPlant, seen, why_unseen
 from workers.plants.topology import of_application, topology_of

@@ -8,8 +8,8 @@ import redis
 
 from controllers.design import placement
 from queues.events.block import BLOCK_EVENTS
-from workers.control.kinds import target_loops
-from workers.control.kinds.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS, SHEDDING_TICK_SECONDS
+from workers.control import loops as target_loops
+from workers.control.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS, SHEDDING_TICK_SECONDS
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations

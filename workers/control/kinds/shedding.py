@@ -10,9 +10,9 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import RUNGS
-from workers.control.kinds.offered_work import OfferedWork
-from workers.control.kinds.pattern_yield import MOST_SECONDS, PatternYield
-from workers.control.kinds.pipeline_sensors import application, measured
+from workers.control.parts.applications import application, measured
+from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
 
 SHED = RUNGS.index("shed") + 1
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth

@@ -5,13 +5,11 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed, since
-from workers.control.kinds import (
-    ladder_sensor,
-    parallelism_sensors,
-    pipeline_sensors,
-    pool_sensors,
-    shedding_sensor,
-)
+from workers.control.kinds import concurrency as pool_sensors
+from workers.control.kinds import ladder as ladder_sensor
+from workers.control.kinds import shedding as shedding_sensor
+from workers.control.parts import applications as pipeline_sensors
+from workers.control.parts import operators as parallelism_sensors
 from workers.placement import plant_sensors
 
 CUMULATIVE = ("removed_events", "workers_started")

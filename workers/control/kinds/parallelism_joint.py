@@ -9,9 +9,10 @@ from typing import Any
 
 import redis
 
-from workers.control.kinds import pipeline_sensors, target_loops
-from workers.control.kinds.parallelism_sensors import CORES
-from workers.control.kinds.schedule import PARALLELISM_TICK_SECONDS
+from workers.control import loops as target_loops
+from workers.control.parts import applications as pipeline_sensors
+from workers.control.parts.operators import CORES
+from workers.control.schedule import PARALLELISM_TICK_SECONDS
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
 from workers.pipeline.declaration.declared import Declarations
