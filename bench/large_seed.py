@@ -8,7 +8,8 @@ from console.embedded.seeding import seed_administrator, seed_groups, seed_nodes
 from queues import projection
 from queues.models import Container, Node, Queue
 from queues.points import share
-from workers.control.engine import ensure_loops
+from workers.control.loops import ensure_loops
+from workers.control.parts.present import Present
 from workers.models import LedgerEntry
 
 QUEUES, CONTAINERS_PER_QUEUE, OF_WHICH_PIPELINE = 100, 10, 20
@@ -25,7 +26,9 @@ def seed() -> None:
     seed_nodes(dict.fromkeys(NODES, "redis://127.0.0.1:1/0"))
     for number in range(QUEUES):
         _seed_queue(number)
-    loops = ensure_loops(projection.project(control()))
+    present = Present(projection.project(control()), control())
+    ensure_loops(present, ("rebalancing", "node_scaling"))
+    loops = ensure_loops(present, ("worker_rate",))
     LedgerEntry.objects.bulk_create(LedgerEntry(loop=loop, **_decision()) for loop in loops)
 
 

@@ -10,7 +10,9 @@ from django.utils import timezone
 from console.connections.control_server import control
 from queues.models import Container, Node, Queue
 from queues.projection import project
-from workers.control.engine import ensure_loops, tick_law
+from workers.control.engine import tick_law
+from workers.control.loops import ensure_loops
+from workers.control.parts.present import Present
 from workers.models import LedgerEntry
 from workers.plants.memory import MemoryPlant
 
@@ -20,7 +22,7 @@ QUEUES, NODES, EVENTS_A_ROUND = 10, 4, 700
 def measure(seconds: float) -> None:
     """Prints seconds a tick, ticks and loops as JSON."""
     containers = _seed()
-    loops = ensure_loops(project(control()))
+    loops = ensure_loops(Present(project(control()), control()), ("worker_rate",))
     clock = timezone.now()
     plant = MemoryPlant(lambda: clock.timestamp(), containers)
     rounds, took = 0, 0.0

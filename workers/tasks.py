@@ -21,9 +21,8 @@ from workers.consumer.handlers.registry import handler_for
 from workers.consumer.work_report import Desk, Report
 from workers.consumer.worker import Consumer
 from workers.control import engine
-from workers.control.kinds import flow as pipeline_loops
-from workers.control.kinds import ladder_loops, pool_loops
-from workers.control.kinds import parallelism_joint as parallelism_loops
+from workers.control.loops import ensure_loops
+from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery
@@ -104,12 +103,8 @@ def upkeep() -> None:
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(KEY)), _seen(control)
-    engine.ensure_loops(topology)
-    ladder_loops.ensure_ladder_loops(topology)
     versions.reconcile(control)
-    pipeline_loops.ensure_pipeline_loops(control)
-    parallelism_loops.ensure_parallelism_loops(control, snapshot)
-    pool_loops.ensure_pool_loops(control)
+    ensure_loops(Present(topology, control, snapshot))
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
     plans.void_due(now)

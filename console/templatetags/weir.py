@@ -21,7 +21,8 @@ from django.utils.safestring import SafeString
 
 from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
-from workers.snapshot.action_summary import deed_of
+from workers.control.kinds.registry import display_of
+from workers.models import LedgerEntry
 from workers.steering.scope import Scope
 
 register = template.Library()
@@ -169,17 +170,9 @@ def brief(value: float) -> str:
 
 
 @register.filter
-def deed(action: Any) -> str:
-    """A decision's action in a few words; of moves only how many points, and between which nodes; of a table
-    or a rung what it means.
-    """
-    if isinstance(action, dict) and ("shed" in action or "rung" in action):
-        return deed_of(action)
-    if not isinstance(action, dict) or not action.get("moves"):
-        return compact(action)
-    moves = action["moves"]
-    nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
-    return f"{sum(move['points'] for move in moves):,} points: {nodes[0]} → {nodes[1]}"
+def deed(entry: LedgerEntry) -> str:
+    """A decision's action in a few words: its kind's where it has some, else its values."""
+    return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
 
 
 @register.filter

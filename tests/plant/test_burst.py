@@ -6,7 +6,7 @@ import pytest
 
 from bench.burst import LIMITS, SLOW_HANDLER, burst, handled_by
 from bench.running_plant import RunningPlant
-from workers.control.schedule import TICK_SECONDS
+from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
 CONTAINERS = 3
@@ -47,4 +47,4 @@ def test_two_hundred_thousand_events_at_once_are_handled_at_the_pools_capacity(
 
 def tolerable(calm_lag_seconds: float) -> float:
     """The limit; on a machine so busy that it is passed before the burst, what a tick adds to that."""
-    return max(LIMITS["others_lag_seconds"], calm_lag_seconds + TICK_SECONDS)
+    return max(LIMITS["others_lag_seconds"], calm_lag_seconds + INTERVAL_SECONDS)

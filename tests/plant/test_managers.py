@@ -21,7 +21,7 @@ from queues.publishing.client import Client
 from queues.topology import KEY, Topology
 from workers.consumer.work_report import work_key
 from workers.control.engine import DUE_SHARE, LEASE_SECONDS
-from workers.control.schedule import TICK_SECONDS
+from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.coordination.leases import Lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -156,7 +156,7 @@ def survive(plant: RunningPlant, kills: list[Callable[[RunningPlant], None]], ch
     with Flow(plant) as flow:
         flow.seconds_until_back(time.monotonic())
         for kill in kills:
-            time.sleep(chance.uniform(0, TICK_SECONDS))
+            time.sleep(chance.uniform(0, INTERVAL_SECONDS))
             killed = time.monotonic()
             kill(plant)
             back = flow.seconds_until_back(killed)
@@ -179,7 +179,7 @@ def assert_one_manager_at_a_time(plant: RunningPlant, since: int) -> None:
     for entries in ledgers.values():
         for (fence, at), (next_fence, next_at) in pairwise(entries):
             assert next_fence > fence
-            assert next_at - at >= DUE_SHARE * TICK_SECONDS - 0.01
+            assert next_at - at >= DUE_SHARE * INTERVAL_SECONDS - 0.01
 
 
 def test_a_manager_that_is_killed_with_its_leases_is_replaced_within_ten_seconds(plant: RunningPlant):

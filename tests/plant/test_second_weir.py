@@ -9,8 +9,8 @@ import redis
 from bench.running_plant import RunningPlant
 from queues.topology import Topology
 from tests.waiting import until
+from tests.workers.loops import PARALLELISM, ensured
 from workers.control import engine
-from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
@@ -70,7 +70,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     )
     watch = PlantWatch(look_seconds=1.0)
     second = LocalPlant(control, others=watch)
-    ensure_parallelism_loops(control)
+    ensured(control, PARALLELISM)
     loop = Loop.objects.get(name="parallelism_queueing/plant:first")
     loop.mode, loop.interval_seconds = Loop.Mode.AUTO, 1.0
     loop.parameters = {"bound_seconds": 60.0, "minimum": 3, "maximum": 4, "only_changes": True}

@@ -28,12 +28,11 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, resumed
-from queues.errors import BadInput
-from queues.topology import Topology
-from workers.control import actuators
-from workers.control.kinds import worker_rate as sensors
+from controllers.framework.sensed import Sensed
+from queues.errors import BadInput, WeirError
+from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
-from workers.control.schedule import TICK_SECONDS
+from workers.control.parts.kind import Proposer
 from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant, Snapshot
@@ -42,17 +41,6 @@ from workers.steering.scope import active_loops
 
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
-# Laws that steer the whole plant: how their loop is made. After an action the plant settles first.
-PLANT_LOOPS: dict[str, dict[str, Any]] = {
-    "rebalancing": {"interval_seconds": 15.0, "guard": {"cooldown_seconds": 60.0}},
-    # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.
-    "node_scaling": {
-        "interval_seconds": 60.0,
-        "guard": {"cooldown_seconds": 600.0},
-        "parameters": {"quiet_decisions": 10},
-        "mode": Loop.Mode.ADVISE,
-    },
-}
 KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
 HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
@@ -111,49 +99,6 @@ def tick(loop: Loop, plant: Plant, now: datetime, control: redis.Redis) -> Ledge
     return _tick(loop, plant, plant.observe(), now, control, in_force)
 
 
-def ensure_loops(topology: Topology) -> list[Loop]:
-    """One worker_rate loop per container of the jobs queues, draining ones included, and one per law that
-    steers the whole plant; loops of vanished containers are retired, not deleted.
-
-    A container that returns gets its loop back, with its state. Gives back the active loops of containers.
-    """
-    for law in PLANT_LOOPS.keys() & catalog.LAWS.keys():
-        Loop.objects.get_or_create(name=law, defaults={"law": law, "target": {}, **PLANT_LOOPS[law]})
-    wanted = {
-        f"worker_rate/{queue.name}/{node}": (queue, node)
-        for queue in topology.queues.values()
-        if queue.kind == "jobs"
-        for node in queue.points
-    }
-    existing = {loop.name: loop for loop in Loop.objects.filter(law="worker_rate")}
-    for name, (queue, node) in wanted.items():
-        _ensure_loop(existing.get(name), name, {"queue": queue.name, "node": node}, queue.events_per_worker)
-    for name, loop in existing.items():
-        if name not in wanted and "retired_at" not in loop.target:
-            _update(loop, target={**loop.target, "retired_at": f"revision {topology.revision}"})
-    return list(active_loops().filter(law="worker_rate"))
-
-
-def _ensure_loop(loop: Loop | None, name: str, target: dict[str, str], events_per_worker: int) -> None:
-    if loop is None:
-        parameters = {"events_per_worker": events_per_worker, "interval_seconds": TICK_SECONDS}
-        made = {
-            "law": "worker_rate",
-            "target": target,
-            "parameters": parameters,
-            "interval_seconds": TICK_SECONDS,
-        }
-        Loop.objects.get_or_create(name=name, defaults=made)
-        return
-    parameters = {**loop.parameters, "events_per_worker": events_per_worker}
-    if (loop.target, loop.parameters) != (target, parameters):
-        _update(loop, target=target, parameters=parameters)
-
-
-def _update(loop: Loop, **values: Any) -> None:
-    Loop.objects.filter(pk=loop.pk).update(**values)
-
-
 def _due(loop: Loop, now: datetime) -> bool:
     if loop.ticked_at is None:
         return True
@@ -201,12 +146,13 @@ def _tick(
 
 def _follow(entry: LedgerEntry, loop: Loop, plant: Plant, snapshot: Snapshot, now: datetime) -> None:
     """What comes of an entry: it is applied, or what was applied before is kept, or it is put to a person."""
+    kind = kind_of(loop.law)
     if _acts(entry):
         _apply(entry, loop, plant)
-    elif entry.mode in KEEPING and loop.law in actuators.KEEPERS:
-        actuators.KEEPERS[loop.law](loop, plant)
-    elif entry.action is not None and entry.mode == Mode.ADVISE:
-        actuators.advise(entry, loop, snapshot, now)
+    elif entry.mode in KEEPING and kind.keeper is not None:
+        kind.keeper(loop, plant)
+    elif entry.action is not None and entry.mode == Mode.ADVISE and kind.proposer is not None:
+        _propose(entry, kind.proposer, snapshot, now)
 
 
 def _acts(entry: LedgerEntry) -> bool:
@@ -217,10 +163,10 @@ def _record(
     loop: Loop, snapshot: Snapshot, now: datetime, fence: int, in_force: list[Override]
 ) -> LedgerEntry | None:
     """Decide and write the entry and the state, together and only if no later tick was there."""
-    law = catalog.law(loop.law)
+    law, kind = catalog.law(loop.law), kind_of(loop.law)
     setting = effective(loop, law, in_force, now)
     before = _state(loop, law, setting)
-    sensed = sensors.SENSORS[loop.law](loop.target, snapshot, before["sensor"], now.timestamp())
+    sensed = kind.sensor(loop.target, snapshot, before["sensor"], now.timestamp())
     guarded = _decide(law, setting, before, sensed, now)
     with transaction.atomic():
         # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
@@ -240,7 +186,7 @@ def _record(
             observation={**sensed.observation, **_quality(sensed.measured)},
             guarded=guarded,
             reason=_reason(setting, guarded, in_force, now),
-            baseline=sensors.READINGS[loop.law](loop.target, snapshot),
+            baseline=kind.readings(loop.target, snapshot),
         )
 
 
@@ -282,9 +228,7 @@ def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
     }
 
 
-def _decide(
-    law: Law, setting: _Setting, before: dict[str, Any], sensed: sensors.Sensed, now: datetime
-) -> Guarded:
+def _decide(law: Law, setting: _Setting, before: dict[str, Any], sensed: Sensed, now: datetime) -> Guarded:
     return guard.decide(
         law,
         setting.parameters,
@@ -298,9 +242,7 @@ def _decide(
     )
 
 
-def _next_state(
-    mode: str, before: dict[str, Any], guarded: Guarded, sensed: sensors.Sensed
-) -> dict[str, Any]:
+def _next_state(mode: str, before: dict[str, Any], guarded: Guarded, sensed: Sensed) -> dict[str, Any]:
     """The sensor's counters go on in every mode; law and guard only while the law is at work.
 
     What a law that stood still remembers is of another time: `held` says so to the tick that resumes.
@@ -340,12 +282,20 @@ def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     next tick.
     """
     try:
-        actuators.ACTUATORS[loop.law](entry, loop, plant)
+        kind_of(loop.law).actuator(entry, loop, plant)
     except Exception as error:
         logger.warning("%s could not be applied: %s", loop.name, error)
         ledger.fail(entry, f"{type(error).__name__}: {error}")
         return
     ledger.confirm(entry)
+
+
+def _propose(entry: LedgerEntry, proposer: Proposer, snapshot: Snapshot, now: datetime) -> None:
+    """Put advice before a person; what can't be proposed is the entry's error."""
+    try:
+        proposer(entry, snapshot, now)
+    except WeirError as error:
+        ledger.fail(entry, str(error))
 
 
 def _finish_open(loop: Loop, plant: Plant, now: datetime) -> None:

@@ -1,24 +1,42 @@
-"""Loops of what comes and goes (applications, worker hosts): one for each target that is there."""
+"""Which loops there are: of each kind one for each of its targets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from workers.control.kinds import registry
+from workers.control.parts.kind import LoopKind, LoopStart, Targets
+from workers.control.parts.present import Present
 from workers.models import Loop
 
 
-def ensure(laws: Collection[str], wanted: Mapping[str, Mapping[str, Any]], gone: str) -> list[Loop]:
-    """Exactly the `wanted` loops of these laws are active: name → how it is made, with law and target.
+def ensure_loops(present: Present, laws: Iterable[str] | None = None) -> list[Loop]:
+    """Exactly the loops that the kinds of these laws (None: of all) want are active; gives those back.
 
-    One whose target has vanished is retired (`gone` says why), not deleted: with its target it comes back,
-    with its state and whatever people have set.
+    One whose target has vanished is retired (`Targets.gone` says why), not deleted: with its target it comes
+    back, with its state and whatever people have set. Raises `BadInput` for a law without loops.
     """
-    known = {loop.name: loop for loop in Loop.objects.filter(law__in=laws)}
-    for name, made in wanted.items():
-        if name not in known:
-            Loop.objects.get_or_create(name=name, defaults=dict(made))
-        elif known[name].target != made["target"]:
-            Loop.objects.filter(pk=known[name].pk).update(target=made["target"])
+    kinds = registry.KINDS.values() if laws is None else [registry.kind_of(law) for law in laws]
+    return [loop for kind in kinds for loop in _ensure(kind, kind.targets(present))]
+
+
+def _ensure(kind: LoopKind, targets: Targets) -> list[Loop]:
+    known = {loop.name: loop for loop in Loop.objects.filter(law=kind.name)}
+    for name, start in targets.loops.items():
+        if name in known:
+            _follow(known[name], start)
+        else:
+            Loop.objects.get_or_create(name=name, defaults=kind.begin(start))
     for name, loop in known.items():
-        if name not in wanted and "retired_at" not in loop.target:
-            Loop.objects.filter(pk=loop.pk).update(target={**loop.target, "retired_at": gone})
-    return list(Loop.objects.filter(name__in=wanted))
+        if name not in targets.loops and "retired_at" not in loop.target:
+            _update(loop, target={**loop.target, "retired_at": targets.gone})
+    return list(Loop.objects.filter(name__in=targets.loops))
+
+
+def _follow(loop: Loop, start: LoopStart) -> None:
+    parameters = {**loop.parameters, **start.follows}
+    if (loop.target, loop.parameters) != (start.target, parameters):
+        _update(loop, target=dict(start.target), parameters=parameters)
+
+
+def _update(loop: Loop, **values: Any) -> None:
+    Loop.objects.filter(pk=loop.pk).update(**values)

@@ -20,8 +20,8 @@ from controllers.framework import guard
 from controllers.framework.guard import Guarded
 from controllers.framework.law import Law, resumed
 from queues.errors import BadInput
-from workers.control import actuators
 from workers.control.engine import HANDED_OVER
+from workers.control.kinds.registry import display_of
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 
@@ -174,7 +174,8 @@ class _Run:
             return
         self._go_on(entry, guarded)
         decision = guarded.decision
-        sizes = (actuators.size(entry.action), actuators.size(decision.action))
+        size = display_of(self.law.name).size
+        sizes = (size(entry.action), size(decision.action))
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from controllers.shedding.ladder import RUNGS
+from workers.control.kinds.registry import display_of
 from workers.snapshot.health import BEHIND_SECONDS, SEVERITY
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
 HANDED_OVER = ("hold", "manual")
 NOT_ACTING = ("advise", "hold")
-# They set their actuator at each tick, whatever happens: that they did is no news.
-REGULATORS = ("flow", "balance", "ladder")
 WORTH_A_WORD_SECONDS = 2.0  # of backlog: below, its trend is noise
 STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
 Document = Mapping[str, Any]
@@ -21,7 +19,7 @@ def with_remedies(snapshot: Document) -> dict[str, str]:
     """The snapshot's health, its sentence continued by what is being done."""
     health = snapshot["health"]
     troubled = SEVERITY.index(health["state"]) > 0
-    parts = [*_ladders(snapshot), *_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
+    parts = [*_engaged(snapshot), *_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
     if not parts and _loops_could_act(snapshot):
         parts = [f"no loop has acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if troubled:
@@ -32,15 +30,15 @@ def with_remedies(snapshot: Document) -> dict[str, str]:
     return {**health, "sentence": f"{health['sentence']} {told[0].upper()}{told[1:]}."}
 
 
-def _ladders(snapshot: Document) -> Iterator[str]:
-    """The highest rung engaged for each queue that has come to one; those that cost delay or events first."""
+def _engaged(snapshot: Document) -> Iterator[str]:
+    """What stands engaged until its loop lets go of it, the most first: it may cost delay, or events."""
     engaged = [
-        (loop["actuator"], loop["target"]["queue"])
-        for name, loop in snapshot["loops"].items()
-        if name.startswith("ladder/") and loop["mode"] not in NOT_ACTING and loop["actuator"]
+        (loop["actuator"], words(loop))
+        for _, loop in sorted(snapshot["loops"].items())
+        if loop["mode"] not in NOT_ACTING and (words := display_of(loop["law"]).engaged) and loop["actuator"]
     ]
-    for rung, queue in sorted(engaged, key=lambda each: (-each[0], each[1])):
-        yield f"for {queue} the ladder has engaged {RUNGS[int(rung) - 1]}"
+    for _, words_of_one in sorted(engaged, key=lambda each: -each[0]):
+        yield words_of_one
 
 
 def _loops_could_act(snapshot: Document) -> bool:
@@ -67,7 +65,7 @@ def _deeds(snapshot: Document, troubled: bool) -> Iterator[str]:
     for deed in snapshot["deeds"]:
         age_seconds = snapshot["at"] - deed["at"]
         worth_a_word = not planned if deed["points"] else troubled
-        if age_seconds <= LATELY_SECONDS and worth_a_word and deed["law"] not in REGULATORS:
+        if age_seconds <= LATELY_SECONDS and worth_a_word and display_of(deed["law"]).is_news:
             yield f"{deed['law'].replace('_', ' ')} {deed['did']} {ago(age_seconds)}"
 
 
@@ -88,34 +86,6 @@ def _trend(totals: Document) -> Sequence[str]:
     if abs(change) <= max(STEADY_EVENTS, STEADY_SHARE * (now - change)):
         return ["the backlog stays"]
     return ["the backlog falls" if change < 0 else "the backlog rises"]
-
-
-def deed_of(action: Mapping[str, Any]) -> str:
-    """An action in the past tense."""
-    if "moves" in action:
-        return f"moved {sum(move['points'] for move in action['moves'])} points"
-    if "shed" in action:
-        most = max((share for types in action["shed"].values() for share in types.values()), default=0.0)
-        return f"sheds up to {100 * most:.0f} % of a type" if most else "lets everything through again"
-    if "rung" in action:
-        return f"engaged {RUNGS[int(action['rung']) - 1]}" if action["rung"] else "let go of every rung"
-    if "start" in action:
-        return f"started {action['start']} worker{'' if action['start'] == 1 else 's'}"
-    if "use" in action:
-        parts = [("took into use", action["use"]), ("released", action["release"])]
-        return (
-            " and ".join(f"{verb} {', '.join(nodes)}" for verb, nodes in parts if nodes) or "restored points"
-        )
-    told = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in action.items())
-    return f"set {told}"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"of {len(value)}"
-    if not isinstance(value, int | float):
-        return str(value)
-    return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 def ago(seconds: float) -> str:

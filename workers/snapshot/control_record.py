@@ -10,58 +10,15 @@ from django.db.models import OuterRef, Q, Subquery
 
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
-from workers.control.actuators import size
+from workers.control.kinds.registry import display_of
+from workers.control.parts.kind import Display
 from workers.models import LedgerEntry, Run
 from workers.placement import plan_document, plans
-from workers.snapshot.action_summary import deed_of
 from workers.steering import override_document
 from workers.steering.overrides import by_loop, in_force, soonest_first
 from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
-SETPOINTS = (
-    "setpoint",
-    "upper_limit",
-    "bound_seconds",
-    "latency_bound_seconds",
-    "utilisation_budget",
-    "busy",
-)
-MEASURED = ("measured", "queue_length", "latency_seconds")
-MEASURED_TERMS = (
-    "worst_before",
-    "nodes_used",
-    "throughput_per_second",
-    "unmet",
-    "path_seconds",
-)  # where what is measured is computed from the whole plant
-# Of a decision's terms, those that a page follows each second: what a manager foresees, and what bounds it.
-TERMS = {
-    "worker_rate": (
-        "method",
-        "rate_per_second",
-        "arrivals_per_second",
-        "trend_per_second",
-        "coming",
-        "backlog_events",
-        "full_workers",
-        "executed",
-        "cap",
-        "started",
-        "removed",
-    ),
-    "concurrency": ("phase", "steps", "throughput_per_second", "samples", "epoch"),
-    "ladder": ("rung", "unmet", "closed_share"),
-    "shedding": ("work_shed", "work_offered"),
-    "parallelism_joint": ("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
-}
-# Of laws that set a value which stays: where it stands is observed, or said by each decision.
-STANDING = {
-    "parallelism_joint": "tasks_total",
-    "concurrency": "threads",
-    "ladder": "rung",
-    "shedding": "work_shed",
-}
 DIGITS = 3
 DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
@@ -112,7 +69,7 @@ def _deed(entry: LedgerEntry) -> dict[str, Any]:
         "entry": entry.pk,
         "at": entry.at.timestamp(),
         "verdict": entry.verdict,
-        "did": deed_of(action),
+        "did": display_of(entry.loop.law).past(action),
         "points": sum(move["points"] for move in action.get("moves", ())),
     }
 
@@ -146,49 +103,46 @@ def _run(row: Run) -> dict[str, Any]:
 def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
+    display = display_of(loop.law)
     return {
         "id": loop.pk,
         "law": loop.law,
         "target": loop.target,
         "mode": overridden.get("mode", loop.mode),
-        "measured": _measured(entry),
-        "setpoint": _first(parameters, SETPOINTS),
-        "actuator": _actuator(loop.law, entry),
+        "measured": _measured(display, entry),
+        "setpoint": next((parameters[name] for name in display.setpoints if name in parameters), None),
+        "actuator": _actuator(display, entry),
         "at": entry.at.timestamp() if entry else None,
         "reason": entry.reason if entry else None,
         "verdict": entry.verdict if entry else None,
         "entry": entry.pk if entry else None,
         "overrides": len(overridden),
-        "terms": _terms(loop.law, entry),
+        "terms": _terms(display, entry),
     }
 
 
-def _terms(law: str, entry: LedgerEntry | None) -> dict[str, Any]:
+def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
     """What a page shows of the last decision's terms; what isn't known is left out, it would only be sent."""
     found = entry.terms if entry else {}
-    return {name: _short(found[name]) for name in TERMS.get(law, ()) if found.get(name) is not None}
+    return {name: _short(found[name]) for name in display.terms if found.get(name) is not None}
 
 
 def _short(value: Any) -> Any:
     return round(value, DIGITS) if isinstance(value, float) else value
 
 
-def _measured(entry: LedgerEntry | None) -> Any:
-    if entry is None:
+def _measured(display: Display, entry: LedgerEntry | None) -> Any:
+    if entry is None or not display.measured:
         return None
-    found = _first(entry.observation, MEASURED)
-    return _first(entry.terms, MEASURED_TERMS) if found is None else found
+    part, _, name = display.measured.partition(".")
+    return (getattr(entry, part) or {}).get(name)
 
 
-def _actuator(law: str, entry: LedgerEntry | None) -> float | None:
+def _actuator(display: Display, entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
     if entry is None:
         return None
-    if law in STANDING:
+    if display.standing:
         said = (entry.observation, entry.terms.get("manual"), entry.terms)
-        return next((each[STANDING[law]] for each in said if each and STANDING[law] in each), None)
-    return size(entry.action) if entry.applied else 0
-
-
-def _first(document: dict[str, Any] | None, names: tuple[str, ...]) -> Any:
-    return next((document[name] for name in names if document and name in document), None)
+        return next((each[display.standing] for each in said if each and display.standing in each), None)
+    return display.size(entry.action) if entry.applied else 0

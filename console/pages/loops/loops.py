@@ -20,13 +20,13 @@ from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import show, snapshot_of
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
-from console.pages.loops.lanes import lanes_of
 from console.pages.queues.ladder_view import ladder_of
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
+from workers.control.kinds.registry import display_of
 from workers.models import Loop, Override
 from workers.steering import overrides
 from workers.steering.scope import Scope, active_loops
@@ -47,8 +47,9 @@ def loops(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: loop (`describe`), lanes, parameters (`parameter_rows`), guard, entries (last 50), errors;
-    of some laws parallelism (`parallelism_view.shown`), shedding (`shed_view`) or ladder (`ladder_of`)."""
+    """Context: loop (`describe`), lanes, law_words (templates that say what the law does: the first that is
+    there), parameters (`parameter_rows`), guard, entries (last 50), errors; of some laws parallelism
+    (`parallelism_view.shown`), shedding (`shed_view`) or ladder (`ladder_of`)."""
     return loop_page(request, loop_id)
 
 
@@ -65,7 +66,8 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         "loops",
         view=f"queue:{found.target['queue']}" if "queue" in found.target else "whole",
         loop=describe(found, held, now),
-        lanes=lanes_of(found.law),
+        lanes=display_of(found.law).lanes,
+        law_words=[f"loops/laws/{found.law}.html", "loops/laws/any.html"],
         parameters=parameter_rows(law, found.parameters, held, now),
         guard=guard_rows(law, found.guard, held, now),
         prediction=prediction.shown(found.law, effective),

@@ -19,8 +19,7 @@ from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.kinds.parallelism_joint import LAWS
-from workers.control.parts.operators import ACTING, sight
+from workers.control.parts.operators import ACTING, OWNERS, sight
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -57,7 +56,7 @@ class Kept:
 
 def shown(loop: Loop, snapshot: Any, kept: Kept, now: datetime) -> dict[str, Any] | None:
     """Context of `loops/parts/parallelism.html`; None for a loop of another law. snapshot: or None."""
-    if loop.law not in LAWS:
+    if loop.law not in OWNERS:
         return None
     topology, _ = sight(loop.target, snapshot or {}, now.timestamp())
     joint = _joint_of(loop)
@@ -94,7 +93,7 @@ def _siblings(loop: Loop) -> list[Loop]:
     """All loops of the same application or plant, the joint law's first."""
     key = next(each for each in ("application", "plant") if each in loop.target)
     same = {f"target__{key}": loop.target[key]}
-    loops = active_loops().filter(law__in=LAWS, **same).order_by("name")
+    loops = active_loops().filter(law__in=OWNERS, **same).order_by("name")
     return sorted(loops, key=lambda each: (each.law != JOINT, each.name))
 
 
@@ -154,7 +153,7 @@ def _deciders(loop: Loop) -> Iterator[dict[str, Any]]:
     """Who could decide, who does, what each would set, and why."""
     now, found = datetime.now(UTC), _siblings(loop)
     modes = {each.pk: overrides.value_of("mode", overrides.on(each, now), now) or each.mode for each in found}
-    by_rank = sorted(found, key=lambda each: LAWS.index(each.law))
+    by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
     owner = next((each.pk for each in by_rank if modes[each.pk] in ACTING), None)
     for each in found:
         entry = _newest(each)

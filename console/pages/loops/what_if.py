@@ -13,11 +13,11 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.input.form_values import number_of
 from console.pages.frame.frame import show
-from console.pages.loops.lanes import lanes_of
 from console.pages.loops.loops import WOULD, describe, guard_rows, parameter_rows, typed_value
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control import what_if
+from workers.control.kinds.registry import display_of
 from workers.models import Loop
 from workers.steering import overrides
 
@@ -50,7 +50,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         "loops/what_if.html",
         "loops",
         loop=describe(loop, held, now),
-        lanes=lanes_of(loop.law),
+        lanes=display_of(loop.law).lanes,
         rows=[{**row, "would": request.GET.get(WOULD + row["name"], row["effective"])} for row in rows],
         changed=changed,
         found=found,

@@ -8,8 +8,7 @@ from queues.models import Queue
 from queues.topology import QueueSpec, Topology
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.control.test_shedding_loops import Plant
-from workers.control.kinds.flow import ensure_pipeline_loops
-from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared
 
@@ -20,8 +19,9 @@ pytestmark = pytest.mark.django_db
 def plant(control, settings):
     """Twice as much as the application can do, the ladder on its last rung, a table in force."""
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    ensure_pipeline_loops(control)
-    ensure_ladder_loops(Topology(1, {}, {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}))
+    ensured(control, PIPELINE)
+    queues = {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}
+    ensured(control, ["ladder"], Topology(1, {}, queues))
     Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
     Queue.objects.create(name="telemetry", kind="pipeline")
     made = Plant(control)
@@ -96,7 +96,7 @@ def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers
 
 def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    ensure_pipeline_loops(control)
+    ensured(control, PIPELINE)
     page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
     assert "No table is in force." in page
 

@@ -23,7 +23,7 @@ from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from tests.workers.pipeline.matching.patterns import pattern_of
 from workers.control.engine import tick_law
-from workers.control.kinds import worker_rate as sensors
+from workers.control.kinds import shedding
 from workers.models import Loop
 from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import key_groups
@@ -249,7 +249,7 @@ class Overload:
         """The rival: as much as our law would spend, drawn from everything alike."""
         loop = Loop.objects.get(name="shedding/exact")
         before = (loop.state or {}).get("sensor")
-        seen = sensors.SENSORS["shedding"](loop.target, snapshot, before, time.time())
+        seen = shedding.sensor(loop.target, snapshot, before, time.time())
         Loop.objects.filter(pk=loop.pk).update(state={**(loop.state or {}), "sensor": seen.counters})
         table = self._random_table(seen.observation) if seen.observation["patterns"] else {}
         self.plant.steer_pipeline("exact", {"shed": table, "shed_by": "event"})

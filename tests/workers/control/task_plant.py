@@ -9,8 +9,8 @@ import redis
 
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
+from tests.workers.loops import PARALLELISM, ensured
 from workers.control.engine import tick_law
-from workers.control.kinds.parallelism_joint import LAWS, ensure_parallelism_loops
 from workers.history import metrics
 from workers.history.load_forecasts import Foresight, OfferedLoad
 from workers.models import Loop
@@ -40,8 +40,8 @@ class TaskPlant:
         self.foresight = Foresight(self._past, every_seconds=60.0)
         Declarations(control).tell(Declared("performance", 0, DECLARATION))
         self.seen = self.snapshot()
-        ensure_parallelism_loops(control, self.seen)
-        for loop in Loop.objects.filter(law__in=LAWS[::2]):
+        ensured(control, PARALLELISM, snapshot=self.seen)
+        for loop in Loop.objects.filter(law__in=PARALLELISM[::2]):
             loop.parameters = {**loop.parameters, "maximum": MOST, "bound_seconds": 1.5}
             loop.interval_seconds = SECONDS
             loop.save()
@@ -51,7 +51,7 @@ class TaskPlant:
         self.now += timedelta(seconds=SECONDS)
         self.seen = self.snapshot()
         plant = PublishedPlant(self.control, self.now.timestamp)
-        for law in LAWS:
+        for law in PARALLELISM:
             tick_law(law, plant, self.now, self.control)
         self.seen = self.snapshot()
         at = f"{int(self.now.timestamp() * 1000)}-0"

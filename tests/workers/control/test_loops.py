@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.workers.loops import JOBS, ensured
 from workers.control import engine
+from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
-from workers.control.schedule import TICK_SECONDS
 from workers.coordination.leases import Lease
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
@@ -359,47 +360,46 @@ def topology(**points):
     return Topology(4, nodes, queues)
 
 
-def test_every_container_of_a_jobs_queue_has_a_loop():
-    made = engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
+def test_every_container_of_a_jobs_queue_has_a_loop(control):
+    three = topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000})
+    made = ensured(control, JOBS, three)
     assert {each.name for each in made} == {
         "worker_rate/alert/n1",
         "worker_rate/alert/n2",
         "worker_rate/process/n2",
     }
-    assert made[0].parameters == {"events_per_worker": 300, "interval_seconds": TICK_SECONDS}
-    assert made[0].interval_seconds == TICK_SECONDS
-    assert {
-        each.pk for each in engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}, process={"n2": 1000}))
-    } == {each.pk for each in made}
+    assert made[0].parameters == {"events_per_worker": 300, "interval_seconds": INTERVAL_SECONDS}
+    assert made[0].interval_seconds == INTERVAL_SECONDS
+    assert {each.pk for each in ensured(control, JOBS, three)} == {each.pk for each in made}
 
 
 def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns_with_it(
     plant, clock, control
 ):
     both = topology(alert={"n1": 500, "n2": 500})
-    engine.ensure_loops(both)
+    ensured(control, JOBS, both)
     retired = Loop.objects.get(name="worker_rate/alert/n2")
     tick(retired, plant, clock, control)
-    active = engine.ensure_loops(topology(alert={"n1": 1000}))
+    active = ensured(control, JOBS, topology(alert={"n1": 1000}))
     assert [each.name for each in active] == ["worker_rate/alert/n1"]
     assert [each.loop.name for each in engine.tick_law("worker_rate", plant, clock.now, control)] == [
         "worker_rate/alert/n1"
     ]
     assert retired.entries.count() == 1
-    assert {each.pk for each in engine.ensure_loops(both)} >= {retired.pk}
+    assert {each.pk for each in ensured(control, JOBS, both)} >= {retired.pk}
 
 
-def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest():
+def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest(control):
     before = topology(alert={"n1": 1000})
-    engine.ensure_loops(before)
+    ensured(control, JOBS, before)
     Loop.objects.update(parameters={"events_per_worker": 300, "upper_limit": 70})
     queues = {**before.queues, "alert": replace(before.queues["alert"], events_per_worker=900)}
-    (loop,) = engine.ensure_loops(replace(before, queues=queues))
+    (loop,) = ensured(control, JOBS, replace(before, queues=queues))
     assert loop.parameters == {"events_per_worker": 900, "upper_limit": 70}
 
 
 def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
-    engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    ensured(control, JOBS, topology(alert={"n1": 500, "n2": 500}))
     plant.put("alert", "n1", 10)
     entries = engine.tick_law("worker_rate", plant, clock.now, control)
     assert [each.observation["queue_length"] for each in entries] == [10, 0]
@@ -407,20 +407,20 @@ def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
 
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
-    engine.ensure_loops(topology(alert={"n1": 1000}))
+    ensured(control, JOBS, topology(alert={"n1": 1000}))
     assert len(engine.tick_law("worker_rate", plant, clock.now, control)) == 1
     assert engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
     assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(3.8), control)) == 1
 
 
 def test_a_clock_set_back_by_an_hour_does_not_stop_the_loop(plant, clock, control):
-    engine.ensure_loops(topology(alert={"n1": 1000}))
+    ensured(control, JOBS, topology(alert={"n1": 1000}))
     engine.tick_law("worker_rate", plant, clock.now, control)
     assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(-3_600), control)) == 1
 
 
 def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
-    engine.ensure_loops(topology(alert={"n1": 500, "n2": 500}))
+    ensured(control, JOBS, topology(alert={"n1": 500, "n2": 500}))
     Loop.objects.filter(name="worker_rate/alert/n1").update(parameters={"upper_limit": -1})
     entries = engine.tick_law("worker_rate", plant, clock.now, control)
     assert [each.loop.name for each in entries] == ["worker_rate/alert/n2"]
@@ -428,20 +428,20 @@ def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
 
 
 def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
-    engine.ensure_loops(topology(alert={"n1": 1000}))
+    ensured(control, JOBS, topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 1_200)
     (first,) = engine.tick_law("worker_rate", plant, clock.now, control)
     plant.run("alert", "n1", 300)
-    engine.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
+    engine.tick_law("worker_rate", plant, clock.pass_seconds(INTERVAL_SECONDS), control)
     assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    engine.tick_law("worker_rate", plant, clock.pass_seconds(TICK_SECONDS), control)
+    engine.tick_law("worker_rate", plant, clock.pass_seconds(INTERVAL_SECONDS), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
     assert ledger.replay(judged).same
 
 
 def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_queues(plant, clock, control):
-    engine.ensure_loops(topology(alert={"n1": 1000}))
+    ensured(control, JOBS, topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 10)
     (entry,) = engine.tick_law("worker_rate", plant, clock.now, control)
     assert entry.action == {"start": 1}

@@ -7,13 +7,12 @@ import pytest
 
 from controllers import catalog
 from tests.console.pipeline_sample import sample_application
+from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
-from workers.control import actuators
-from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
-from workers.control.kinds.worker_rate import READINGS, SENSORS
-from workers.control.parts import operators as parallelism_sensors
-from workers.control.parts.operators import CORES, forecast, joint, queueing, readings
-from workers.control.schedule import ROWS
+from workers.control.kinds import parallelism_forecast
+from workers.control.kinds.registry import KINDS
+from workers.control.parts.operators import CORES, OWNERS, readings
+from workers.control.schedule import rows
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 
@@ -21,7 +20,8 @@ NOW = 1_790_000_000.0
 TARGET = {"application": "performance"}
 HOSTS = {**TARGET, "operator": "hosts"}
 LAWS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
-SENSED = {"parallelism_queueing": queueing, "parallelism_forecast": forecast, "parallelism_joint": joint}
+SENSED = {law: KINDS[law].sensor for law in LAWS}
+forecast, joint = SENSED["parallelism_forecast"], SENSED["parallelism_joint"]
 
 
 def foreseen(means=(60.0, 90.0), deviations=(3.0, 4.0), refused=None):
@@ -145,22 +145,20 @@ def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
         row["parallelism"] *= 2
     gained = readings(TARGET, after)["capacity_per_second"] / readings(TARGET, before)["capacity_per_second"]
     assert gained == pytest.approx(2.0)
-    operator = READINGS["parallelism_forecast"](HOSTS, after)
+    operator = parallelism_forecast.readings(HOSTS, after)
     assert operator["tasks"] == 4
-    assert READINGS["parallelism_forecast"]({**TARGET, "operator": "gone"}, after) is None
+    assert parallelism_forecast.readings({**TARGET, "operator": "gone"}, after) is None
 
 
-def test_every_law_has_a_sensor_readings_an_actuator_and_a_clock():
-    for law in LAWS:
-        assert law in SENSORS and law in READINGS and law in actuators.ACTUATORS
-        assert f"weir: tick {law}" in ROWS
-    assert parallelism_sensors.OWNERS[-1] == "parallelism_joint"
+def test_every_law_has_a_clock_and_the_joint_one_owns_the_tasks_by_default():
+    assert {f"weir: tick {law}" for law in LAWS} <= {name for name, *_ in rows()}
+    assert OWNERS[-1] == "parallelism_joint"
 
 
 @pytest.mark.django_db
 def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(control):
     Declarations(control).tell(Declared("performance", 1, "name: performance"))
-    names = {each.name: each.mode for each in ensure_parallelism_loops(control, seen())}
+    names = {each.name: each.mode for each in ensured(control, PARALLELISM, snapshot=seen())}
     assert names == {
         "parallelism_joint/performance": Loop.Mode.AUTO,
         "parallelism_queueing/performance": Loop.Mode.ADVISE,
@@ -172,11 +170,11 @@ def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(co
         law = catalog.law(each.law)
         law.check(catalog.read_parameters(law, each.parameters))
     # While the pipeline says nothing of its operators, their loops stay; a vanished operator's goes.
-    assert len(ensure_parallelism_loops(control, None)) == 4
+    assert len(ensured(control, PARALLELISM)) == 4
     hosts_only = seen(operators={"hosts": sample_application()["operators"]["hosts"]}, edges=[])
-    assert len(ensure_parallelism_loops(control, hosts_only)) == 3
+    assert len(ensured(control, PARALLELISM, snapshot=hosts_only)) == 3
     Declarations(control).forget("performance")
-    assert ensure_parallelism_loops(control, seen()) == []
+    assert ensured(control, PARALLELISM, snapshot=seen()) == []
 
 
 @pytest.mark.django_db
@@ -188,5 +186,5 @@ def test_the_forecast_law_sets_its_own_operator():
     made = Loop.objects.create(name="f", law="parallelism_forecast", target=HOSTS, interval_seconds=5.0)
     entry = LedgerEntry(loop=made, at=datetime.now(UTC), action={"tasks": 3.0, "path": [3], "cost": 1.0})
     plant = Steered()
-    actuators.ACTUATORS["parallelism_forecast"](entry, made, plant)
+    parallelism_forecast.set_operator(entry, made, plant)
     assert plant.tasks == {"performance/hosts": 3}

@@ -9,6 +9,7 @@ import pytest
 from queues.nodes.agent import Agent
 from queues.publishing.client import Client
 from tests.waiting import until
+from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.pipeline.pipeline_process import (
     CHUNK_EVENTS,
     CHUNK_SECONDS,
@@ -19,7 +20,6 @@ from tests.workers.pipeline.pipeline_process import (
     undisturbed,
 )
 from workers.control.engine import tick_law
-from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
@@ -59,7 +59,7 @@ class Desk:
         for agent in self.agents:
             agent.beat()
         snapshot = self.plant.observe()
-        ensure_parallelism_loops(self.control, snapshot)
+        ensured(self.control, PARALLELISM, snapshot=snapshot)
         tick_law("parallelism_joint", self.plant, datetime.now(UTC), self.control)
         row = snapshot["pipeline"]["applications"].get("exact")
         if row and row["operators"]:

@@ -14,8 +14,9 @@ from controllers.framework import guard
 from queues.publishing.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
+from tests.workers.loops import PIPELINE, ensured
 from workers.control.engine import tick_law
-from workers.control.kinds.flow import LAWS, ensure_pipeline_loops
+from workers.control.kinds import flow
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -50,7 +51,7 @@ class Plant:
 @pytest.fixture
 def plant(control):
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    ensure_pipeline_loops(control)
+    ensured(control, PIPELINE)
     return Plant(control)
 
 
@@ -58,10 +59,10 @@ def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, p
     names = set(Loop.objects.values_list("name", flat=True))
     assert names == {"flow/performance", "balance/performance", "shedding/performance"}
     Declarations(control).forget("performance")
-    assert ensure_pipeline_loops(control) == []
+    assert ensured(control, PIPELINE) == []
     assert all("retired_at" in loop.target for loop in Loop.objects.all())
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    assert len(ensure_pipeline_loops(control)) == 3
+    assert len(ensured(control, PIPELINE)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
 
 
@@ -234,7 +235,7 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
     control_server, control, plant, plant_topology
 ):
     setpoint, seconds = Paced.ROOM_BYTES / 2, 90
-    parameters = {**LAWS["flow"]["parameters"], "setpoint": setpoint, "minimum": 0.0}
+    parameters = {**flow.KIND.parameters, "setpoint": setpoint, "minimum": 0.0}
     Loop.objects.filter(law="flow").update(parameters=parameters)
     paced = Paced(control_server, control, plant)
     with Client(control_server.url, "test") as client:

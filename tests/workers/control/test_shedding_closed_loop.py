@@ -16,10 +16,11 @@ from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
 from tests.workers.control.overload import ENDS, MILESTONE, SECOND_US
+from tests.workers.loops import ensured
 from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
 from workers.control.engine import tick_law
-from workers.control.kinds.flow import LAWS
-from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds import shedding
+from workers.control.parts.kind import LoopStart
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declaration import application_of_text
@@ -182,12 +183,12 @@ def _since(before: dict, after: dict) -> dict:
 def worked(control, perspective: str, cap: str = "shed", seconds: float = 30.0) -> Virtual:
     control.flushall()
     Loop.objects.all().delete()
-    ensure_ladder_loops(Topology(1, {}, {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}))
+    queues = {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}
+    ensured(control, ["ladder"], Topology(1, {}, queues))
     Loop.objects.update(mode=Loop.Mode.AUTO, parameters={"cap": cap})
-    parameters = {**LAWS["shedding"]["parameters"], "latency_bound_seconds": BOUND_SECONDS}
-    made = {**LAWS["shedding"], "parameters": {**parameters, "perspective": perspective}}
-    target = {"application": APPLICATION}
-    Loop.objects.create(name=f"shedding/{APPLICATION}", law="shedding", target=target, **made)
+    parameters = {"latency_bound_seconds": BOUND_SECONDS, "perspective": perspective}
+    begun = shedding.KIND.begin(LoopStart({"application": APPLICATION}, parameters=parameters))
+    Loop.objects.create(name=f"shedding/{APPLICATION}", **begun)
     virtual = Virtual(control, events_of(seconds))
     virtual.run(seconds + 25)
     return virtual

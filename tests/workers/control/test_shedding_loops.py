@@ -8,10 +8,9 @@ import pytest
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
+from tests.workers.loops import PIPELINE, ensured
 from workers.control.engine import tick_law
-from workers.control.kinds import ladder as ladder_sensor
-from workers.control.kinds.flow import ensure_pipeline_loops
-from workers.control.kinds.ladder_loops import ensure_ladder_loops
+from workers.control.kinds import ladder
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import PatternYield
 from workers.coordination import throttling
@@ -70,21 +69,21 @@ class Plant:
 @pytest.fixture
 def plant(control):
     Declarations(control).tell(Declared("performance", 0, DECLARATION))
-    ensure_pipeline_loops(control)
+    ensured(control, PIPELINE)
     queues = {name: QueueSpec(name, "pipeline", {"n1": 1000}) for name in ("telemetry", "orders")}
-    ensure_ladder_loops(Topology(1, {}, queues))
+    ensured(control, ["ladder"], Topology(1, {}, queues))
     Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
     return Plant(control)
 
 
-def test_each_queue_has_a_ladder_that_advises_at_first(plant):
+def test_each_queue_has_a_ladder_that_advises_at_first(plant, control):
     Loop.objects.all().delete()
     queues = {"alert": QueueSpec("alert", "jobs", {"n1": 1000})}
-    (made,) = ensure_ladder_loops(Topology(1, {}, queues))
+    (made,) = ensured(control, ["ladder"], Topology(1, {}, queues))
     assert (made.name, made.mode, made.target) == ("ladder/alert", "advise", {"queue": "alert"})
-    ensure_ladder_loops(Topology(2, {}, {}))
+    ensured(control, ["ladder"], Topology(2, {}, {}))
     assert "retired_at" in Loop.objects.get(name="ladder/alert").target
-    assert ensure_ladder_loops(Topology(3, {}, queues))[0].target == {"queue": "alert"}
+    assert ensured(control, ["ladder"], Topology(3, {}, queues))[0].target == {"queue": "alert"}
 
 
 def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_falls(plant):
@@ -163,7 +162,7 @@ def test_a_rung_whose_loops_still_act_is_not_passed(plant):
     totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
     for verdict, spent in (("checking", False), ("no action", True)):
         seen = {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
-        assert ladder_sensor.saturated("alert", {"kind": "jobs"}, seen)["workers"] is spent
+        assert ladder.saturated("alert", {"kind": "jobs"}, seen)["workers"] is spent
 
 
 def test_stale_measurements_hold_the_table(plant):

@@ -9,9 +9,8 @@ import pytest
 from tests.waiting import until
 from tests.workers.control import overload
 from tests.workers.control.overload import Overload, Trace, outcome, told
+from tests.workers.loops import PIPELINE, ensured
 from tests.workers.pipeline.test_exactness import START_SECONDS, Running
-from workers.control.kinds.flow import ensure_pipeline_loops
-from workers.control.kinds.ladder_loops import ensure_ladder_loops
 from workers.models import Loop
 
 logger = logging.getLogger(__name__)
@@ -37,8 +36,8 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
     made.plant.steer_pipeline(
         "exact", {"parallelism": 1, "combine_events_per_batch": 12_000, "admit_events_per_batch": 12_000}
     )
-    ensure_ladder_loops(plant_topology)
-    ensure_pipeline_loops(control)
+    ensured(control, ["ladder"], plant_topology)
+    ensured(control, PIPELINE)
     Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
     yield made
     made.close()

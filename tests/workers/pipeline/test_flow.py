@@ -15,9 +15,9 @@ import pytest
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from tests.waiting import until
+from tests.workers.loops import PIPELINE, ensured
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
 from workers.control.engine import tick_law
-from workers.control.kinds.flow import ensure_pipeline_loops
 from workers.models import Loop
 from workers.pipeline.declaration.steering import steer
 from workers.snapshot.local import LocalPlant
@@ -116,7 +116,7 @@ class Loops:
         self._control, self._running = control, running
         self._plant = LocalPlant(control)
         self.setpoint = float(RESULT_BYTES / 2)
-        ensure_pipeline_loops(control)
+        ensured(control, PIPELINE)
         loop = Loop.objects.get(name="flow/exact")
         loop.parameters = {**loop.parameters, "setpoint": self.setpoint}
         loop.save()

@@ -13,9 +13,9 @@ from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import KEY, Topology
 from tests.queues.samples import batch_of, blocks_of
+from tests.workers.loops import JOBS, ensured
 from tests.workers.placement.plan_plant import loaded
 from workers import tasks
-from workers.control import engine
 from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
 from workers.placement import draining, execution, node_use, plan_document, plans, proposals
@@ -327,7 +327,8 @@ def test_a_container_that_drains_keeps_its_manager_and_gets_workers_until_it_goe
     advance(by_hand(plant, user, {"n1": 500, "n2": 500}), plant)
 
     def managed():
-        return {loop.target["node"] for loop in engine.ensure_loops(plant.topology()) if "alert" in loop.name}
+        loops = ensured(plant.control, JOBS, plant.topology())
+        return {loop.target["node"] for loop in loops if "alert" in loop.name}
 
     assert managed() == {"n1", "n2", "n3"}
     assert plant.plant.start_workers("alert", "n3", 1, ["w1"]) == ["w1"]

@@ -5,6 +5,7 @@ import pytest
 from queues import projection
 from queues.models import Node
 from tests.queues.samples import blocks_of
+from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import engine
 from workers.models import Loop, Plan
@@ -18,7 +19,7 @@ class Scaled(Plant):
 
     def __init__(self, control, servers):
         super().__init__(control, servers)
-        engine.ensure_loops(self.topology())
+        ensured(self.control, (*JOBS, *PLANT), self.topology())
         Loop.objects.filter(law="node_scaling").update(mode="auto", parameters={"quiet_decisions": 1})
 
     def flow(self, seconds, per_second):
@@ -45,7 +46,7 @@ def plant(control, nodes):
 
 def test_by_default_it_advises_and_takes_its_time(plant):
     Loop.objects.all().delete()
-    engine.ensure_loops(plant.topology())
+    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
     loop = Loop.objects.get(law="node_scaling")
     assert (loop.mode, loop.target) == ("advise", {})
     for _ in range(9):

@@ -7,8 +7,8 @@ import pytest
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
+from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
-from workers.control import engine
 from workers.models import Loop, Plan
 from workers.placement import moves, node_use, plans, proposals
 from workers.steering import overrides, plant_settings
@@ -159,7 +159,7 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
 
 
 def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
-    engine.ensure_loops(plant.topology())
+    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
     calm = busy(plant)
     for queue in calm["queues"].values():
         for row in queue["containers"].values():

@@ -7,6 +7,7 @@ import pytest
 from queues import projection
 from queues.models import Node
 from tests.queues.samples import blocks_of
+from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import engine
 from workers.control.ledger import ledger
@@ -23,7 +24,7 @@ class Flowing(Plant):
     def __init__(self, control, servers):
         super().__init__(control, servers)
         projection.set_points(control, "alert", UNEVEN)
-        engine.ensure_loops(self.topology())
+        ensured(self.control, (*JOBS, *PLANT), self.topology())
 
     def flow(self, seconds, silent=()):
         for _ in range(seconds):

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.waiting import until
+from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.flink_cluster import JOB, Load, NoFlinkError, cluster, environment
 from workers.control import engine
-from workers.control.kinds.parallelism_joint import ensure_parallelism_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
@@ -43,7 +43,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
     RegisteredPlant.objects.create(name="flink", kind="flink", url=flink.url, options={"job": "hashes"})
     watch = PlantWatch(look_seconds=1.0)
     plant = LocalPlant(control, others=watch)
-    ensure_parallelism_loops(control)
+    ensured(control, PARALLELISM)
     loop = Loop.objects.get(name="parallelism_queueing/plant:flink")
     loop.mode = Loop.Mode.AUTO
     loop.parameters = {"bound_seconds": 2.0, "maximum": 2, "bottleneck_threshold": 0.8, "only_changes": True}

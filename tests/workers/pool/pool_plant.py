@@ -8,8 +8,8 @@ import orjson
 import redis
 
 from tests.console.conftest import sample_snapshot
+from tests.workers.loops import ensured
 from workers.control.engine import tick_law
-from workers.control.kinds.pool_loops import ensure_pool_loops
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
 from workers.pool import orders
@@ -37,7 +37,7 @@ class Plant:
         self.rows = {host: host_report() for host in hosts or (HOST,)}
         for host, row in self.rows.items():
             control.hset(KEY, host, orjson.dumps(row))
-        ensure_pool_loops(control)
+        ensured(control, ["concurrency"])
 
     def mode(self, mode: str) -> None:
         Loop.objects.update(mode=mode)

@@ -9,10 +9,10 @@ import pytest
 
 from controllers import catalog
 from queues.errors import BadInput
+from tests.workers.loops import ensured
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
 from workers.control import what_if
-from workers.control.kinds.concurrency import concurrency
-from workers.control.kinds.pool_loops import MOST_PROCESSES, ensure_pool_loops
+from workers.control.kinds.concurrency import MOST_PROCESSES, sensor
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.pool import orders
@@ -30,15 +30,15 @@ def plant(control):
 
 def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(control, plant):
     control.hset(KEY, "spark@here", orjson.dumps(host_report(role="spark")))
-    (loop,) = ensure_pool_loops(control)
+    (loop,) = ensured(control, ["concurrency"])
     assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
     read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
     assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MOST_PROCESSES)
     control.hdel(KEY, HOST)
-    assert ensure_pool_loops(control) == []
+    assert ensured(control, ["concurrency"]) == []
     assert "retired_at" in Loop.objects.get().target
     control.hset(KEY, HOST, orjson.dumps(host_report()))
-    assert [each.target for each in ensure_pool_loops(control)] == [{"host": HOST}]
+    assert [each.target for each in ensured(control, ["concurrency"])] == [{"host": HOST}]
 
 
 def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
@@ -147,15 +147,15 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
         done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0}
     )
     snapshot = {"at": 0.0, "hosts": {HOST: row}}
-    first = concurrency({"host": HOST}, snapshot, None, 0.0)
+    first = sensor({"host": HOST}, snapshot, None, 0.0)
     assert first.observation["interdeparture_seconds"] == [1.0, 2.0, 3.0]
-    again = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    again = sensor({"host": HOST}, snapshot, first.counters, 0.0)
     assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
     row["done"] |= {"seq": 6, "recent_seconds": [2.0, 3.0, 4.0], "full_seconds": 13.0}
-    later = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    later = sensor({"host": HOST}, snapshot, first.counters, 0.0)
     assert (later.observation["interdeparture_seconds"], later.observation["seconds"]) == ([4.0], 4.0)
     row["pid"] = 8
-    anew = concurrency({"host": HOST}, snapshot, first.counters, 0.0)
+    anew = sensor({"host": HOST}, snapshot, first.counters, 0.0)
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
 
 

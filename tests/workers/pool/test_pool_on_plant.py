@@ -15,12 +15,12 @@ from queues.topology import KEY, Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
+from tests.workers.loops import ensured
 from tests.workers.pool.slow_service import SlowService, serving
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import waiting_to_run
 from workers.control.engine import tick_law
-from workers.control.kinds.pool_loops import ensure_pool_loops
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
@@ -94,7 +94,7 @@ def rig(
 def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(
     rig: Rig, control: redis.Redis, service: SlowService
 ) -> None:
-    (loop,) = ensure_pool_loops(control)
+    (loop,) = ensured(control, ["concurrency"])
     Loop.objects.update(mode="auto", interval_seconds=1.0)
     # Six are served at once. Starting each worker takes a moment, too, and a step is a quarter.
     until(lambda: rig.rests(range(5, 9)), WAIT_SECONDS, 0.0)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.consumer.handlers.sink import sink_of
-from workers.snapshot.action_summary import ago, deed_of, with_remedies
+from workers.control.kinds.registry import display_of
+from workers.snapshot.action_summary import ago, with_remedies
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -18,7 +19,7 @@ CALM: dict[str, Any] = {
     "queues": {"alert": {"wait_seconds": 0.2}},
     "plans": [],
     "deeds": [],
-    "loops": {"rebalancing": {"mode": "auto"}},
+    "loops": {"rebalancing": {"law": "rebalancing", "mode": "auto"}},
 }
 BUSY = {"state": "BUSY", "sentence": "Node n2 is busy: 78 % of its capacity."}
 
@@ -89,19 +90,28 @@ def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
 
 
 @pytest.mark.parametrize(
-    ("action", "words"),
+    ("law", "action", "words"),
     [
-        ({"start": 1}, "started 1 worker"),
-        ({"moves": [{"points": 100}, {"points": 20}]}, "moved 120 points"),
-        ({"use": ["n3"], "release": ["n4"], "restore": []}, "took into use n3 and released n4"),
-        ({"use": [], "release": [], "restore": [{}]}, "restored points"),
-        ({"admit": 412.3456}, "set admit 412.3"),
-        ({"admit": 20_343.2}, "set admit 20,343"),
-        ({"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
+        ("worker_rate", {"start": 1}, "started 1 worker"),
+        ("rebalancing", {"moves": [{"points": 100}, {"points": 20}]}, "moved 120 points"),
+        (
+            "node_scaling",
+            {"use": ["n3"], "release": ["n4"], "restore": []},
+            "took into use n3 and released n4",
+        ),
+        ("node_scaling", {"use": [], "release": [], "restore": [{}]}, "restored points"),
+        ("flow", {"admit": 412.3456}, "set admit 412.3"),
+        ("flow", {"admit": 20_343.2}, "set admit 20,343"),
+        ("balance", {"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
+        ("shedding", {"shed": {"p": {"cpu": 0.25, "load": 0.1}}}, "sheds up to 25 % of a type"),
+        ("shedding", {"shed": {}}, "lets everything through again"),
+        ("ladder", {"rung": 4}, "engaged throttle"),
+        ("ladder", {"rung": 0}, "let go of every rung"),
+        ("a law that is gone", {"valve": 2}, "set valve 2"),
     ],
 )
-def test_every_action_has_words(action, words):
-    assert deed_of(action) == words
+def test_every_action_has_words(law, action, words):
+    assert display_of(law).past(action) == words
 
 
 @given(st.floats(0, 60), st.floats(0, 9))

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from queues.topology import KEY, Topology
+from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import Desk, Report, submit, waiting_to_run
-from workers.control.engine import ensure_loops
 from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.holding import hold
@@ -134,7 +134,7 @@ def renamed(document: Any) -> Any:
 def test_the_snapshot_has_every_documented_key(
     control: redis.Redis, plant: LocalPlant, plant_topology: Topology, times: Times, admin_user: User
 ) -> None:
-    ensure_loops(plant_topology)
+    ensured(control, (*JOBS, *PLANT), plant_topology)
     loop = Loop.objects.get(name="worker_rate/alert/n1")
     now = datetime.fromtimestamp(NOW, UTC)
     LedgerEntry.objects.create(

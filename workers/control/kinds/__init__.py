@@ -1,1 +1,1 @@
-"""What each kind of loop observes, which loops there are of it, and how often they tick."""
+"""One kind of loop a module: what it observes, what it sets, and which targets have one."""

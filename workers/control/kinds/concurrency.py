@@ -1,16 +1,28 @@
-"""What the concurrency law observes of a worker host; and what its effect is judged by."""
+"""How many processes each worker host that handles events has.
+
+Its loops begin in advise. An exploration takes workers away before it adds any, at a time nobody chose, and
+each process takes memory of its host: that is for people to allow, host by host, in a range that they know.
+Until then the loop measures at the size there is.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+from controllers.concurrency.law import LAW
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
 
 ROLE = "jobs"
+# A process of a worker takes some 50 MB of its own. Who calls slow services may want more, and says so.
+MOST_PROCESSES = 32
 Document = Mapping[str, Any]
 
 
-def concurrency(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
     """{threads, interdeparture_seconds, seconds, steered} of the host since the observation before, and where
     they are known {epoch, trouble}.
 
@@ -22,7 +34,7 @@ def concurrency(target: Document, snapshot: Document, before: Counters | None, n
     row = snapshot.get("hosts", {}).get(target.get("host")) or {}
     done = row.get("done") or {}
     counters = {"pid": row.get("pid"), "seq": done.get("seq"), "full_seconds": done.get("full_seconds")}
-    loops = [loop for loop in snapshot.get("loops", {}).values() if loop["law"] == "concurrency"]
+    loops = [loop for loop in snapshot.get("loops", {}).values() if loop["law"] == LAW.name]
     observation = {
         "threads": row.get("slots") or 0,
         **_since(before, counters, done.get("recent_seconds") or []),
@@ -78,3 +90,58 @@ def measured(target: Document, snapshot: Document, row: Document, now_seconds: f
     if not row.get("resizable"):
         return Measured(age, f"the pool of {host} has no processes to add or remove")
     return Measured(age + row["age_seconds"])
+
+
+def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Ask the host for the entry's processes. It lapses unless it is kept: a loop that dies in the middle of
+    an exploration leaves no pool at a size that was only to be tried."""
+    plant.resize_pool(loop.target["host"], int(entry.action["threads"]))
+
+
+def keep_threads(loop: Loop, plant: Plant) -> None:
+    """The loop is alive, and stands behind what it asked for."""
+    plant.keep_pool(loop.target["host"])
+
+
+def targets(present: Present) -> Targets:
+    """Each worker host of role jobs that reports, from the size it was started with."""
+    found = {
+        f"{LAW.name}/{name}": _start(name, report["slots"])
+        for name, report in present.hosts.items()
+        if report["role"] == ROLE
+    }
+    return Targets(found, "its worker host does not report")
+
+
+def _start(host: str, slots: int) -> LoopStart:
+    most = max(MOST_PROCESSES, slots)
+    return LoopStart(
+        {"host": host},
+        parameters={"start": slots, "minimum": 1, "maximum": most},
+        guard={"minimum": 1.0, "maximum": float(most)},
+    )
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=set_threads,
+    keeper=keep_threads,
+    targets=targets,
+    interval_seconds=5,
+    mode=Loop.Mode.ADVISE,
+    # A sample is the mean of several completions (`workers.pool.departures`): fewer of them tell as much.
+    # Points that are known to 2 % show a step's 14 % well, and a pool is not at a size that is only tried for
+    # longer.
+    parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02},
+    # Hosts report each second, and what they report is looked at each second.
+    guard={"stale_seconds": 5.0},
+    display=Display(
+        Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
+        measured="terms.throughput_per_second",
+        terms=("phase", "steps", "throughput_per_second", "samples", "epoch"),
+        standing="threads",
+    ),
+    scenario="concurrency-live",
+)

@@ -1,19 +1,21 @@
-"""The loops of the pipeline: admission by the room of the result queue, shares by response times, and what is
-shed when nothing else helps.
-"""
+"""How many events the pipeline admits: by the room of the result queue."""
 
+from collections.abc import Mapping
 from typing import Any
 
-import redis
-
 from controllers.design import placement
+from controllers.flow.admission import LAW
+from controllers.framework.sensed import Counters, Sensed, since
 from queues.events.block import BLOCK_EVENTS
-from workers.control import loops as target_loops
-from workers.control.schedule import BALANCE_TICK_SECONDS, FLOW_TICK_SECONDS, SHEDDING_TICK_SECONDS
-from workers.models import Loop
+from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared import Declarations
+from workers.plants.plant import Plant
 
+INTERVAL_SECONDS = 2
+LASTING_INTERVALS = 10.0
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
 # for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
 # another one old. The combiner's batches make a saw's teeth of it, of which nothing may be learnt.
@@ -21,44 +23,75 @@ MODEL = placement.Model(1.0, -100.0, 1)
 POLES = (0.6, 0.6, 0.2)
 RESOLUTION = 0.05
 GAINS = placement.place(MODEL, POLES)
-LAWS: dict[str, dict[str, Any]] = {
+
+
+def sensor(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """{measured: free bytes of the result queue, applied: events dispatched since the observation before}."""
+    row = application(target, snapshot) or {}
+    admitted = row.get("admitted_events")
+    counters = {} if admitted is None else {"admitted_events": admitted}
+    known = before is not None and "admitted_events" in before and admitted is not None
+    observation = {
+        "measured": (row.get("result_queue") or {}).get("free_bytes") or 0,
+        "applied": since(before, {"admitted_events": admitted}, "admitted_events") if known else None,
+    }
+    return Sensed(observation, measured(target, snapshot, now_seconds), {**(before or {}), **counters})
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an admission is judged by."""
+    row = application(target, snapshot)
+    if row is None:
+        return None
+    return {"free_bytes": row["result_queue"]["free_bytes"], "node_state": None}
+
+
+def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Admit the entry's events per interval, as a rate. It ends by itself: should the loop die, the pipeline
+    is not held back for ever.
+    """
+    seconds = loop.interval_seconds
+    changes = {
+        "admit_events_per_second": entry.action["admit"] / seconds,
+        "admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * seconds,
+    }
+    plant.steer_pipeline(loop.target["application"], changes)
+
+
+def targets(present: Present) -> Targets:
+    """Each application at work."""
+    return per_application(LAW.name, present)
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=admit,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
     # and what waits for it would never leave the queue.
-    "flow": {
-        "interval_seconds": float(FLOW_TICK_SECONDS),
-        "parameters": {
-            "setpoint": Controls().result_bytes / 2,
-            "minimum": float(BLOCK_EVENTS),
-            "kp": GAINS.kp,
-            "ki": GAINS.ki,
-            "kd": GAINS.kd,
-            "a": MODEL.a,
-            "b": MODEL.b,
-            "delay": MODEL.delay,
-            "tuning": "adaptive",
-            "resolution": RESOLUTION,
-            "interval_seconds": float(FLOW_TICK_SECONDS),
-        },
+    parameters={
+        "setpoint": Controls().result_bytes / 2,
+        "minimum": float(BLOCK_EVENTS),
+        "kp": GAINS.kp,
+        "ki": GAINS.ki,
+        "kd": GAINS.kd,
+        "a": MODEL.a,
+        "b": MODEL.b,
+        "delay": MODEL.delay,
+        "tuning": "adaptive",
+        "resolution": RESOLUTION,
+        "interval_seconds": float(INTERVAL_SECONDS),
     },
-    "balance": {
-        "interval_seconds": float(BALANCE_TICK_SECONDS),
-        "parameters": {"interval_seconds": float(BALANCE_TICK_SECONDS)},
-    },
-    # It may act by itself, since it does only where the ladder of every queue it reads has come to its last
-    # rung. Patterns of an application have keys: an event serves its own, and none is too many.
-    "shedding": {
-        "interval_seconds": float(SHEDDING_TICK_SECONDS),
-        "parameters": {"latency_bound_seconds": 15.0, "needs": "measured"},
-    },
-}
-
-
-def ensure_pipeline_loops(control: redis.Redis) -> list[Loop]:
-    """A loop of each law for each application at work; those of vanished ones are retired, not deleted."""
-    at_work = Declarations(control).at_work()
-    wanted = {
-        f"{law}/{application}": {"law": law, "target": {"application": application}, **made}
-        for law, made in LAWS.items()
-        for application in at_work
-    }
-    return target_loops.ensure(LAWS, wanted, "its application is not at work")
+    display=Display(
+        Lanes("Free space of the result queue, MB", "Events admitted", "admitted", scale=1e-6),
+        measured="observation.measured",
+        setpoints=("setpoint",),
+        is_news=False,
+    ),
+    scenario="flow",
+)

@@ -8,6 +8,8 @@
 A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
 While those who publish over HTTP are told to wait, they offer what comes of them over the share of time that
 they are not.
+
+It advises until a person trusts it: its upper rungs cost delay, events.
 """
 
 from collections.abc import Mapping
@@ -15,7 +17,12 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
+from controllers.shedding.ladder import LAW, RUNGS, allows
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
@@ -30,7 +37,7 @@ NOTHING_DONE = (None, "no action")
 Document = Mapping[str, Any]
 
 
-def ladder(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
     """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     name = str(target.get("queue"))
     row = (snapshot.get("queues") or {}).get(name) or {}
@@ -139,3 +146,55 @@ def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
     if row is None:
         return None
     return {"wait_seconds": row.get("wait_seconds"), "node_state": None}
+
+
+def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Have producers wait for the entry's share of an interval, from the rung that says so on; a hand that
+    sets the rung has them wait all the time. What other rungs may do is read from the loop's last entry.
+    """
+    rung = int(entry.action["rung"])
+    closed = entry.action.get("closed_share", 1.0) if allows(rung, "throttle") else 0.0
+    plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
+
+
+def targets(present: Present) -> Targets:
+    """Each queue."""
+    topology = present.topology
+    found = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
+    return Targets(found, f"revision {topology.revision}")
+
+
+def _rung_of(action: Document) -> float:
+    return float(action.get("rung", 0))
+
+
+def _words(action: Document) -> str:
+    rung = int(action.get("rung", 0))
+    return f"engaged {RUNGS[rung - 1]}" if rung else "let go of every rung"
+
+
+def _engaged(row: Document) -> str:
+    return f"for {row['target']['queue']} the ladder has engaged {RUNGS[int(row['actuator']) - 1]}"
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=engage,
+    targets=targets,
+    interval_seconds=5,
+    mode=Loop.Mode.ADVISE,
+    display=Display(
+        Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
+        measured="terms.unmet",
+        terms=("rung", "unmet", "closed_share"),
+        standing="rung",
+        is_news=False,
+        amount=_rung_of,
+        past=_words,
+        brief=_words,
+        engaged=_engaged,
+    ),
+    scenario="ladder",
+)

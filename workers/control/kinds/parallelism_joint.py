@@ -1,30 +1,35 @@
-"""The loops of parallelism: of each application at work, and of each registered plant.
+"""The tasks of all operators together, ahead of what comes.
 
-`parallelism_joint` steers the applications here from the first: its rescales cost them nothing, they happen
-between two batches. The others advise, as all do at plants that are not ours, until a person trusts one of
-them (`parallelism_sensors.OWNERS`: tasks have one owner).
+It steers the applications here from the first: its rescales cost them nothing, they happen between two
+batches. At plants that are not ours it advises until a person trusts it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-import redis
-
-from workers.control import loops as target_loops
-from workers.control.parts import applications as pipeline_sensors
-from workers.control.parts.operators import CORES
-from workers.control.schedule import PARALLELISM_TICK_SECONDS
+from controllers.framework.sensed import Counters, Sensed
+from controllers.parallelism import inputs
+from controllers.parallelism.joint_law import LAW
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.operators import (
+    BOUND_SECONDS,
+    CALM,
+    CORES,
+    GONE,
+    INTERVAL_SECONDS,
+    NOTHING,
+    OTHERS_MAXIMUM,
+    ahead,
+    keep_plant,
+    readings,
+    set_tasks,
+    sight,
+)
+from workers.control.parts.present import Present
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
-from workers.pipeline.declaration.declared import Declarations
-from workers.plants.foreign.adapters import registered
-from workers.plants.plant import Snapshot
-from workers.steering.scope import active_loops
 
-EVERY: dict[str, Any] = {"interval_seconds": float(PARALLELISM_TICK_SECONDS)}
-BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
-# Of an application: nothing stops for a change, so what is left is not to turn round with every batch.
-CALM: dict[str, Any] = {"guard": {"cooldown_seconds": 30.0}}
-OWN: dict[str, Any] = {
+OWN: Mapping[str, Any] = {
     "bound_seconds": BOUND_SECONDS,
     "maximum": CORES,
     "deadline_seconds": BOUND_SECONDS,
@@ -33,72 +38,48 @@ OWN: dict[str, Any] = {
     "window_seconds": WINDOW_SECONDS,
     "interval_seconds": WINDOW_SECONDS,
 }
-LAWS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
-# Of the forecast law an event missed costs as much as a task for a second.
-FORECAST: dict[str, Any] = {"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS}
-QUEUEING: dict[str, Any] = {"only_changes": True}
-GONE = "it is not at work"
+OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_MAXIMUM}
 
 
-def ensure_parallelism_loops(control: redis.Redis, snapshot: Snapshot | None = None) -> list[Loop]:
-    """Loops of each law for each of them, of the forecast law for each of an application's operators; those
-    of vanished ones are retired, not deleted."""
-    wanted: dict[str, dict[str, Any]] = {}
-    for name in Declarations(control).at_work():
-        wanted |= _of_application(name, _operators(name, snapshot or {}))
-    for row in registered():
-        wanted |= _of_plant(row.name)
-    return target_loops.ensure(LAWS, wanted, GONE)
+def sensor(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """See `controllers.parallelism.inputs`: all operators, and what is foreseen of what comes to them."""
+    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
+    if topology is None:
+        return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
+    means, deviations = ahead(target, snapshot, inputs.source_per_second(topology)) or ((), ())
+    observation = inputs.joint(topology, means, deviations)
+    return Sensed({**observation, "at_seconds": now_seconds}, measured, {})
 
 
-def _operators(application: str, snapshot: Snapshot) -> list[str]:
-    """As the snapshot shows them; while it shows none, those that there were."""
-    row = pipeline_sensors.application({"application": application}, snapshot)
-    if row is not None and row["operators"]:
-        return list(row["operators"])
-    loops = active_loops().filter(law="parallelism_forecast", target__application=application)
-    return [loop.target["operator"] for loop in loops]
-
-
-def _of_application(name: str, operators: list[str]) -> dict[str, dict[str, Any]]:
-    target = {"application": name}
-    advises: dict[str, Any] = {**EVERY, **CALM, "mode": Loop.Mode.ADVISE}
-    bound = {"bound_seconds": BOUND_SECONDS, "maximum": CORES, **QUEUEING}
-    wanted = {
-        f"parallelism_queueing/{name}": {
-            "law": "parallelism_queueing",
-            "target": target,
-            **advises,
-            "parameters": bound,
-        },
-        f"parallelism_joint/{name}": {
-            "law": "parallelism_joint",
-            "target": target,
-            **EVERY,
-            **CALM,
-            "mode": Loop.Mode.AUTO,
-            "parameters": OWN,
-        },
+def targets(present: Present) -> Targets:
+    """Applications, whose operators may have a task per core; registered plants."""
+    here = {
+        f"{LAW.name}/{name}": LoopStart({"application": name}, parameters=OWN, guard=CALM)
+        for name in present.applications
     }
-    for operator in operators:
-        wanted[f"parallelism_forecast/{name}/{operator}"] = {
-            "law": "parallelism_forecast",
-            "target": {**target, "operator": operator},
-            **advises,
-            "parameters": FORECAST,
-        }
-    return wanted
-
-
-def _of_plant(name: str) -> dict[str, dict[str, Any]]:
-    parameters = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_MAXIMUM}
-    return {
-        f"{law}/plant:{name}": {
-            "law": law,
-            "target": {"plant": name},
-            **EVERY,
-            "mode": Loop.Mode.ADVISE,
-            "parameters": {**parameters, **own},
-        }
-        for law, own in (("parallelism_queueing", QUEUEING), ("parallelism_joint", {}))
+    elsewhere = {
+        f"{LAW.name}/plant:{name}": LoopStart({"plant": name}, Loop.Mode.ADVISE, OTHERS)
+        for name in present.plants
     }
+    return Targets({**here, **elsewhere}, GONE)
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=set_tasks,
+    keeper=keep_plant,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
+    display=Display(
+        Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        measured="terms.path_seconds",
+        setpoints=("bound_seconds",),
+        terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
+        standing="tasks_total",
+    ),
+    scenario="elasticity",
+)

@@ -1,7 +1,8 @@
-"""What the shedding law observes of an application, and what its effect is judged by.
+"""What is shed of an application when nothing else helps.
 
-Seconds of work are given as shares of what an operator can spend on its patterns (`OfferedWork.available`):
-a utilisation of 1 is all of it, whatever else it does.
+It may act by itself, since it does only where the ladder of every queue it reads has come to its last rung.
+Seconds of work are given to the law as shares of what an operator can spend on its patterns
+(`OfferedWork.available`): a utilisation of 1 is all of it, whatever else it does.
 """
 
 from collections.abc import Mapping
@@ -10,15 +11,20 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import RUNGS
-from workers.control.parts.applications import application, measured
+from controllers.shedding.law import LAW
+from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
 
 SHED = RUNGS.index("shed") + 1
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
 
-def shedding(
+def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """The law's observation of one application; unfit while no pattern that may be shed has worked lately."""
@@ -114,3 +120,54 @@ def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
 
 def _short(value: float) -> float:
     return float(f"{value:.{SIGNIFICANT}g}")
+
+
+def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Put the entry's table in place of the one in force; a share of 0 needs no row. By key where the law
+    counts what comes per match: so many matches are left as it keeps of their events.
+    """
+    shares = {
+        pattern: {name: share for name, share in types.items() if share > 0}
+        for pattern, types in entry.action["shed"].items()
+    }
+    table = {pattern: types for pattern, types in shares.items() if types}
+    unit = "key" if entry.parameters["needs"] == "measured" else "event"
+    plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit})
+
+
+def targets(present: Present) -> Targets:
+    """Each application at work."""
+    return per_application(LAW.name, present)
+
+
+def _most_shed(action: Mapping[str, Any]) -> float:
+    shares = (share for types in action.get("shed", {}).values() for share in types.values())
+    return max(shares, default=0.0)
+
+
+def _words(action: Mapping[str, Any]) -> str:
+    most = _most_shed(action)
+    return f"sheds up to {100 * most:.0f} % of a type" if most else "lets everything through again"
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=shed,
+    targets=targets,
+    interval_seconds=2,
+    # Patterns of an application have keys: an event serves its own, and none is too many.
+    parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
+    display=Display(
+        Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
+        measured="observation.latency_seconds",
+        setpoints=("latency_bound_seconds", "utilisation_budget"),
+        terms=("work_shed", "work_offered"),
+        standing="work_shed",
+        amount=_most_shed,
+        past=_words,
+        brief=_words,
+    ),
+    scenario="shedding",
+)

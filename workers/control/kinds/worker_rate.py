@@ -1,41 +1,22 @@
-"""The sensor of each law: what it observes, picked out of the snapshot; and what its effect is judged by."""
+"""How many workers start at one container, so that its events are handled in time."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed, since
-from workers.control.kinds import concurrency as pool_sensors
-from workers.control.kinds import ladder as ladder_sensor
-from workers.control.kinds import shedding as shedding_sensor
-from workers.control.parts import applications as pipeline_sensors
-from workers.control.parts import operators as parallelism_sensors
-from workers.placement import plant_sensors
+from controllers.worker_rate.law import LAW
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
 
+# Two ticks fit into the 4 s that an event may wait for a worker (the law's max_wait_seconds).
+INTERVAL_SECONDS = 2
 CUMULATIVE = ("removed_events", "workers_started")
 
 
-def container(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The target's container in the snapshot, or None when it is not there."""
-    queue = snapshot.get("queues", {}).get(target.get("queue"), {})
-    return queue.get("containers", {}).get(target.get("node"))
-
-
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What an effect is judged by: the container's queue length and counters, and its node's state."""
-    row = container(target, snapshot)
-    if row is None:
-        return None
-    node = snapshot.get("nodes", {}).get(target["node"], {})
-    return {
-        "queue_length": row["waiting_events"],
-        "removed_events": row["removed_events"],
-        "workers_started": row["workers_started"],
-        "node_state": node.get("state"),
-    }
-
-
-def worker_rate(
+def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{queue_length, removed, started, waiting_to_run} of one container since the observation before; and,
@@ -44,7 +25,7 @@ def worker_rate(
     What is missing (an OFFLINE node, a container not yet measured) reads 0 and is unfit: the guard holds on
     it.
     """
-    row = container(target, snapshot) or {}
+    row = _container(target, snapshot) or {}
     counters = {key: row.get(key) for key in CUMULATIVE}
     observation = {
         "queue_length": row.get("waiting_events") or 0,
@@ -55,43 +36,20 @@ def worker_rate(
         **_if_known(node_state=snapshot.get("nodes", {}).get(target.get("node"), {}).get("state")),
     }
     known = {key: value for key, value in counters.items() if value is not None}
-    return Sensed(observation, measured(target, snapshot, row, now_seconds), {**(before or {}), **known})
+    return Sensed(observation, _measured(target, snapshot, row, now_seconds), {**(before or {}), **known})
+
+
+def _container(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The target's container in the snapshot, or None when it is not there."""
+    queue = snapshot.get("queues", {}).get(target.get("queue"), {})
+    return queue.get("containers", {}).get(target.get("node"))
 
 
 def _if_known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-# The sensor of each law, and what its effects are judged by.
-SENSORS = {
-    "worker_rate": worker_rate,
-    "rebalancing": plant_sensors.rebalancing,
-    "node_scaling": plant_sensors.node_scaling,
-    "flow": pipeline_sensors.flow,
-    "balance": pipeline_sensors.balance,
-    "concurrency": pool_sensors.concurrency,
-    "shedding": shedding_sensor.shedding,
-    "ladder": ladder_sensor.ladder,
-    "parallelism_queueing": parallelism_sensors.queueing,
-    "parallelism_forecast": parallelism_sensors.forecast,
-    "parallelism_joint": parallelism_sensors.joint,
-}
-READINGS = {
-    "worker_rate": readings,
-    "rebalancing": plant_sensors.readings,
-    "node_scaling": plant_sensors.readings,
-    "flow": pipeline_sensors.flow_readings,
-    "balance": pipeline_sensors.balance_readings,
-    "concurrency": pool_sensors.readings,
-    "shedding": shedding_sensor.readings,
-    "ladder": ladder_sensor.readings,
-    "parallelism_queueing": parallelism_sensors.readings,
-    "parallelism_forecast": parallelism_sensors.operator_readings,
-    "parallelism_joint": parallelism_sensors.readings,
-}
-
-
-def measured(
+def _measured(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], row: Mapping[str, Any], now_seconds: float
 ) -> Measured:
     """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
@@ -114,3 +72,79 @@ def measured(
     if row.get("waiting_events") is None:
         return Measured(age, f"the container on {name} is not measured yet")
     return Measured(age)
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an effect is judged by: the container's queue length and counters, and its node's state."""
+    row = _container(target, snapshot)
+    if row is None:
+        return None
+    node = snapshot.get("nodes", {}).get(target["node"], {})
+    return {
+        "queue_length": row["waiting_events"],
+        "removed_events": row["removed_events"],
+        "workers_started": row["workers_started"],
+        "node_state": node.get("state"),
+    }
+
+
+def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised."""
+    count = int(entry.action["start"])
+    ids = [f"e{entry.pk}-{number}" for number in range(count)]
+    plant.start_workers(
+        loop.target["queue"], loop.target["node"], count, ids, int(entry.terms.get("ahead", 0))
+    )
+
+
+def targets(present: Present) -> Targets:
+    """Each container of the jobs queues, draining ones included."""
+    topology = present.topology
+    found = {
+        f"{LAW.name}/{queue.name}/{node}": LoopStart(
+            {"queue": queue.name, "node": node},
+            follows={"events_per_worker": queue.events_per_worker},
+        )
+        for queue in topology.queues.values()
+        if queue.kind == "jobs"
+        for node in queue.points
+    }
+    return Targets(found, f"revision {topology.revision}")
+
+
+def _words(action: Mapping[str, Any]) -> str:
+    count = action.get("start", 0)
+    return f"started {count} worker{'' if count == 1 else 's'}"
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    cumulative=CUMULATIVE,
+    actuator=start_workers,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
+    parameters={"interval_seconds": INTERVAL_SECONDS},
+    display=Display(
+        Lanes("Waiting, events", "Workers started", "started"),
+        measured="observation.queue_length",
+        setpoints=("upper_limit",),
+        # What a manager foresees, and what bounds it.
+        terms=(
+            "method",
+            "rate_per_second",
+            "arrivals_per_second",
+            "trend_per_second",
+            "coming",
+            "backlog_events",
+            "full_workers",
+            "executed",
+            "cap",
+            "started",
+            "removed",
+        ),
+        past=_words,
+    ),
+    scenario="manager",
+)

@@ -20,7 +20,7 @@ from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import Guarded
 from queues.errors import BadInput
-from workers.control.kinds import worker_rate as sensors
+from workers.control.kinds.registry import kind_of
 from workers.models import LedgerEntry, Loop
 
 Verdict = LedgerEntry.Verdict
@@ -109,7 +109,8 @@ def _settled(entry: LedgerEntry, now: datetime) -> bool:
 
 def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     before = (entry.outcome or {}).get("before") or {}
-    after = sensors.READINGS[entry.loop.law](entry.loop.target, snapshot)
+    kind = kind_of(entry.loop.law)
+    after = kind.readings(entry.loop.target, snapshot)
     outcome = {"before": before, "after": after, "after_seconds": (now - entry.at).total_seconds()}
     metric = entry.expected["metric"]
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
@@ -117,7 +118,7 @@ def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> t
     change = after[metric] - before[metric]
     gained = change if entry.expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
-    if metric in sensors.CUMULATIVE and change < 0:
+    if metric in kind.cumulative and change < 0:
         return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
     if after["node_state"] == "TOOBUSY" and before.get("node_state") != "TOOBUSY":
         return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL

@@ -1,5 +1,5 @@
-"""What the laws of parallelism observe: the topology of an application, or of a registered plant, in the
-snapshot.
+"""What the kinds that set tasks observe and do alike: the topology of an application, or of a registered
+plant.
 
 A plant whose tasks somebody steers through the control API is unfit for the loops here: they hold, and say
 who. And of the loops of one target only one acts: `OWNERS` in their order, so that who puts another law on
@@ -8,20 +8,19 @@ auto has it steer, and the law that does so by default steps back until it is no
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
-from controllers.design.forecast import is_rejected, missed_events
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
-from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from queues.errors import BadInput
-from workers.control.parts import applications as pipeline_sensors
-from workers.plants.plant import PlantSilent
-from workers.plants.registry import UnknownPlant, seen, why_unseen
+from controllers.parallelism.measured_topology import MeasuredTopology
+from queues.errors import BadInput, WeirError
+from workers.control.parts import applications
+from workers.models import LedgerEntry, Loop
+from workers.plants.foreign.adapters import plant_named
+from workers.plants.plant import Elastic, Plant, PlantSilent
+from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
 from workers.plants.topology import of_application, topology_of
 
 # Who acts before whom; the last does so by default.
@@ -29,74 +28,16 @@ OWNERS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
 ACTING = ("auto", "manual")
 # More tasks than cores only wait for one another.
 CORES = max(2, len(os.sched_getaffinity(0)))
-TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
+BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
+INTERVAL_SECONDS = 5
+# Of an application: nothing stops for a change, so what is left is not to turn round with every batch.
+CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
+KEPT_INTERVALS = 6.0
+GONE = "it is not at work"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
-def queueing(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
-) -> Sensed:
-    """See `controllers.parallelism.inputs`."""
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_queueing")
-    return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
-
-
-def joint(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
-) -> Sensed:
-    """The same, of all operators together, with what is foreseen of what comes to them."""
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_joint")
-    if topology is None:
-        return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
-    ahead = _ahead(target, snapshot, inputs.source_per_second(topology))
-    means, deviations = ahead or ((), ())
-    observation = inputs.joint(topology, means, deviations)
-    return Sensed({**observation, "at_seconds": now_seconds}, measured, {})
-
-
-def forecast(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
-) -> Sensed:
-    """What one operator would miss in each window foreseen with each number of tasks. A way that rests on
-    guesses is not decided on: the deviation may be `MOST_DEVIATION` of what is foreseen."""
-    nothing = {"missed": [[0.0]], "current": 1}
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_forecast")
-    if topology is None or measured.unfit:
-        return Sensed(nothing, measured, {})
-    operator = topology.operators.get(f"{target['application']}/{target['operator']}")
-    if operator is None:
-        gone = f"the application has no operator {target['operator']}"
-        return Sensed(nothing, Measured(measured.age_seconds, gone), {})
-    why, missed = _missed(target, snapshot, topology, operator)
-    if missed is None:
-        return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
-    return Sensed({"missed": missed, "current": min(operator.parallelism, CORES)}, measured, {})
-
-
-def _missed(
-    target: Mapping[str, Any],
-    snapshot: Mapping[str, Any],
-    topology: MeasuredTopology,
-    operator: MeasuredOperator,
-) -> tuple[str, list[list[float]] | None]:
-    """Windows by tasks; or why there is nothing to decide on."""
-    rate = inputs.rate_per_second(operator, topology.window_seconds)
-    service = inputs.service_seconds(operator)
-    if rate is None or not service:
-        return f"{operator.name} was not measured", None
-    ahead = _ahead(target, snapshot, rate)
-    if ahead is None:
-        return _why_unforeseen(target, snapshot), None
-    mean, deviation = (np.asarray(each) for each in ahead)
-    if is_rejected(mean, deviation, MOST_DEVIATION):
-        share = deviation.sum() / max(mean.sum(), 1e-9)
-        return f"the forecast is a guess: it may err by {share:.0%} of what it foresees", None
-    counts = np.arange(1.0, CORES + 1)
-    window = snapshot["forecasts"][target["application"]]["window_seconds"]
-    return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
-
-
-def _ahead(
+def ahead(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
     """What is foreseen at the application's queues, as many times as what comes there now: what rules keep,
@@ -110,14 +51,9 @@ def _ahead(
 
 
 def _offered(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> float:
-    application = pipeline_sensors.application(target, snapshot) or {}
+    row = applications.application(target, snapshot) or {}
     queues = snapshot.get("queues") or {}
-    return sum((queues.get(name) or {}).get("in_per_second") or 0.0 for name in application.get("queues", ()))
-
-
-def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str:
-    row = (snapshot.get("forecasts") or {}).get(target["application"]) or {}
-    return row.get("refused") or "nothing is foreseen yet, or nothing comes now"
+    return sum((queues.get(name) or {}).get("in_per_second") or 0.0 for name in row.get("queues", ()))
 
 
 def sight(
@@ -176,20 +112,6 @@ def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
     }
 
 
-def operator_readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What one operator's tasks are judged by."""
-    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
-    name = f"{target['application']}/{target['operator']}"
-    if topology is None or name not in topology.operators:
-        return None
-    operator = topology.operators[name]
-    return {
-        "tasks": operator.parallelism,
-        "backlog_events": inputs.backlog_events(topology, operator),
-        "node_state": None,
-    }
-
-
 def _capacity_per_second(topology: MeasuredTopology) -> float | None:
     """What the narrowest operator lets through of what comes from the source, as it is measured now."""
     source, passes = inputs.source_per_second(topology), []
@@ -222,7 +144,7 @@ def _of_plant(
 def _of_application(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float
 ) -> tuple[MeasuredTopology | None, Measured]:
-    measured = pipeline_sensors.measured(target, snapshot, now_seconds)
+    measured = applications.measured(target, snapshot, now_seconds)
     if measured.unfit:
         return None, measured
     try:
@@ -230,3 +152,23 @@ def _of_application(
     except BadInput as error:
         return None, Measured(measured.age_seconds, str(error))
     return of_application(whole, target["application"]), measured
+
+
+def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give the operators the entry's tasks; at another plant, and keep its own controllers off them."""
+    with elastic_of(loop, plant) as elastic:
+        elastic.set_parallelism(entry.action["tasks"])
+
+
+def keep_plant(loop: Loop, plant: Plant) -> None:
+    """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
+    that plant is silent, or another has taken it, the next observation says so.
+    """
+    if "plant" in loop.target:
+        with suppress(WeirError), elastic_of(loop, plant) as elastic:
+            elastic.hold(KEPT_INTERVALS * loop.interval_seconds)
+
+
+def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
+    """Whose tasks the loop sets: ours, or those of a registered plant."""
+    return plant_named(loop.target.get("plant", LOCAL), plant)

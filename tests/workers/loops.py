@@ -1,0 +1,26 @@
+"""The loops of some kinds, made as the upkeep makes them."""
+
+from collections.abc import Iterable
+
+import redis
+
+from queues.topology import Topology
+from workers.control.loops import ensure_loops
+from workers.control.parts.operators import OWNERS
+from workers.control.parts.present import Present
+from workers.models import Loop
+from workers.plants.plant import Snapshot
+
+JOBS, PIPELINE, PARALLELISM = ("worker_rate",), ("flow", "balance", "shedding"), OWNERS
+PLANT = ("rebalancing", "node_scaling")
+NO_TOPOLOGY = Topology(1, {}, {})
+
+
+def ensured(
+    control: redis.Redis,
+    laws: Iterable[str],
+    topology: Topology = NO_TOPOLOGY,
+    snapshot: Snapshot | None = None,
+) -> list[Loop]:
+    """The active loops of these laws."""
+    return ensure_loops(Present(topology, control, snapshot), laws)

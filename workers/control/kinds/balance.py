@@ -1,0 +1,94 @@
+"""What share of the events each replica of the pipeline gets: by their response times."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.flow.balance import LAW
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Counters, Sensed
+from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
+
+INTERVAL_SECONDS = 5
+# Below it response times are Spark's own, and say nothing of the replicas.
+LEAST_UTILISATION = 0.05
+# Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
+# followed it would wander to the end of their range.
+CHANCE_SHARE = 0.5
+
+
+def sensor(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """{response_times_seconds, shares} of the replicas that have one. With a replica nobody has heard of, or
+    too little load to tell them apart, there is nothing to decide.
+    """
+    rows = _replicas(target, snapshot)
+    times = {name: row["response_seconds"] or 0.0 for name, row in rows.items()}
+    observation = {
+        "response_times_seconds": times,
+        "shares": {name: row["share"] for name, row in rows.items()},
+    }
+    return Sensed(observation, _comparable(rows, measured(target, snapshot, now_seconds)), {})
+
+
+def _replicas(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    found = (application(target, snapshot) or {}).get("replicas") or {}
+    return {name: row for name, row in sorted(found.items()) if row["share"] > 0}
+
+
+def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
+    if of.unfit:
+        return of
+    if of.idle:
+        return of
+    silent = [name for name, row in rows.items() if row["response_seconds"] is None]
+    if silent:
+        return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a warm batch lately")
+    busiest = max((row["utilisation"] for row in rows.values()), default=0.0)
+    if busiest < LEAST_UTILISATION:
+        why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
+        return Measured(of.age_seconds, idle=why)
+    times = [row["response_seconds"] for row in rows.values()]
+    mean = sum(times) / len(times) if times else 0.0
+    if max(times, default=0.0) - min(times, default=0.0) <= CHANCE_SHARE * mean:
+        return Measured(of.age_seconds, idle="the replicas differ by no more than chance makes them")
+    return of
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What shares are judged by."""
+    rows = _replicas(target, snapshot).values()
+    times = [row["response_seconds"] for row in rows if row["response_seconds"] is not None]
+    spread = max(times) - min(times) if times else None
+    return {"response_spread_seconds": spread, "node_state": None}
+
+
+def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give each replica the entry's share of the events."""
+    plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
+
+
+def targets(present: Present) -> Targets:
+    """Each application at work."""
+    return per_application(LAW.name, present)
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=share,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
+    parameters={"interval_seconds": float(INTERVAL_SECONDS)},
+    display=Display(
+        # Its setpoint is the mean of what it measures, and moves with it.
+        Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
+        is_news=False,
+    ),
+    scenario="balance",
+)

@@ -1,0 +1,49 @@
+"""Which nodes are used at all. One loop steers the whole plant; after an action the plant settles first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.rebalancing.node_scaling import LAW
+from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.points import move_points, propose, whole_plant
+from workers.control.parts.present import Present
+from workers.models import Loop
+from workers.placement.plant_sensors import node_scaling, readings
+
+
+def targets(present: Present) -> Targets:
+    """The whole plant."""
+    return whole_plant(LAW.name)
+
+
+def _nodes_gained(action: Mapping[str, Any]) -> float:
+    return float(len(action.get("use", ())) - len(action.get("release", ())))
+
+
+def _words(action: Mapping[str, Any]) -> str:
+    parts = (("took into use", action.get("use")), ("released", action.get("release")))
+    done = [f"{verb} {', '.join(nodes)}" for verb, nodes in parts if nodes]
+    return " and ".join(done) or "restored points"
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=node_scaling,
+    readings=readings,
+    actuator=move_points,
+    proposer=propose,
+    targets=targets,
+    interval_seconds=60,
+    # It advises until a person trusts it: a released node is a plan's work, and nobody waits for it.
+    mode=Loop.Mode.ADVISE,
+    parameters={"quiet_decisions": 10},
+    guard={"cooldown_seconds": 600.0},
+    display=Display(
+        # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
+        Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+        measured="terms.nodes_used",
+        setpoints=("busy",),
+        amount=_nodes_gained,
+        past=_words,
+    ),
+)

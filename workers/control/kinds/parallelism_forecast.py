@@ -1,0 +1,127 @@
+"""The cheapest way of one operator's tasks through what is foreseen: of each operator of each application. It
+advises until a person trusts it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from controllers.design.forecast import is_rejected, missed_events
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Counters, Sensed
+from controllers.parallelism import inputs
+from controllers.parallelism.forecast_law import LAW
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from workers.control.parts.applications import application
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, sight
+from workers.control.parts.present import Present
+from workers.history.load_forecasts import WINDOW_SECONDS
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant
+from workers.steering.scope import active_loops
+
+TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
+
+
+def sensor(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """What one operator would miss in each window foreseen with each number of tasks. A way that rests on
+    guesses is not decided on: the deviation may be `MOST_DEVIATION` of what is foreseen."""
+    nothing = {"missed": [[0.0]], "current": 1}
+    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
+    if topology is None or measured.unfit:
+        return Sensed(nothing, measured, {})
+    operator = topology.operators.get(f"{target['application']}/{target['operator']}")
+    if operator is None:
+        gone = f"the application has no operator {target['operator']}"
+        return Sensed(nothing, Measured(measured.age_seconds, gone), {})
+    why, missed = _missed(target, snapshot, topology, operator)
+    if missed is None:
+        return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
+    return Sensed({"missed": missed, "current": min(operator.parallelism, CORES)}, measured, {})
+
+
+def _missed(
+    target: Mapping[str, Any],
+    snapshot: Mapping[str, Any],
+    topology: MeasuredTopology,
+    operator: MeasuredOperator,
+) -> tuple[str, list[list[float]] | None]:
+    """Windows by tasks; or why there is nothing to decide on."""
+    rate = inputs.rate_per_second(operator, topology.window_seconds)
+    service = inputs.service_seconds(operator)
+    if rate is None or not service:
+        return f"{operator.name} was not measured", None
+    foreseen = ahead(target, snapshot, rate)
+    if foreseen is None:
+        return _why_unforeseen(target, snapshot), None
+    mean, deviation = (np.asarray(each) for each in foreseen)
+    if is_rejected(mean, deviation, MOST_DEVIATION):
+        share = deviation.sum() / max(mean.sum(), 1e-9)
+        return f"the forecast is a guess: it may err by {share:.0%} of what it foresees", None
+    counts = np.arange(1.0, CORES + 1)
+    window = snapshot["forecasts"][target["application"]]["window_seconds"]
+    return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
+
+
+def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str:
+    row = (snapshot.get("forecasts") or {}).get(target["application"]) or {}
+    return row.get("refused") or "nothing is foreseen yet, or nothing comes now"
+
+
+def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What one operator's tasks are judged by."""
+    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
+    name = f"{target['application']}/{target['operator']}"
+    if topology is None or name not in topology.operators:
+        return None
+    operator = topology.operators[name]
+    return {
+        "tasks": operator.parallelism,
+        "backlog_events": inputs.backlog_events(topology, operator),
+        "node_state": None,
+    }
+
+
+def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """Give one operator the entry's tasks."""
+    name = f"{loop.target['application']}/{loop.target['operator']}"
+    plant.set_parallelism({name: int(entry.action["tasks"])})
+
+
+def targets(present: Present) -> Targets:
+    """Each operator of each application at work."""
+    found = {
+        f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
+        for name in present.applications
+        for operator in _operators(name, present)
+    }
+    return Targets(found, GONE)
+
+
+def _operators(name: str, present: Present) -> Iterable[str]:
+    """As the snapshot shows them; while it shows none, those that there were."""
+    row = application({"application": name}, present.snapshot)
+    if row is not None and row["operators"]:
+        return list(row["operators"])
+    loops = active_loops().filter(law=LAW.name, target__application=name)
+    return [loop.target["operator"] for loop in loops]
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=set_operator,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
+    mode=Loop.Mode.ADVISE,
+    # An event missed costs as much as a task for a second.
+    parameters={"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS},
+    guard=CALM,
+    display=Display(Lanes("Events missed", "Tasks", "set", has_reference=False)),
+    scenario="elasticity",
+)

@@ -1,0 +1,62 @@
+"""The fewest tasks that keep every path within its bound, for what comes now: of each application at work,
+and of each registered plant. It advises until a person trusts it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.framework.sensed import Counters, Sensed
+from controllers.parallelism import inputs
+from controllers.parallelism.queueing_law import LAW
+from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.operators import (
+    BOUND_SECONDS,
+    CALM,
+    CORES,
+    GONE,
+    INTERVAL_SECONDS,
+    NOTHING,
+    OTHERS_MAXIMUM,
+    keep_plant,
+    readings,
+    set_tasks,
+    sight,
+)
+from workers.control.parts.present import Present
+from workers.models import Loop
+
+
+def sensor(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+) -> Sensed:
+    """See `controllers.parallelism.inputs`."""
+    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
+    return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
+
+
+def targets(present: Present) -> Targets:
+    """Applications, whose operators may have a task per core; registered plants."""
+    here = {
+        f"{LAW.name}/{name}": LoopStart({"application": name}, parameters={"maximum": CORES}, guard=CALM)
+        for name in present.applications
+    }
+    elsewhere = {
+        f"{LAW.name}/plant:{name}": LoopStart({"plant": name}, parameters={"maximum": OTHERS_MAXIMUM})
+        for name in present.plants
+    }
+    return Targets({**here, **elsewhere}, GONE)
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=sensor,
+    readings=readings,
+    actuator=set_tasks,
+    keeper=keep_plant,
+    targets=targets,
+    interval_seconds=INTERVAL_SECONDS,
+    mode=Loop.Mode.ADVISE,
+    parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
+    display=Display(Lanes("Latency of the slowest path, s", "Tasks", "set"), setpoints=("bound_seconds",)),
+    scenario="elasticity",
+)

@@ -1,0 +1,53 @@
+"""Which node holds how many points of which queue. One loop steers the whole plant; after an action the plant
+settles first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.rebalancing.law import LAW
+from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.points import move_points, propose, whole_plant
+from workers.control.parts.present import Present
+from workers.placement.plant_sensors import readings, rebalancing
+
+
+def targets(present: Present) -> Targets:
+    """The whole plant."""
+    return whole_plant(LAW.name)
+
+
+def _points(action: Mapping[str, Any]) -> int:
+    return sum(move["points"] for move in action.get("moves", ()))
+
+
+def _moved(action: Mapping[str, Any]) -> str:
+    return f"moved {_points(action)} points"
+
+
+def _from_to(action: Mapping[str, Any]) -> str:
+    """Only how many points, and between which nodes."""
+    moves = action.get("moves", ())
+    nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
+    return f"{_points(action):,} points: {nodes[0]} → {nodes[1]}" if moves else ""
+
+
+KIND = LoopKind(
+    law=LAW,
+    sensor=rebalancing,
+    readings=readings,
+    actuator=move_points,
+    proposer=propose,
+    targets=targets,
+    interval_seconds=15,
+    guard={"cooldown_seconds": 60.0},
+    display=Display(
+        Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
+        measured="terms.worst_before",
+        setpoints=("busy",),
+        amount=_points,
+        past=_moved,
+        brief=_from_to,
+    ),
+    scenario="queues",
+)

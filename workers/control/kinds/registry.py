@@ -1,0 +1,36 @@
+"""Every kind of loop by its law's name, found in this folder: a module that says `KIND = LoopKind(…)`."""
+
+from collections.abc import Mapping
+
+from controllers.framework.discovery import modules_of
+from queues.errors import BadInput
+from workers.control import kinds
+from workers.control.parts.kind import Display, Lanes, LoopKind
+
+UNKNOWN = Display(Lanes("Measured", "Actuator", "set"))
+
+
+def find_kinds() -> dict[str, LoopKind]:
+    """Law → kind, in the order of the laws. Raises ValueError where a law has two."""
+    found: dict[str, LoopKind] = {}
+    for module in modules_of(kinds):
+        if isinstance(kind := getattr(module, "KIND", None), LoopKind):
+            if kind.name in found:
+                raise ValueError(f"the law {kind.name} has two kinds of loops")
+            found[kind.name] = kind
+    return dict(sorted(found.items()))
+
+
+KINDS: Mapping[str, LoopKind] = find_kinds()
+
+
+def kind_of(law: str) -> LoopKind:
+    """The kind of a law's loops. Raises `BadInput`."""
+    if law not in KINDS:
+        raise BadInput("law", f"{law} has no loops; those that have are {', '.join(KINDS)}")
+    return KINDS[law]
+
+
+def display_of(law: str) -> Display:
+    """How a law's loops are shown. Those of a law that is gone have plain words: their ledger stays."""
+    return KINDS[law].display if law in KINDS else UNKNOWN

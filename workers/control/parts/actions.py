@@ -1,0 +1,36 @@
+"""An action as a number and in words, for kinds that have none of their own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+def total(action: Document) -> float:
+    """The sum of all numbers in it."""
+    return sum(_amount(value) for value in action.values())
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return total(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def were_set(action: Document) -> str:
+    """Its values in the past tense: "set admit 412.3"."""
+    values = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in action.items())
+    return f"set {values}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"of {len(value)}"
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
+
+
+def no_words(action: Document) -> str:
+    """None: its values speak for themselves."""
+    return ""

@@ -1,0 +1,135 @@
+"""A kind of loop: a law with all that binds it to the plant.
+
+Each module of `workers.control.kinds` declares one as `KIND`. The engine, the schedule, the snapshot and the
+pages take what they need to know of a law from there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controllers.framework.law import Law
+from controllers.framework.sensed import Counters, Sensed
+from workers.control.parts import actions
+from workers.control.parts.present import Present
+from workers.models import LedgerEntry, Loop
+from workers.plants.plant import Plant, Snapshot
+
+Document = Mapping[str, Any]
+# target, snapshot, what the sensor counted at the observation before, now (1970, s)
+Sensor = Callable[[Document, Document, Counters | None, float], Sensed]
+# target, snapshot; None where the target is not there
+Readings = Callable[[Document, Document], dict[str, Any] | None]
+Actuator = Callable[[LedgerEntry, Loop, Plant], None]
+Keeper = Callable[[Loop, Plant], None]
+Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The words of a loop's chart: titles with their units; `scale` turns what is measured into the title's
+    unit. done: what the actuator's value is, in a word."""
+
+    measured: str
+    actuator: str
+    done: str
+    scale: float = 1.0
+    has_reference: bool = True
+
+
+@dataclass(frozen=True)
+class Display:
+    """How the loops of a kind are shown, in the snapshot and on pages.
+
+    measured: where a ledger entry has what was measured, "observation.NAME" or "terms.NAME"; "": nowhere.
+    setpoints: parameters; the first that is there is the setpoint.
+    terms: of a decision's, those that a page follows each second.
+    standing: of a law that sets a value which stays, the name under which it is observed, or said by each
+    decision; "" where nothing done is 0.
+    is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
+    amount: how much an action does, as one number.
+    past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
+    engaged: of a loop's row in the snapshot whose actuator is not 0, what it has in force, in words.
+    """
+
+    lanes: Lanes
+    measured: str = ""
+    setpoints: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    standing: str = ""
+    is_news: bool = True
+    amount: Callable[[Document], float] = actions.total
+    past: Callable[[Document], str] = actions.were_set
+    brief: Callable[[Document], str] = actions.no_words
+    engaged: Callable[[Document], str] | None = None
+
+    def size(self, action: Document | None) -> float:
+        """`amount` of an action; 0 for none."""
+        return float(self.amount(action)) if action else 0.0
+
+
+@dataclass(frozen=True)
+class LoopStart:
+    """How the loop of one target begins, beside what all of its kind begin with.
+
+    Afterwards people have the say, but of the target and of what `follows` the plant: those parameters are
+    kept as they are here.
+    """
+
+    target: Document
+    mode: str | None = None
+    parameters: Document = field(default_factory=dict)
+    guard: Document = field(default_factory=dict)
+    follows: Document = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The loops that there are to be, by name; `gone`: why one that is not among them is retired."""
+
+    loops: Mapping[str, LoopStart]
+    gone: str
+
+
+@dataclass(frozen=True)
+class LoopKind:
+    """A law bound to what it observes, what it sets, and the targets that have a loop.
+
+    readings: what the effect of an action is judged by; `cumulative` names those of them that only rise.
+    keeper: of an actuator that lapses, called at each tick that sets nothing.
+    proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
+    mode, parameters, guard: what its loops begin with.
+    scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
+    """
+
+    law: Law
+    sensor: Sensor
+    readings: Readings
+    actuator: Actuator
+    targets: Callable[[Present], Targets]
+    interval_seconds: int
+    display: Display
+    keeper: Keeper | None = None
+    proposer: Proposer | None = None
+    mode: str = Loop.Mode.AUTO
+    parameters: Document = field(default_factory=dict)
+    guard: Document = field(default_factory=dict)
+    cumulative: tuple[str, ...] = ()
+    scenario: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The law's."""
+        return self.law.name
+
+    def begin(self, start: LoopStart) -> dict[str, Any]:
+        """The fields of a new loop."""
+        return {
+            "law": self.name,
+            "target": dict(start.target),
+            "mode": start.mode or self.mode,
+            "interval_seconds": float(self.interval_seconds),
+            "parameters": {**self.parameters, **start.parameters, **start.follows},
+            "guard": {**self.guard, **start.guard},
+        }

@@ -1,0 +1,38 @@
+"""What there is now that loops can be made for: the topology, and what reports itself at work."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+import redis
+
+from queues.topology import Topology
+from workers.pipeline.declaration.declared import Declarations
+from workers.plants.foreign.adapters import registered
+from workers.plants.plant import Snapshot
+from workers.pool.hosts import KEY
+
+
+class Present:
+    """Each part is read when a kind first asks for it, and once. snapshot: {} while there is none."""
+
+    def __init__(self, topology: Topology, control: redis.Redis, snapshot: Snapshot | None = None) -> None:
+        self.topology = topology
+        self.snapshot: Snapshot = snapshot or {}
+        self._control = control
+
+    @cached_property
+    def applications(self) -> Sequence[str]:
+        """Names of the pipeline's applications at work."""
+        return list(Declarations(self._control).at_work())
+
+    @cached_property
+    def hosts(self) -> Mapping[str, Mapping[str, Any]]:
+        """Worker hosts that report, and what (`workers.pool.hosts`)."""
+        return {name.decode(): orjson.loads(stored) for name, stored in self._control.hgetall(KEY).items()}
+
+    @cached_property
+    def plants(self) -> Sequence[str]:
+        """Names of the registered plants."""
+        return [plant.name for plant in registered()]
