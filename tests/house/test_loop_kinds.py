@@ -1,0 +1,111 @@
+"""Every kind of loop is whole: a law, a sensor, words to show it, a line of docs, a scenario in the lab."""
+
+import re
+from pathlib import Path
+
+import pytest
+import redis
+
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.discovery import modules_of
+from controllers.simulation.catalog import SCENARIOS
+from queues.topology import NodeSpec, QueueSpec, Topology
+from workers.control import kinds, schedule
+from workers.control.kinds.registry import KINDS
+from workers.control.parts.kind import LoopStart
+from workers.control.parts.present import Present
+
+DOCS = Path(__file__).parents[2] / "docs" / "understand" / "how" / "kinds-of-loops.md"
+ROW = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (\d+) s \| (\w+) \|$", re.MULTILINE)
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+NODES = {"n1": NodeSpec("n1", "redis://n1:6379/0")}
+QUEUES = {
+    "alert": QueueSpec("alert", "jobs", {"n1": 1000}),
+    "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000}),
+}
+OPERATORS = {"pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}}}
+
+
+class Everything(Present):
+    """A plant that has one of everything; no server is asked."""
+
+    applications = ("performance",)
+    hosts = {"jobs@host": {"role": "jobs", "slots": 2}}
+    plants = ("east",)
+
+    def __init__(self) -> None:
+        super().__init__(Topology(1, NODES, QUEUES), redis.Redis(), OPERATORS)
+
+
+def starts_of(kind) -> dict[str, LoopStart]:
+    return kind.targets(Everything()).loops
+
+
+def test_each_law_has_a_kind_and_each_kind_its_law():
+    assert {name: kind.law for name, kind in KINDS.items()} == dict(catalog.LAWS)
+
+
+def test_each_module_of_the_folder_is_the_kind_of_the_law_it_is_named_after():
+    found = {module.__name__.rpartition(".")[2]: module for module in modules_of(kinds)}
+    del found["registry"]
+    assert {name: getattr(module, "KIND", None) for name, module in found.items()} == dict(KINDS)
+
+
+@each_kind
+def test_a_kind_has_a_loop_for_what_there_is_that_begins_with_good_values(kind):
+    starts = starts_of(kind)
+    assert starts and kind.targets(Everything()).gone
+    for name, start in starts.items():
+        assert name == kind.name or name.startswith(f"{kind.name}/")
+        begun = kind.begin(start)
+        catalog.read_parameters(kind.law, begun["parameters"])
+        guard.read_settings(kind.law, begun["guard"])
+
+
+@each_kind
+def test_a_sensor_that_sees_nothing_says_why_and_gives_an_observation_all_the_same(kind):
+    for start in starts_of(kind).values():
+        for snapshot in ({}, {"at": 100.0, "plant": "main"}):
+            sensed = kind.sensor(start.target, snapshot, None, 100.0)
+            assert sensed.measured.unfit
+            assert sensed.observation.keys() <= {each.name for each in kind.law.observation}
+            assert not any((kind.readings(start.target, snapshot) or {}).values())
+
+
+@each_kind
+def test_what_a_kind_shows_is_what_its_law_says(kind):
+    display = kind.display
+    assert display.lanes.measured and display.lanes.actuator and display.lanes.done
+    assert set(display.setpoints) <= {each.name for each in kind.law.parameters}
+    part, _, name = display.measured.partition(".")
+    assert part in ("", "observation", "terms")
+    assert part != "observation" or name in {each.name for each in kind.law.observation}
+
+
+@each_kind
+def test_a_kind_is_ticked_by_the_clock(kind):
+    ticks = [
+        (arguments, seconds)
+        for name, _, arguments, seconds in schedule.rows()
+        if name == f"weir: tick {kind.name}"
+    ]
+    assert ticks == [({"law": kind.name}, kind.interval_seconds)]
+
+
+@each_kind
+def test_a_kind_has_a_line_in_the_docs(kind):
+    rows = {
+        law: (seconds, mode) for law, _, _, _, seconds, mode in ROW.findall(DOCS.read_text(encoding="utf-8"))
+    }
+    assert rows[kind.name] == (str(kind.interval_seconds), kind.mode)
+
+
+@each_kind
+def test_a_kind_names_the_scenario_in_which_its_law_is_tried(kind):
+    tried_in = {
+        name
+        for name, scenario in SCENARIOS.items()
+        if kind.name in (name, *scenario.laws, *(law for law, _ in scenario.steers.values()))
+    }
+    assert kind.scenario in (tried_in or {None})
