@@ -25,9 +25,9 @@ import pyarrow as pa
 import redis
 
 from bench.running_plant import RunningPlant
+from queues import keys
 from queues.publishing.client import Client
-from queues.topology import KEY, Topology
-from workers.consumer.work_report import work_key
+from queues.topology import Topology
 
 QUEUE = "alert"
 EVENTS = 200_000
@@ -54,7 +54,7 @@ class Watch:
     lags_seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.topology = Topology.from_json(self.plant.control.get(KEY))
+        self.topology = Topology.from_json(self.plant.control.get(keys.TOPOLOGY))
         spec = self.topology.queue(QUEUE)
         self.events_per_worker = spec.events_per_worker
         self.segments = {
@@ -69,14 +69,16 @@ class Watch:
     def waiting_events(self) -> int:
         """In the queue now, by the nodes' own counters."""
         counts = [
-            client.hmget(f"weir:{QUEUE}:counters", "inserted_events", "removed_events")
+            client.hmget(keys.COUNTERS.of(QUEUE), "inserted_events", "removed_events")
             for client in self.segments.values()
         ]
         return sum(int(inserted or 0) - int(removed or 0) for inserted, removed in counts)
 
     def work(self, name: str) -> int:
         """A count of the queue's workers, over all containers."""
-        return sum(int(self.plant.control.hget(work_key(QUEUE, node), name) or 0) for node in self.segments)
+        return sum(
+            int(self.plant.control.hget(keys.WORK.of(QUEUE, node), name) or 0) for node in self.segments
+        )
 
     def note_lags(self) -> None:
         """Keep the greatest lag of each queue in the newest snapshot."""
@@ -113,7 +115,7 @@ def events_of(count: int) -> pa.Table:
 @contextmanager
 def handled_by(plant: RunningPlant, handler: str) -> Iterator[None]:
     """The queue has another handler for a while."""
-    topology = Topology.from_json(plant.control.get(KEY))
+    topology = Topology.from_json(plant.control.get(keys.TOPOLOGY))
     try:
         _set_handler(plant, handler)
         yield

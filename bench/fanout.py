@@ -24,6 +24,7 @@ import redis
 import websockets
 
 from bench.large_plant import LargePlant, large_plant
+from queues import keys
 
 CLIENTS, STALLED, AT_ONCE = 1000, 5, 50
 LIMITS = {"p95_seconds": 0.25, "web_cores": 0.2, "lost_without_snapshot": 0}
@@ -91,7 +92,7 @@ def publications(control_url: str) -> Iterator[dict[int, float]]:
 
     def listen() -> None:
         with redis.Redis.from_url(control_url) as client, client.pubsub() as subscription:
-            subscription.subscribe("weir:live")
+            subscription.subscribe(keys.LIVE)
             while not stop.is_set():
                 message = subscription.get_message(ignore_subscribe_messages=True, timeout=0.5)
                 if message:

@@ -25,11 +25,9 @@ import redis
 from bench.node_servers import node_servers
 from bench.running_plant import ROOT, clean_environment
 from console.embedded.processes import web
+from queues import keys
 from queues.nodes.server import free_port
-from queues.publishing.producers import KEY as PRODUCERS_KEY
-from queues.topology import KEY, Topology
-from workers.consumer.work_report import work_key
-from workers.snapshot.readings import HEARTBEATS_KEY, PIPELINE_KEY
+from queues.topology import Topology
 
 NODES = [f"node{number:03}" for number in range(1, 201)]
 PASSWORD = "a long enough pass phrase"
@@ -64,7 +62,7 @@ class Heart:
         for pair in self.pairs:
             self._flow(pair)
         with self.control.pipeline(transaction=False) as pipe:
-            pipe.hset(HEARTBEATS_KEY, mapping={name: self._heartbeat(name, now) for name in self.loads})
+            pipe.hset(keys.HEARTBEATS, mapping={name: self._heartbeat(name, now) for name in self.loads})
             for name in ("north", "south"):
                 for queue in self.topology.queues:
                     document = orjson.dumps(
@@ -76,11 +74,11 @@ class Heart:
                             "at": now,
                         }
                     )
-                    pipe.hset(PRODUCERS_KEY, f"{name}|{queue}", document)
+                    pipe.hset(keys.PRODUCERS, f"{name}|{queue}", document)
             for queue, node in self.chance.sample(self.pairs, len(self.pairs) // 4):
                 self.started[queue, node] += 1
-                pipe.hset(work_key(queue, node), "started", self.started[queue, node])
-            pipe.set(PIPELINE_KEY, orjson.dumps({"state": "running", "batch": self.seq, "at": now}))
+                pipe.hset(keys.WORK.of(queue, node), "started", self.started[queue, node])
+            pipe.set(keys.PIPELINE, orjson.dumps({"state": "running", "batch": self.seq, "at": now}))
             pipe.execute()
 
     def _flow(self, pair: tuple[str, str]) -> None:
@@ -188,7 +186,7 @@ def large_plant() -> Iterator[LargePlant]:
                 [sys.executable, *command], cwd=ROOT, env=environment, check=True, stdout=sys.stderr
             )
         control = redis.Redis.from_url(urls["control"])
-        heart = Heart(control, Topology.from_json(control.get(KEY)))
+        heart = Heart(control, Topology.from_json(control.get(keys.TOPOLOGY)))
         beating = threading.Thread(target=heart.run, daemon=True)
         beating.start()
         port = free_port()
@@ -226,7 +224,7 @@ def _await(plant: LargePlant, control: redis.Redis) -> None:
     """Until the console answers, and the observer has looked twice."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        stored = control.get("weir:snapshot")
+        stored = control.get(keys.SNAPSHOT)
         if stored and orjson.loads(stored)["seq"] > 2 and _answers(plant):
             return
         time.sleep(0.2)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import redis
 
+from queues import keys
 from queues.nodes.server import ServerConfig, command, free_port
 from queues.points import share
-from queues.topology import KEY, NodeSpec, QueueSpec, Topology
+from queues.topology import NodeSpec, QueueSpec, Topology
 
 MAXMEMORY_BYTES = 2 * 2**30
 START_SECONDS = 20
@@ -44,7 +45,7 @@ def write_topology(control_url: str, queue: str, nodes: dict[str, str]) -> None:
     specs = {name: NodeSpec(name, url) for name, url in nodes.items()}
     queues = {queue: QueueSpec(queue, "jobs", share(list(nodes)), minimum_containers=1)}
     with redis.Redis.from_url(control_url) as control:
-        control.set(KEY, Topology(1, specs, queues).to_json())
+        control.set(keys.TOPOLOGY, Topology(1, specs, queues).to_json())
 
 
 def _await(url: str) -> None:

@@ -17,10 +17,10 @@ import redis
 from pyspark.sql import SparkSession
 
 from bench.node_servers import node_servers
+from queues import keys
 from queues.points import share
 from queues.publishing.client import Client
-from queues.topology import KEY, NodeSpec, QueueSpec, Topology
-from workers.pipeline.declaration import controls as steering
+from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
@@ -97,7 +97,7 @@ class Plant:
             self.application.controls, admit_events_per_batch=BATCH_EVENTS, result_bytes=ROOM_BYTES
         )
         document = {**controls.to_document(), **changes}
-        self._control.set(steering.key_of(self.application.name), json.dumps(document))
+        self._control.set(keys.PIPELINE_CONTROLS.of(self.application.name), json.dumps(document))
 
     def close(self) -> None:
         """Nothing more is dispatched."""
@@ -141,7 +141,7 @@ def plant(application: Application) -> Iterator[Plant]:
         kinds = dict.fromkeys(application.queues, "pipeline") | {"alert": "jobs"}
         queues = {name: QueueSpec(name, kind, share(list(nodes))) for name, kind in kinds.items()}
         with redis.Redis.from_url(urls["control"]) as control:
-            control.set(KEY, Topology(1, nodes, queues).to_json())
+            control.set(keys.TOPOLOGY, Topology(1, nodes, queues).to_json())
             with Client(urls["control"], "bench", timeout_seconds=5.0) as client:
                 yield Plant(control, urls["control"], application, client)
 

@@ -18,6 +18,7 @@ import psutil
 import redis
 
 from console.embedded.local import EmbeddedServers
+from queues import keys
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_SETTINGS = (
@@ -102,7 +103,7 @@ class RunningPlant:
         return EmbeddedServers(self.data).url("control")
 
     def snapshot(self) -> dict[str, Any] | None:
-        text = self.control.get("weir:snapshot")
+        text = self.control.get(keys.SNAPSHOT)
         return json.loads(text) if text else None
 
     def until(self, condition: Callable[[dict[str, Any]], Any], seconds: float, what: str) -> dict[str, Any]:

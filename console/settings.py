@@ -48,6 +48,7 @@ from django.core.exceptions import ImproperlyConfigured
 from console.accounts import identity_settings
 from console.embedded.local import EmbeddedServers
 from console.web.proxies import networks_of
+from queues import keys
 from queues.private_files import keep_private, kept_secret
 
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
@@ -183,7 +184,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": "weir:channels"},
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": keys.CHANNELS},
     }
 }
 
@@ -205,7 +206,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "priority_steps": list(range(10)),
     "queue_order_strategy": "priority",
     "sep": ":",
-    "global_keyprefix": "weir:celery:",
+    "global_keyprefix": keys.CELERY,
     "visibility_timeout": 3600,
 }
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"

@@ -9,10 +9,11 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from queues import keys
 from queues import points as thousand
 from queues.errors import BadInput, BadTopology, NodeUnavailable, WeirError
 from queues.models import Container, Node, Queue, TopologyRevision
-from queues.topology import KEY, Capacity, NodeSpec, QueueSpec, Topology
+from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 
 Overriding = Mapping[str, Mapping[str, float]]
 PointsByQueue = Mapping[str, Mapping[str, int]]
@@ -46,7 +47,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
         row.save(update_fields=["number"])
         topology = read_database(thresholds)
         try:
-            control.set(KEY, topology.to_json())
+            control.set(keys.TOPOLOGY, topology.to_json())
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
                 f"The control server does not answer ({error}); nothing was changed."
@@ -73,7 +74,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
 
 
 def _is_projected(control: redis.Redis, thresholds: Overriding | None) -> bool:
-    stored = control.get(KEY)
+    stored = control.get(keys.TOPOLOGY)
     return stored is not None and stored.decode() == read_database(thresholds).to_json()
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from queues import keys
 from queues import points as thousand
 from queues.errors import BadInput, BadTopology, UnknownQueue
 
-KEY = "weir:topology"
 KINDS = ("jobs", "pipeline")
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
@@ -107,12 +107,14 @@ class Topology:
     def from_json(cls, text: str | bytes | None) -> "Topology":
         """Read the stored form. Raises `BadTopology` naming the field."""
         if not text:
-            raise BadTopology(KEY, "is missing on the control server; run manage.py seed to write it.")
+            raise BadTopology(
+                keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it."
+            )
         try:
             document = json.loads(text)
         except ValueError as error:
-            raise BadTopology(KEY, f"is not JSON ({error}); project the topology again.") from None
-        _closed(document, KEY, ("revision", "nodes", "queues"))
+            raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); project the topology again.") from None
+        _closed(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
         nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
         queues = {name: _queue(name, value) for name, value in document["queues"].items()}
         return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).checked()

@@ -17,8 +17,9 @@ from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
 from console.storage import append_only
+from queues import keys
 from queues.points import share
-from queues.topology import KEY, NodeSpec, QueueSpec, Topology
+from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.console.served import served as served
 from tests.servers import Server, new_server
 
@@ -146,7 +147,7 @@ def plant_topology(control: redis.Redis, nodes: dict[str, Server]) -> Topology:
             "telemetry": QueueSpec("telemetry", "pipeline", points),
         },
     )
-    control.set(KEY, topology.to_json())
+    control.set(keys.TOPOLOGY, topology.to_json())
     return topology
 
 

@@ -10,10 +10,10 @@ from celery import current_task, shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from queues import projection
+from queues import keys, projection
 from queues.errors import WeirError
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import Surroundings
@@ -58,7 +58,7 @@ def consume(queue: str, node: str, worker_id: str) -> None:
 
 def consumer_for(desk: Desk) -> Consumer:
     """The worker proper. Raises WeirError: the queue, the node or the handler is not there."""
-    topology = Topology.from_json(desk.control.get(KEY))
+    topology = Topology.from_json(desk.control.get(keys.TOPOLOGY))
     spec = topology.queue(desk.queue)
     segment = Segment(connection(topology.node(desk.node).url), desk.queue)
     handler = handler_for(desk.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
@@ -102,7 +102,7 @@ def upkeep() -> None:
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
-    topology, snapshot = Topology.from_json(control.get(KEY)), _seen(control)
+    topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _seen(control)
     versions.reconcile(control)
     ensure_loops(Present(topology, control, snapshot))
     task_definitions.ensure_tasks()

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from console.accounts.access import Actor
 from console.connections.control_server import control
+from queues import keys
 from workers.steering import plant_settings
 
-KEY = "weir:quota:{subject}"
 BURST_SECONDS = 10
 
 # rates of events and bytes, burst in seconds, costs in events and bytes, 1 to ask first. Answers the ms to
@@ -61,7 +61,7 @@ class Quota:
 
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:
         rates = (self.events_per_second, self.bytes_per_second, BURST_SECONDS)
-        words = (KEY.format(subject=self.subject), *rates, events, size_bytes, int(ask))
+        words = (keys.QUOTA.of(self.subject), *rates, events, size_bytes, int(ask))
         return int(control().eval(_TAKE, 1, *words))
 
 

@@ -11,9 +11,9 @@ import redis
 from console.accounts.access import Actor, actor_of_token
 from console.audit import refusals
 from console.connections.control_server import control
+from queues import keys
 
 logger = logging.getLogger(__name__)
-KEY = "weir:token-failures:{address}"
 MOST = 20
 WINDOW_SECONDS = 900
 
@@ -41,7 +41,7 @@ def actor_of(secret: str | None, now: datetime, address: str | None, request_id:
 
 def _counted(address: str) -> int:
     """Count one; the seconds to wait, 0 while there are few."""
-    key = KEY.format(address=address)
+    key = keys.TOKEN_FAILURES.of(address)
     try:
         with control().pipeline() as pipe:
             count, _, left = pipe.incr(key).expire(key, WINDOW_SECONDS, nx=True).ttl(key).execute()

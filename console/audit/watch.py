@@ -14,7 +14,7 @@ from django.db import DatabaseError, close_old_connections, connections
 from console.audit import witness
 from console.audit.check import Checker, Verdict
 from console.connections.control_server import control
-from workers.alerts.conditions.evidence import AUDIT_KEY
+from queues import keys
 
 logger = logging.getLogger(__name__)
 # With the look of the alerter (2 s) an altered row is an alert within a minute.
@@ -38,7 +38,7 @@ class AuditWatch:
         said = verdict.document()
         said["findings"] = said["findings"][:MOST_SAID]
         try:
-            control().set(AUDIT_KEY, orjson.dumps({"at": now.timestamp(), **said}))
+            control().set(keys.AUDIT_VERDICT, orjson.dumps({"at": now.timestamp(), **said}))
         except redis.RedisError as error:
             logger.warning("What the audit's check found could not be said: %s", error)
         return verdict

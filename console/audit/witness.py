@@ -19,9 +19,9 @@ import redis
 from django.conf import settings
 
 from console.connections.control_server import control
+from queues import keys
 
 logger = logging.getLogger(__name__)
-KEY = "weir:audit:head"
 FILE = "audit-heads.jsonl"
 LAST_LINES = 1_000
 # Several processes tell at once: the longest chain stays.
@@ -53,20 +53,20 @@ class Forged(Exception):  # noqa: N818
 def tell(sequence: int, digest: str) -> None:
     """Tell the control server. One that does not answer is told by the next entry, or by the checker."""
     try:
-        control().eval(_LONGER, 1, KEY, sequence, _sealed(Head(sequence, digest)))
+        control().eval(_LONGER, 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest)))
     except redis.RedisError as error:
         logger.debug("The control server was not told of audit entry %s: %s", sequence, error)
 
 
 def told() -> Head | None:
     """What the control server was told last; None when nothing. Raises Forged, and redis.RedisError."""
-    stored = control().get(KEY)
+    stored = control().get(keys.AUDIT_HEAD)
     return None if stored is None else _read(stored, "the control server")
 
 
 def forget() -> None:
     """For an audit that was restored from a backup and accepted as it is."""
-    control().delete(KEY)
+    control().delete(keys.AUDIT_HEAD)
 
 
 def keep(folder: Path, head: Head) -> None:

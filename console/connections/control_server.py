@@ -7,7 +7,8 @@ import orjson
 import redis
 from django.conf import settings
 
-SNAPSHOT_KEY = "weir:snapshot"
+from queues import keys
+
 TIMEOUT_SECONDS = 2.0
 
 
@@ -29,7 +30,7 @@ def latest_snapshot() -> dict[str, Any] | None:
     A page is still worth showing without it (it says so), so an unreachable server is no error here.
     """
     try:
-        stored = control().get(SNAPSHOT_KEY)
+        stored = control().get(keys.SNAPSHOT)
     except redis.RedisError:
         return None
     return orjson.loads(stored) if stored else None

@@ -16,12 +16,11 @@ import redis.asyncio
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.live.listener import Listener
 from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
+from queues import keys
 
-CHANNEL = "weir:live"
 TOPIC = "plant"
 SILENT_AFTER_SECONDS = 3.0
 TICK_SECONDS = 1.0
@@ -121,8 +120,8 @@ class Fanout:
         """Subscribe first and read the stored snapshot after, so that no message falls in between."""
         client = redis.asyncio.Redis.from_url(self._url, socket_connect_timeout=TICK_SECONDS)
         async with client, client.pubsub() as subscription:
-            await subscription.subscribe(CHANNEL)
-            self._load(await client.get(SNAPSHOT_KEY))
+            await subscription.subscribe(keys.LIVE)
+            self._load(await client.get(keys.SNAPSHOT))
             self._ready.set()
             while True:
                 message = await subscription.get_message(ignore_subscribe_messages=True, timeout=TICK_SECONDS)

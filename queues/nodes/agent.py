@@ -19,6 +19,7 @@ from typing import Any
 
 import redis
 
+from queues import keys
 from queues.errors import WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.login import logged_in
@@ -26,10 +27,9 @@ from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.server_time import CommandTime, shares
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
-from queues.segments.scripts import GROUP, SCRIPTS, keys_of
-from queues.topology import KEY, NodeSpec, Topology
+from queues.segments.scripts import GROUP, SCRIPTS
+from queues.topology import NodeSpec, Topology
 
-HEARTBEATS = "weir:heartbeats"
 TIMEOUT_SECONDS = 0.4
 SWEEP_EVERY_BEATS = 60
 SWEEP_IDLE_MS = 60_000
@@ -100,11 +100,11 @@ class Agent:
     def beat(self) -> dict[str, Any] | None:
         """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
         try:
-            topology = Topology.from_json(self._control.get(KEY))
+            topology = Topology.from_json(self._control.get(keys.TOPOLOGY))
             spec = topology.node(self.name)
             now = self._sample(spec, list(topology.queues))
             heartbeat = self._heartbeat(topology, now)
-            self._control.hset(HEARTBEATS, self.name, json.dumps(heartbeat))
+            self._control.hset(keys.HEARTBEATS, self.name, json.dumps(heartbeat))
         except (redis.RedisError, OSError, WeirError) as error:
             self._say(f"no heartbeat: {error}")
             return None
@@ -136,7 +136,7 @@ class Agent:
         """Forget the consumers of workers that ended: each short-lived worker leaves one behind."""
         script = node.register_script(SCRIPTS["sweep"])
         for queue in queues:
-            script(keys=keys_of(queue), args=[GROUP, SWEEP_IDLE_MS])
+            script(keys=keys.of_queue(queue), args=[GROUP, SWEEP_IDLE_MS])
 
     def _connected(self, spec: NodeSpec) -> redis.Redis:
         if self._node is None or self._spec is None or self._spec.url != spec.url:
@@ -186,7 +186,7 @@ class Agent:
     def _next_seq(self) -> int:
         """Goes on behind the last agent's: a restart is a change of seq, never a repetition."""
         if self._seq is None:
-            last = self._control.hget(HEARTBEATS, self.name)
+            last = self._control.hget(keys.HEARTBEATS, self.name)
             try:
                 return int(json.loads(last)["seq"]) + 1 if last else 1
             except (ValueError, KeyError, TypeError):

@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from queues import keys
 from queues.errors import BadInput
-from queues.segments.scripts import PARTS
 
 SHORTEST_PASSWORD = 32
 HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
@@ -35,13 +35,15 @@ ROWS = (
     f"+@read +@write +@transaction +@pubsub {SCRIPTS} "
     "-@dangerous -@admin -function -fcall -fcall_ro +info +time +watch"
 )
+READ = "%R~weir:*"
+ALL = "~weir:*"
 # Celery subscribes to its remote control by pattern, and such a pattern must stand here to the letter.
-REMOTE_CONTROL = "&weir:celery:/0.celery.pidbox"
+REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
 # What the scripts that measure a segment (queues.segments.scripts) call.
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +xrange +xinfo +time +info"
 # The keys that a segment is measured by. A script asks for its keys to write, too; what its commands write
 # stays refused, since no writing command is among the agent's.
-MEASURED = " ".join(f"~weir:*:{part}" for part in PARTS)
+MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)
 
 
 @dataclass(frozen=True)
@@ -53,30 +55,38 @@ class ServerRole:
     node: str
 
 
+def read(role: str) -> str:
+    """What a role reads at the control server, by `queues.keys`."""
+    return " ".join(f"%R~{key.pattern}" for key in keys.KEYS if role in key.readers and not key.on_nodes)
+
+
+def written(role: str) -> str:
+    """What a role writes there; channels in the words of an ACL, too."""
+    own = [key for key in keys.KEYS if role in key.writers and not key.on_nodes]
+    return " ".join(("&" if key.kind == "channel" else "~") + key.pattern for key in own)
+
+
+def published(role: str, *queues: str) -> str:
+    """What a role that publishes to these queues writes at a node."""
+    own = [key for key in keys.OF_QUEUE if role in key.writers]
+    return " ".join(f"~{key.of(queue)}" for queue in queues for key in own)
+
+
 ROLES = (
-    ServerRole("web", f"~weir:* &weir:* {ROWS}", f"~weir:* {ROWS}"),
-    ServerRole("workers", f"~weir:* &weir:* {REMOTE_CONTROL} {ROWS}", f"~weir:* {ROWS}"),
-    ServerRole(
-        "observer",
-        f"%R~weir:* ~weir:snapshot ~weir:metrics ~weir:lease:* ~weir:fence:* &weir:live {ROWS}",
-        f"%R~weir:* {GAUGES} {SCRIPTS}",
-    ),
+    ServerRole("web", f"{ALL} &weir:* {ROWS}", f"{ALL} {ROWS}"),
+    ServerRole("workers", f"{ALL} &weir:* {REMOTE_CONTROL} {ROWS}", f"{ALL} {ROWS}"),
+    ServerRole("observer", f"{READ} {written('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
     ServerRole(
         "agent",
-        "%R~weir:topology ~weir:heartbeats +get +hget +hset",
-        f"%R~weir:* {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
+        f"{read('agent')} {written('agent')} +get +hget +hset",
+        f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
     ),
     ServerRole(
         "telemetry",
-        "%R~weir:topology %R~weir:heartbeats ~weir:producers +get +hget +hgetall +hset +multi +exec "
-        f"{SCRIPTS}",
-        "~weir:telemetry:* ~weir:process:* +xadd +hincrby +hmget +multi +exec",
+        f"{read('telemetry')} {written('telemetry')} +get +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{published('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
-    ServerRole(
-        "pipeline",
-        f"%R~weir:* ~weir:pipeline ~weir:pipeline:* ~weir:producers ~weir:lease:* ~weir:fence:* {ROWS}",
-        f"~weir:* {ROWS}",
-    ),
+    ServerRole("pipeline", f"{READ} {written('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
 
 
@@ -97,7 +107,7 @@ def access_list(rights: Mapping[str, str], passwords: Mapping[str, str]) -> str:
 
 def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
     """Each role's password. Raises BadInput naming the variable; the password is never quoted."""
-    found = {}
+    found: dict[str, str] = {}
     for role in ROLES:
         password = environment.get(variable(role), "")
         if len(password) < SHORTEST_PASSWORD:

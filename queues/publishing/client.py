@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import redis
 
+from queues import keys
 from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
@@ -25,7 +26,7 @@ from queues.publishing.gates import Gates
 from queues.publishing.producers import ProducerReport
 from queues.publishing.splitter import Splitter
 from queues.segments.segment import Segment
-from queues.topology import KEY, QueueSpec, Topology
+from queues.topology import QueueSpec, Topology
 
 FLUSH_BLOCKS = 32
 # Small enough that a node stores one flush while the next is on its way.
@@ -207,7 +208,7 @@ class Client:
     def _look(self) -> None:
         """Read the topology; keep the old one when the control server is away and there is an old one."""
         try:
-            text = self._control.get(KEY)
+            text = self._control.get(keys.TOPOLOGY)
         except (redis.RedisError, OSError) as error:
             self._looked_at = self._monotonic()
             if self._topology is None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import redis
 
-KEY = "weir:producers"
+from queues import keys
+
 EVERY_SECONDS = 1.0
 
 # Added on the server: two processes under one producer's name count together, and a restart goes on.
@@ -66,7 +67,7 @@ class ProducerReport:
 
     def _sent(self, queue: str, row: list[Any]) -> bool:
         try:
-            self._add(keys=[KEY], args=[f"{self._producer}|{queue}", f"{self._clock():.3f}", *row])
+            self._add(keys=[keys.PRODUCERS], args=[f"{self._producer}|{queue}", f"{self._clock():.3f}", *row])
         except (redis.RedisError, OSError):
             return False
         return True

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from queues import keys
 from queues.errors import BadInput
 from queues.events.block import BlockIds, decode, newest_time_us
 from queues.segments.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of, entry_seconds, letters_of
@@ -58,7 +59,7 @@ class DeadLetters:
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
-        self._key = segment.key("dead")
+        self._key = keys.DEAD.of(segment.queue)
 
     def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
         """Letters behind `after` (an id from here; "-" is the beginning), the oldest first."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 
+from queues import keys
 from queues.events.block import EncodedBlock
 
 JOIN_BELOW_BYTES = 16_384
@@ -21,8 +22,8 @@ class Flush:
 
     def __init__(self, queue: str, blocks: Sequence[EncodedBlock]) -> None:
         self.blocks = blocks
-        self._stream = _bulk(f"weir:{queue}:segment".encode())
-        self._counters = _bulk(f"weir:{queue}:counters".encode())
+        self._stream = _bulk(keys.SEGMENT.of(queue).encode())
+        self._counters = _bulk(keys.COUNTERS.of(queue).encode())
 
     def pieces(self) -> list[Any]:
         """The bytes to send, in order."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import redis
 
-from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS, keys_of
+from queues import keys
+from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS
 
 LENGTHS = ("length_blocks", "pending_blocks", "retry_blocks", "dead_letters", "leaving_blocks")
 Gauge = dict[str, int | float | None]
@@ -19,7 +20,7 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:
         for queue in queues:
-            script(keys=keys_of(queue), args=[GROUP, *COUNTERS], client=pipeline)
+            script(keys=keys.of_queue(queue), args=[GROUP, *COUNTERS], client=pipeline)
         return {queue: _gauge(values) for queue, values in zip(queues, pipeline.execute(), strict=True)}
 
 

@@ -1,7 +1,7 @@
 """The Lua scripts that move blocks on a node. Each is one step for everybody else.
 
-KEYS are `keys_of(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`): a node
-that could not acknowledge could never become empty again. Those that receive from another node may not.
+KEYS are `keys.of_queue(queue)`, ARGV[1] the consumer group. Scripts may run on a full node (`allow-oom`): a
+node that could not acknowledge could never become empty again. Those that receive from another may not.
 """
 
 GROUP = "workers"
@@ -17,14 +17,6 @@ COUNTERS = (
     "received_events",
     "sent_events",
 )
-
-
-PARTS = ("segment", "counters", "retry", "dead", "leaving", "received")
-
-
-def keys_of(queue: str) -> list[str]:
-    """The keys of a queue's PARTS on a node."""
-    return [f"weir:{queue}:{name}" for name in PARTS]
 
 
 _HEAD = """#!lua flags=allow-oom

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
+from queues import keys
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
 from queues.segments.flush import Flush
 from queues.segments.gauge import read_gauges
-from queues.segments.scripts import COUNTERS, GROUP, PARTS, SCRIPTS, keys_of
+from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS
 
 CHUNK = 256
 # How long a node knows what was transferred to it: a source that died between two steps of a transfer and
@@ -80,9 +81,8 @@ class Segment:
     def __init__(self, node: redis.Redis, queue: str) -> None:
         self.node = node
         self.queue = queue
-        self.stream = keys_of(queue)[0]
-        self._keys = keys_of(queue)
-        self._counters = self._keys[1]
+        self.stream = keys.SEGMENT.of(queue)
+        self._keys = keys.of_queue(queue)
         self._scripts = {name: node.register_script(text) for name, text in SCRIPTS.items()}
 
     def publish(self, blocks: Sequence[EncodedBlock]) -> None:
@@ -210,7 +210,7 @@ class Segment:
     def marked(self) -> set[str]:
         """The nodes that blocks here are marked for."""
         with self.errors():
-            return {name.decode() for name in self.node.hvals(self._keys[4])}
+            return {name.decode() for name in self.node.hvals(keys.LEAVING.of(self.queue))}
 
     def stay(self, nodes: Sequence[str]) -> int:
         """Let blocks marked for nodes that are there no more be handled here; returns how many."""
@@ -220,7 +220,7 @@ class Segment:
     def counters(self) -> dict[str, int]:
         """The cumulative counters; what was never counted is 0."""
         with self.errors():
-            found = self.node.hgetall(self._counters)
+            found = self.node.hgetall(keys.COUNTERS.of(self.queue))
         return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
 
     def measure(self) -> dict[str, int | float | None]:
@@ -250,10 +250,6 @@ class Segment:
             with self.errors():
                 result += self.script(name, *arguments, *chunk)
         return result
-
-    def key(self, name: str) -> str:
-        """The key of one of the queue's parts on this node."""
-        return self._keys[PARTS.index(name)]
 
     def script(self, name: str, *arguments: Any) -> Any:
         """The answer of one of `queues.segments.scripts`. Raises redis' errors: call it within `errors`."""

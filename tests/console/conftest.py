@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.accounts.access import ROLES, create_token
-from console.connections.control_server import SNAPSHOT_KEY
+from queues import keys
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
@@ -80,7 +80,7 @@ def snapshot() -> dict[str, Any]:
 def stored_snapshot(control: redis.Redis, snapshot: dict[str, Any]) -> dict[str, Any]:
     """The same, as the newest on the control server, observed just now."""
     snapshot["at"] = timezone.now().timestamp()
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     return snapshot
 
 

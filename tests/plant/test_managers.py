@@ -17,9 +17,9 @@ import pytest
 import redis
 
 from bench.running_plant import ROOT, RunningPlant
+from queues import keys
 from queues.publishing.client import Client
-from queues.topology import KEY, Topology
-from workers.consumer.work_report import work_key
+from queues.topology import Topology
 from workers.control.engine import DUE_SHARE, LEASE_SECONDS
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.coordination.leases import Lease
@@ -35,7 +35,7 @@ class Flow:
 
     def __init__(self, plant: RunningPlant) -> None:
         self.plant = plant
-        topology = Topology.from_json(plant.control.get(KEY))
+        topology = Topology.from_json(plant.control.get(keys.TOPOLOGY))
         self.nodes = {name: redis.Redis.from_url(node.url) for name, node in topology.nodes.items()}
         self.published: list[tuple[float, int]] = []
         self._stop = threading.Event()
@@ -78,7 +78,7 @@ class Flow:
 
     def work(self) -> dict[str, int]:
         """The counts of the queue's workers, over all containers."""
-        rows = [self.plant.control.hgetall(work_key(QUEUE, node)) for node in self.nodes]
+        rows = [self.plant.control.hgetall(keys.WORK.of(QUEUE, node)) for node in self.nodes]
         names = ("started", "effects", "duplicates")
         return {name: sum(int(row.get(name.encode(), 0)) for row in rows) for name in names}
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from queues import projection
+from queues import keys, projection
 from queues.errors import BadInput, NodeUnavailable, UnknownQueue
 from queues.models import Container, Node, Queue, TopologyRevision
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +19,7 @@ def three_nodes():
 def test_a_new_queue_gets_its_thousand_points_and_is_projected(control, three_nodes):
     topology = projection.create_queue(control, "orders", "jobs", handler="sql", tries=3)
     assert topology.queue("orders").points == {"n1": 334, "n2": 333, "n3": 333}
-    assert Topology.from_json(control.get(KEY)) == topology
+    assert Topology.from_json(control.get(keys.TOPOLOGY)) == topology
     assert topology.revision == TopologyRevision.objects.get().number == 1
 
 
@@ -48,7 +48,7 @@ def test_an_empty_draining_container_goes_and_one_with_points_stays(control, thr
     projection.create_queue(control, "orders", "jobs")
     projection.set_points(control, "orders", {"n1": 100, "n3": 900})
     assert projection.retire_containers(control, [("orders", "n1"), ("orders", "n2")]) == 1
-    assert Topology.from_json(control.get(KEY)).queue("orders").points == {"n1": 100, "n3": 900}
+    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {"n1": 100, "n3": 900}
 
 
 def test_events_found_outside_of_a_container_get_one_that_drains(control, three_nodes):
@@ -57,7 +57,11 @@ def test_events_found_outside_of_a_container_get_one_that_drains(control, three_
     projection.retire_containers(control, [("orders", "n2")])
     strays = [("orders", "n2"), ("orders", "n1"), ("unknown", "n1"), ("orders", "n9")]
     assert projection.keep_draining(control, strays) == 1
-    assert Topology.from_json(control.get(KEY)).queue("orders").points == {"n1": 100, "n2": 0, "n3": 900}
+    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {
+        "n1": 100,
+        "n2": 0,
+        "n3": 900,
+    }
 
 
 def test_points_move_only_from_what_they_were_computed_from(control, three_nodes):
@@ -74,11 +78,11 @@ def test_moves_of_several_queues_happen_together_or_not_at_all(control, three_no
     before = {
         name: projection.create_queue(control, name, "jobs").queue(name).live_points for name in ("a", "b")
     }
-    stored = control.get(KEY)
+    stored = control.get(keys.TOPOLOGY)
     with pytest.raises(BadInput, match="minimum_containers"):
         projection.move_points(control, before, {"a": {"n1": 500, "n2": 500}, "b": {"n1": 1000}})
     assert projection.read_database().queue("a").live_points == before["a"]
-    assert control.get(KEY) == stored
+    assert control.get(keys.TOPOLOGY) == stored
 
 
 def test_thresholds_in_force_replace_the_nodes_own(control, three_nodes):
@@ -107,12 +111,12 @@ def test_a_queue_that_cannot_be_is_refused_by_field_and_changes_nothing(
     control, three_nodes, arguments, field
 ):
     projection.create_queue(control, "taken", "jobs")
-    before = control.get(KEY)
+    before = control.get(keys.TOPOLOGY)
     with pytest.raises(BadInput) as caught:
         projection.create_queue(control, **arguments)
     assert caught.value.field == field
     assert list(Queue.objects.values_list("name", flat=True)) == ["taken"]
-    assert control.get(KEY) == before
+    assert control.get(keys.TOPOLOGY) == before
     assert TopologyRevision.objects.get().number == 1
 
 
@@ -133,12 +137,15 @@ def test_nothing_changes_in_the_database_when_the_control_server_is_away(
 
 def test_a_projection_that_was_never_committed_is_put_right(control, three_nodes):
     topology = projection.create_queue(control, "orders", "jobs")
-    stored = control.get(KEY)
+    stored = control.get(keys.TOPOLOGY)
     assert not projection.reconcile(control)
-    assert control.get(KEY) == stored
-    control.set(KEY, topology.to_json().replace("334", "335"))
+    assert control.get(keys.TOPOLOGY) == stored
+    control.set(keys.TOPOLOGY, topology.to_json().replace("334", "335"))
     assert projection.reconcile(control)
-    assert Topology.from_json(control.get(KEY)) == projection.read_database()
-    control.delete(KEY)
+    assert Topology.from_json(control.get(keys.TOPOLOGY)) == projection.read_database()
+    control.delete(keys.TOPOLOGY)
     assert projection.reconcile(control)
-    assert Topology.from_json(control.get(KEY)).queue("orders").points == topology.queue("orders").points
+    assert (
+        Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points
+        == topology.queue("orders").points
+    )

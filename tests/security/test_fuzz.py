@@ -30,7 +30,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core import NotSet
 from schemathesis.specs.openapi import checks as of_document
 
-from console.connections.control_server import SNAPSHOT_KEY
+from queues import keys
 from queues.models import Node
 from tests.console.accounts.test_access import API_BODIES, DOORS, OPERATIONS, QUERY, address_of, of_api
 from tests.console.accounts.test_access import things as things
@@ -390,7 +390,7 @@ def plant(
     settings.WEIR_DATA = tmp_path
     Node.objects.update(url=nodes["n1"].url)
     snapshot["at"] = timezone.now().timestamp() + 86_400
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     return things
 
 

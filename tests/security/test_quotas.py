@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.accounts.access import Actor
-from console.accounts.quotas import BURST_SECONDS, KEY, Quota, quota_of
+from console.accounts.quotas import BURST_SECONDS, Quota, quota_of
 from console.models import ApiToken
+from queues import keys
 from tests.security.producing import ADDRESS, LINES
 from tests.security.producing import producer as producer
 from workers.models import Setting
@@ -29,7 +30,7 @@ def limit(events: int | None = None, size_bytes: int | None = None) -> ApiToken:
 
 def pass_seconds(control, subject: str, seconds: float) -> None:
     """Let the bucket believe that it was looked at so much earlier."""
-    control.hincrbyfloat(KEY.format(subject=subject), "at", -seconds)
+    control.hincrbyfloat(keys.QUOTA.of(subject), "at", -seconds)
 
 
 def test_a_token_over_its_events_is_refused_and_told_when_to_send_again(producer, control):
@@ -95,7 +96,7 @@ def quota_of_producer() -> Quota:
 @given(st.lists(st.tuples(st.integers(0, 400), st.floats(0.0, 5.0)), max_size=20))
 def test_the_average_never_exceeds_the_rate_by_more_than_the_burst_and_one_request(control, requests):
     quota = Quota("test", 100, 10**9)
-    control.delete(KEY.format(subject="test"))
+    control.delete(keys.QUOTA.of("test"))
     taken, elapsed, largest = 0, 0.0, 0
     for events, pause_seconds in requests:
         if not quota.wait_seconds(1):
@@ -111,7 +112,7 @@ def test_the_average_never_exceeds_the_rate_by_more_than_the_burst_and_one_reque
 @given(st.integers(1, 5_000), st.integers(1, 1_000))
 def test_a_request_is_admitted_when_retry_after_has_passed(control, over, rate):
     quota = Quota("test", rate, 10**9)
-    control.delete(KEY.format(subject="test"))
+    control.delete(keys.QUOTA.of("test"))
     quota.charge(rate * BURST_SECONDS + over, 0)
     wait_seconds = quota.wait_seconds(1)
     assert 0 < wait_seconds <= over / rate + 2

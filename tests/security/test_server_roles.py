@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from queues import keys
 from queues.errors import BadInput
 from queues.nodes import server_roles
 from queues.nodes.login import VARIABLE, logged_in
@@ -19,7 +20,6 @@ from queues.nodes.server_roles import ROLES, files, variable
 from queues.publishing.client import Client
 from tests.servers import Server
 from tests.waiting import until
-from workers.pool.hosts import KEY as HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORDS = {role.name: f"{role.name}-" + "x" * 32 for role in ROLES}
@@ -140,7 +140,7 @@ def test_every_role_does_its_work_and_is_refused_nothing_that_it_needs(plant: Pl
             lambda: control.get("weir:snapshot"),
             lambda: control.xlen("weir:metrics"),
             lambda: int(node.hget("weir:telemetry:counters", "inserted_events") or 0) > int(before),
-            lambda: control.hlen(HOSTS),
+            lambda: control.hlen(keys.HOSTS),
         ):
             until(lambda worked=worked: worked() or plant.refused(), 120)
             assert plant.refused() == []

@@ -16,8 +16,8 @@ from django.contrib.auth.models import User
 from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
@@ -127,7 +127,7 @@ def alone(_control_server: Server, _node_servers: dict[str, Server], tmp_path: P
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_a_person_has_20_sockets_and_the_21st_is_told_so(alone, control):
-    control.set(SNAPSHOT_KEY, orjson.dumps(sample_snapshot()))
+    control.set(keys.SNAPSHOT, orjson.dumps(sample_snapshot()))
     options = options_of(alone)
     async with AsyncExitStack() as stack:
         held = [

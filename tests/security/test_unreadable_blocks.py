@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.actions.dead_letters import find
+from queues import keys
 from queues.errors import MalformedEvent
 from queues.events.block import SCHEMA, BlockIds, cut, from_events
 from queues.segments.dead_letters import DeadLetters
@@ -137,7 +138,7 @@ def letter(poisoned, snapshot, control):
 
     def put_letter(entry: dict[str, Any], dead_id: str = "*") -> str:
         node = poisoned["n1"].client()
-        return node.xadd(Segment(node, "alert").key("dead"), entry, dead_id).decode()
+        return node.xadd(keys.DEAD.of("alert"), entry, dead_id).decode()
 
     return put_letter
 

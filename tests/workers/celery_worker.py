@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import redis
 
+from queues import keys
 from tests.waiting import until
-from workers.pool.hosts import KEY as HOSTS_KEY
 
 START_SECONDS = 60.0
 
@@ -42,8 +42,8 @@ class CeleryWorker:
             start_new_session=True,
         )
         log.close()
-        self.control.delete(HOSTS_KEY)
-        until(lambda: self.control.hlen(HOSTS_KEY), START_SECONDS)
+        self.control.delete(keys.HOSTS)
+        until(lambda: self.control.hlen(keys.HOSTS), START_SECONDS)
         return self
 
     def kill(self) -> None:

@@ -9,9 +9,10 @@ import redis
 from celery import current_app
 from django_celery_beat.models import PeriodicTask
 
+from queues import keys
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.servers import Server
 from tests.workers.samples import fill
 from workers import tasks
@@ -77,10 +78,10 @@ def test_trouble_is_gone_once_a_worker_ends_well(
 ) -> None:
     broken = replace(plant_topology.queues["alert"], handler="webhook")
     topology = replace(plant_topology, queues={**plant_topology.queues, "alert": broken})
-    control.set(KEY, topology.to_json())
+    control.set(keys.TOPOLOGY, topology.to_json())
     tasks.consume("alert", "n1", "w1")
     assert b"handler_options.url" in control.hget("weir:work:alert:n1", "trouble")
-    control.set(KEY, plant_topology.to_json())
+    control.set(keys.TOPOLOGY, plant_topology.to_json())
     tasks.consume("alert", "n1", "w2")
     assert control.hget("weir:work:alert:n1", "trouble") == b""
 

@@ -7,6 +7,7 @@ from typing import Any
 import redis
 from django.db import IntegrityError, transaction
 
+from queues import keys
 from queues.errors import BadInput
 from workers.batch import catalog, deadline
 from workers.batch.jobs.job import Surroundings
@@ -114,19 +115,9 @@ def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
     )
 
 
-def live_key(number: int) -> str:
-    """`weir:job:{run}`: hash, chunk → JSON progress of who works at it, while it does."""
-    return f"weir:job:{number}"
-
-
 def forget_live(control: redis.Redis, number: int) -> None:
     """What is of no use after a run's end."""
-    control.delete(live_key(number), presence_key(number))
-
-
-def presence_key(number: int) -> str:
-    """`weir:job:{run}:workers`: sorted set, worker → until when (s) it counts as there."""
-    return f"{live_key(number)}:workers"
+    control.delete(keys.JOB.of(number), keys.JOB_WORKERS.of(number))
 
 
 def _open_already(task: Task) -> BadInput:

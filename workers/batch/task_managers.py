@@ -15,6 +15,7 @@ import orjson
 import redis
 from django.db.models import Count, Q, Sum
 
+from queues import keys
 from workers.batch import deadline, runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run
@@ -76,7 +77,7 @@ def chunk_seconds(run: Run) -> list[float]:
 
 def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
     """Workers that are at the run, or were sent for a short while ago."""
-    key = runs.presence_key(number)
+    key = keys.JOB_WORKERS.of(number)
     control.zremrangebyscore(key, "-inf", now.timestamp())
     return int(control.zcard(key))
 
@@ -92,7 +93,7 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
 
 def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}, as it is now."""
-    found = control.hgetall(runs.live_key(number))
+    found = control.hgetall(keys.JOB.of(number))
     return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
 
 
@@ -131,7 +132,7 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
 
 def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
     worker = f"{run.pk}-{secrets.token_hex(6)}"
-    control.zadd(runs.presence_key(run.pk), {worker: now.timestamp() + SUBMISSION_SECONDS})
+    control.zadd(keys.JOB_WORKERS.of(run.pk), {worker: now.timestamp() + SUBMISSION_SECONDS})
     submit(run.pk, worker, role_of(run.task.requirements))
 
 

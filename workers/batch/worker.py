@@ -10,6 +10,7 @@ import orjson
 import redis
 from django.db import transaction
 
+from queues import keys
 from queues.errors import BadInput
 from workers.batch import catalog, runs
 from workers.batch.chunk_leases import ChunkLeaseLost, Seat, claim
@@ -38,7 +39,7 @@ class BatchWorker:
                 while (chunk := self._next()) is not None:
                     done += self._do(chunk, work)
         finally:
-            self._where.control.zrem(runs.presence_key(self._run.pk), self._worker)
+            self._where.control.zrem(keys.JOB_WORKERS.of(self._run.pk), self._worker)
         return done
 
     def _next(self) -> Chunk | None:
@@ -72,20 +73,20 @@ class BatchWorker:
             seat.fail(f"{type(error).__name__}: {error}", final=False)
             return False
         finally:
-            self._where.control.hdel(runs.live_key(self._run.pk), chunk.identifier)
+            self._where.control.hdel(keys.JOB.of(self._run.pk), chunk.identifier)
             self._sweep(seat)
         return True
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
         self._be_present()
         document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
-        key = runs.live_key(self._run.pk)
+        key = keys.JOB.of(self._run.pk)
         self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
         self._where.control.expire(key, LIVE_SECONDS)
 
     def _be_present(self) -> None:
         until = self._clock().timestamp() + PRESENT_SECONDS
-        self._where.control.zadd(runs.presence_key(self._run.pk), {self._worker: until})
+        self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
 
     def _sweep(self, seat: Seat) -> None:
         """What this chunk's workers of before left hidden, this one's included."""

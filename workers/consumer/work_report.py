@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import redis
 
+from queues import keys
 from workers.consumer.latency import Latencies
 from workers.pool.completions import Completion, CompletionReporter
 
@@ -14,26 +15,6 @@ IDENTITY_EXPIRES_SECONDS = 3600
 
 
 NOBODY = CompletionReporter("", 0)  # of a worker that no host runs
-
-
-def submitted_key(queue: str, node: str) -> str:
-    """Workers waiting to run: worker id → submission time in s."""
-    return f"weir:submitted:{queue}:{node}"
-
-
-def running_key(queue: str, node: str) -> str:
-    """Workers at work: worker id → when it last said so, in s."""
-    return f"weir:running:{queue}:{node}"
-
-
-def work_key(queue: str, node: str) -> str:
-    """Cumulative counts of a container's workers."""
-    return f"weir:work:{queue}:{node}"
-
-
-def latency_key(queue: str) -> str:
-    """The queue's histogram of publish-to-acknowledge latencies, all workers together."""
-    return f"weir:latency:{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +45,22 @@ class Desk:
         """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
         task may be delivered twice): then it must not work.
         """
-        key = f"weir:worker:{self.worker_id}"
+        key = keys.WORKER.of(self.worker_id)
         first = self.control.set(key, "started", nx=True, ex=IDENTITY_EXPIRES_SECONDS)
         if not first:
-            self.control.zrem(submitted_key(self.queue, self.node), self.worker_id)
+            self.control.zrem(keys.SUBMITTED.of(self.queue, self.node), self.worker_id)
             return False
         with self.control.pipeline(transaction=True) as pipe:
-            pipe.zrem(submitted_key(self.queue, self.node), self.worker_id)
-            pipe.hincrby(work_key(self.queue, self.node), "started", 1)
-            pipe.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+            pipe.zrem(keys.SUBMITTED.of(self.queue, self.node), self.worker_id)
+            pipe.hincrby(keys.WORK.of(self.queue, self.node), "started", 1)
+            pipe.zadd(keys.RUNNING.of(self.queue, self.node), {self.worker_id: now})
             self.line.began(pipe)
             pipe.execute()
         return True
 
     def alive(self, now: float) -> None:
         """Said every few seconds: one who was killed stops being counted as busy."""
-        self.control.zadd(running_key(self.queue, self.node), {self.worker_id: now})
+        self.control.zadd(keys.RUNNING.of(self.queue, self.node), {self.worker_id: now})
 
     def completed(self, done: Sequence[Completion]) -> None:
         """Said after each round of blocks: when which events were done."""
@@ -97,12 +78,12 @@ class Desk:
             "busy_ms": round(report.busy_seconds * 1000),
         }
         with self.control.pipeline(transaction=True) as pipe:
-            pipe.zrem(running_key(self.queue, self.node), self.worker_id)
+            pipe.zrem(keys.RUNNING.of(self.queue, self.node), self.worker_id)
             for name, count in counts.items():
-                pipe.hincrby(work_key(self.queue, self.node), name, count)
-            pipe.hset(work_key(self.queue, self.node), "trouble", trouble[:500])
+                pipe.hincrby(keys.WORK.of(self.queue, self.node), name, count)
+            pipe.hset(keys.WORK.of(self.queue, self.node), "trouble", trouble[:500])
             for bucket, events in report.latencies.events.items():
-                pipe.hincrby(latency_key(self.queue), str(bucket), events)
+                pipe.hincrby(keys.LATENCY.of(self.queue), str(bucket), events)
             self.line.ended(pipe)
             pipe.execute()
 
@@ -113,14 +94,14 @@ def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str
     Before their tasks are sent: a worker that starts at once must find itself in the list to leave it.
     """
     with control.pipeline(transaction=True) as pipe:
-        pipe.zadd(submitted_key(queue, node), dict.fromkeys(worker_ids, now))
-        pipe.hincrby(work_key(queue, node), "submitted", len(worker_ids))
+        pipe.zadd(keys.SUBMITTED.of(queue, node), dict.fromkeys(worker_ids, now))
+        pipe.hincrby(keys.WORK.of(queue, node), "submitted", len(worker_ids))
         pipe.execute()
 
 
 def waiting_to_run(control: redis.Redis, queue: str, node: str, now: float) -> int:
     """Workers submitted and not started; those whose submission expired count no more, and are forgotten."""
-    key = submitted_key(queue, node)
+    key = keys.SUBMITTED.of(queue, node)
     with control.pipeline(transaction=True) as pipe:
         pipe.zremrangebyscore(key, "-inf", now - SUBMISSION_EXPIRES_SECONDS)
         pipe.zcard(key)

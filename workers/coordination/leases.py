@@ -10,6 +10,8 @@ from types import TracebackType
 
 import redis
 
+from queues import keys
+
 # The number must also pass what was last written under this lease (`at_least`): a control server that came
 # back empty counts from zero again, and all of its holders would be fenced out for ever.
 _ACQUIRE = """
@@ -36,15 +38,15 @@ class Lease:
         self.name = name
         self.fence: int | None = None
         self._control = control
-        self._key, self._fence_key = f"weir:lease:{name}", f"weir:fence:{name}"
+        self._key, self._fence_key = keys.LEASE.of(name), keys.FENCE.of(name)
         self._milliseconds = max(1, round(seconds * 1000))
         self._at_least = at_least
         self._token = secrets.token_hex(16)
 
     def acquire(self) -> int | None:
         """The fencing number, greater than all before; None while another holds the lease."""
-        keys = (self._key, self._fence_key)
-        fence = self._control.eval(_ACQUIRE, 2, *keys, self._token, self._milliseconds, self._at_least)
+        places = (self._key, self._fence_key)
+        fence = self._control.eval(_ACQUIRE, 2, *places, self._token, self._milliseconds, self._at_least)
         self.fence = int(fence) or None
         return self.fence
 

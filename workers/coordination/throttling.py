@@ -4,13 +4,14 @@ its publishers over HTTP are told to wait (429; what is left of its time to live
 
 import redis
 
-KEY = "weir:throttle:{queue}"
+from queues import keys
+
 LEAST_MS = 1
 
 
 def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
     """Admit nothing for so long, in place of what was said before; 0 admits at once."""
     if seconds > 0:
-        control.set(KEY.format(queue=queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
+        control.set(keys.THROTTLE.of(queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
     else:
-        control.delete(KEY.format(queue=queue))
+        control.delete(keys.THROTTLE.of(queue))

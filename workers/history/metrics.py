@@ -11,7 +11,8 @@ from typing import Any
 
 import redis
 
-KEY = "weir:metrics"
+from queues import keys
+
 KEPT_ROWS = 7_200
 CHUNK_ROWS = 1_000
 TOTALS = (
@@ -89,7 +90,7 @@ def row(snapshot: Mapping[str, Any]) -> dict[str, str]:
 
 def append(pipe: redis.Redis, snapshot: Mapping[str, Any]) -> None:
     """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
-    pipe.xadd(KEY, row(snapshot), maxlen=KEPT_ROWS, approximate=True)
+    pipe.xadd(keys.METRICS, row(snapshot), maxlen=KEPT_ROWS, approximate=True)
 
 
 def columns(
@@ -122,7 +123,7 @@ def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> I
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
-        entries = control.xrange(KEY, start, end, CHUNK_ROWS)
+        entries = control.xrange(keys.METRICS, start, end, CHUNK_ROWS)
         yield from entries
         if len(entries) < CHUNK_ROWS:
             return

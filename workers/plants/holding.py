@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 
+from queues import keys
 from queues.errors import WeirError
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
@@ -37,15 +38,11 @@ class PlantHeld(WeirError):  # noqa: N818
         self.plant, self.holder, self.until = plant, holder, until
 
 
-def key_of(plant: str) -> str:
-    return f"weir:holder:{plant}"
-
-
 def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
     """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
     until = now + seconds
     document = json.dumps({"holder": holder, "until": until})
-    stored = control.eval(_HOLD, 1, key_of(plant), holder, document, round(seconds * 1000))
+    stored = control.eval(_HOLD, 1, keys.HOLDER.of(plant), holder, document, round(seconds * 1000))
     if not stored:
         return until
     found = json.loads(stored)
@@ -56,10 +53,10 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:
     """Let go; False when it was not this holder's."""
-    return bool(control.eval(_RELEASE, 1, key_of(plant), holder))
+    return bool(control.eval(_RELEASE, 1, keys.HOLDER.of(plant), holder))
 
 
 def holder_of(control: redis.Redis, plant: str) -> dict[str, Any] | None:
     """{"holder", "until"}, or None while nobody holds it."""
-    stored = control.get(key_of(plant))
+    stored = control.get(keys.HOLDER.of(plant))
     return json.loads(stored) if stored else None

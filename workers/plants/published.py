@@ -6,11 +6,10 @@ snapshot that is too old is the guard's business: `at` says when it was made.
 
 import orjson
 
+from queues import keys
 from queues.errors import WeirError
 from workers.plants.plant import Snapshot
 from workers.plants.steered import SteeredPlant
-
-SNAPSHOT_KEY = "weir:snapshot"
 
 
 class NotObserved(WeirError):  # noqa: N818
@@ -22,7 +21,7 @@ class PublishedPlant(SteeredPlant):
 
     def observe(self) -> Snapshot:
         """The newest published snapshot. Raises NotObserved when there is none."""
-        stored = self._control.get(SNAPSHOT_KEY)
+        stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")
         snapshot: Snapshot = orjson.loads(stored)

@@ -9,7 +9,7 @@ from typing import Any
 import redis
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.topology import KEY
+from queues import keys
 from queues.topology import Topology as Places
 from workers.consumer.dispatch import send_workers
 from workers.coordination import throttling
@@ -33,7 +33,7 @@ class SteeredPlant(ABC):
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
     ) -> list[str]:
         """See `workers.consumer.dispatch.send_workers`."""
-        places = Places.from_json(self._control.get(KEY))
+        places = Places.from_json(self._control.get(keys.TOPOLOGY))
         return send_workers(self._control, places, queue, node, count, ids, self._clock(), ahead)
 
     def resize_pool(self, host: str, threads: int) -> None:

@@ -14,16 +14,12 @@ from typing import Any
 
 import orjson
 
+from queues import keys
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 MOST_ENTRIES = 4_096
 KEPT_SECONDS = 3_600
 Completion = tuple[float, int]  # instant, events
-
-
-def key_of(host: str) -> str:
-    """The stream of a host's workers."""
-    return f"weir:done:{host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class CompletionReporter:
         """Said with the worker's begin, in its pipeline."""
         self._tell(pipe, {"b": self.monotonic()})
         if self.host:
-            pipe.expire(key_of(self.host), KEPT_SECONDS)
+            pipe.expire(keys.DONE.of(self.host), KEPT_SECONDS)
 
     def completed(self, client: Any, done: Sequence[Completion]) -> None:
         """Said after each round of blocks, so that nobody waits for the end of a long worker."""
@@ -57,7 +53,7 @@ class CompletionReporter:
     def _tell(self, client: Any, fields: Mapping[str, Any]) -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
-            client.xadd(key_of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
+            client.xadd(keys.DONE.of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
 
 
 def note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:

@@ -17,12 +17,12 @@ import redis
 from celery import bootsteps, signals
 from celery.worker import state
 
+from queues import keys
 from workers.coordination.connections import control_server
-from workers.pool import completions, pool
+from workers.pool import completions
 from workers.pool.departures import Departures
 from workers.pool.pool import Order, Pool
 
-KEY = "weir:hosts"
 CONSUME = "workers.tasks.consume"  # the task that a consumer works in
 INTERVAL_SECONDS = 1.0
 WRITE_TIMEOUT_SECONDS = 0.5
@@ -54,7 +54,7 @@ class HostReport(bootsteps.StartStopStep):
     def stop(self, parent: Any) -> None:
         if self._entry is not None:
             self._entry.cancel()
-        self._attempt(lambda: self._control.hdel(KEY, parent.hostname))
+        self._attempt(lambda: self._control.hdel(keys.HOSTS, parent.hostname))
 
     def _report(self, parent: Any) -> None:
         self._departures.resized(self._pool.size, time.monotonic())
@@ -67,9 +67,9 @@ class HostReport(bootsteps.StartStopStep):
     def _exchange(self, hostname: str, document: dict[str, Any]) -> tuple[bytes | None, list[Any]]:
         """The report there, the order and what the workers noted back."""
         with self._control.pipeline(transaction=False) as pipe:
-            pipe.hset(KEY, hostname, orjson.dumps(document))
-            pipe.get(pool.key_of(hostname))
-            pipe.xrange(completions.key_of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
+            pipe.hset(keys.HOSTS, hostname, orjson.dumps(document))
+            pipe.get(keys.POOL.of(hostname))
+            pipe.xrange(keys.DONE.of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
             _, stored, entries = pipe.execute()
         return stored, entries
 

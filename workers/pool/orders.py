@@ -9,9 +9,8 @@ one that is started again begins with its own size, and is asked again.
 import orjson
 import redis
 
+from queues import keys
 from queues.errors import BadInput
-from workers.pool.hosts import KEY as HOSTS_KEY
-from workers.pool.pool import key_of
 
 ORDER_SECONDS = 60
 MOST_THREADS = 1_000
@@ -22,15 +21,17 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     report, or one whose pool has no processes."""
     if not 1 <= threads <= MOST_THREADS:
         raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
-    stored = control.hget(HOSTS_KEY, host)
+    stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")
     document = orjson.loads(stored)
     if not document.get("resizable", False):
         raise BadInput("host", f"the pool of {host} has no processes to add or remove; start it as prefork.")
-    control.set(key_of(host), orjson.dumps({"threads": threads, "pid": document["pid"]}), ex=ORDER_SECONDS)
+    control.set(
+        keys.POOL.of(host), orjson.dumps({"threads": threads, "pid": document["pid"]}), ex=ORDER_SECONDS
+    )
 
 
 def keep(control: redis.Redis, host: str) -> None:
     """The order stands for longer, if there is one."""
-    control.expire(key_of(host), ORDER_SECONDS)
+    control.expire(keys.POOL.of(host), ORDER_SECONDS)

@@ -14,11 +14,6 @@ import orjson
 logger = logging.getLogger(__name__)
 
 
-def key_of(host: str) -> str:
-    """The order for a host."""
-    return f"weir:pool:{host}"
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """As many processes as `threads`, for the life of the process `pid`."""

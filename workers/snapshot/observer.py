@@ -16,14 +16,13 @@ import orjson
 import redis
 from django.db import DatabaseError, close_old_connections
 
+from queues import keys
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import difference
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.plants.plant import Plant, Snapshot
-from workers.plants.published import SNAPSHOT_KEY
 
-CHANNEL = "weir:live"
 TOPIC = "plant"
 LOOK_AT_SECONDS = 0.2
 LEASE_SECONDS = 3.0
@@ -73,9 +72,9 @@ class Observer:
         snapshot["seq"] = self._before["seq"] + 1 if self._before else 1
         encoded = orjson.dumps(snapshot)
         with self._control.pipeline(transaction=True) as pipe:
-            pipe.set(SNAPSHOT_KEY, encoded)
+            pipe.set(keys.SNAPSHOT, encoded)
             metrics.append(pipe, snapshot)
-            pipe.publish(CHANNEL, orjson.dumps(message(snapshot, self._before)))
+            pipe.publish(keys.LIVE, orjson.dumps(message(snapshot, self._before)))
             pipe.execute()
         self._before = snapshot
         # Last: what is live must not wait for a disk that is full or slow.
@@ -110,7 +109,7 @@ class Observer:
         # Lost or never held. Who gets it goes on from what was published last, by whomever.
         if self._lease.acquire() is None:
             return False
-        stored = self._control.get(SNAPSHOT_KEY)
+        stored = self._control.get(keys.SNAPSHOT)
         self._before = orjson.loads(stored) if stored else None
         return True
 

@@ -7,23 +7,12 @@ from typing import Any
 import orjson
 import redis
 
+from queues import keys
 from queues.errors import BadTopology
-from queues.publishing.producers import KEY as PRODUCERS_KEY
-from queues.topology import KEY as TOPOLOGY_KEY
 from queues.topology import Topology
 from workers.consumer.latency import Latencies
-from workers.consumer.work_report import (
-    RUNNING_EXPIRES_SECONDS,
-    SUBMISSION_EXPIRES_SECONDS,
-    latency_key,
-    running_key,
-    submitted_key,
-    work_key,
-)
-from workers.pool.hosts import KEY as HOSTS_KEY
+from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
 
-HEARTBEATS_KEY = "weir:heartbeats"
-PIPELINE_KEY = "weir:pipeline"
 EMPTY = Topology(0, {}, {})
 Pair = tuple[str, str]
 
@@ -54,10 +43,10 @@ class Readings:
 def read(control: redis.Redis, now: float) -> Readings:
     """Read them. A topology that is missing or broken reads as an empty one: there is nothing to show yet."""
     with control.pipeline(transaction=False) as pipe:
-        pipe.get(TOPOLOGY_KEY)
-        for key in (HEARTBEATS_KEY, PRODUCERS_KEY, HOSTS_KEY):
+        pipe.get(keys.TOPOLOGY)
+        for key in (keys.HEARTBEATS, keys.PRODUCERS, keys.HOSTS):
             pipe.hgetall(key)
-        pipe.get(PIPELINE_KEY)
+        pipe.get(keys.PIPELINE)
         stored, heartbeats, producers, hosts, pipeline = pipe.execute()
     topology = _topology(stored)
     containers, latencies = _read_work(control, topology, now)
@@ -80,11 +69,11 @@ def _read_work(
     with control.pipeline(transaction=False) as pipe:
         for queue, node in pairs:
             # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
-            pipe.zcount(submitted_key(queue, node), now - SUBMISSION_EXPIRES_SECONDS, "+inf")
-            pipe.zcount(running_key(queue, node), now - RUNNING_EXPIRES_SECONDS, "+inf")
-            pipe.hgetall(work_key(queue, node))
+            pipe.zcount(keys.SUBMITTED.of(queue, node), now - SUBMISSION_EXPIRES_SECONDS, "+inf")
+            pipe.zcount(keys.RUNNING.of(queue, node), now - RUNNING_EXPIRES_SECONDS, "+inf")
+            pipe.hgetall(keys.WORK.of(queue, node))
         for each in jobs:
-            pipe.hgetall(latency_key(each.name))
+            pipe.hgetall(keys.LATENCY.of(each.name))
         answers = pipe.execute()
     containers = {pair: _workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
     histograms = answers[3 * len(pairs) :]

@@ -16,11 +16,11 @@ from console.api.ingestion.publisher import publisher
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.connections.control_server import control
+from queues import keys
 from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, gathered
 from queues.publishing.client import Client, Published
-from workers.coordination import throttling
 
 router = Router(tags=["events"])
 # The last two are what a plain `curl --data-binary` and a client that says nothing send.
@@ -108,7 +108,7 @@ def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], St
 
 
 def _throttled(queue: str) -> None:
-    left_ms = control().pttl(throttling.KEY.format(queue=queue))
+    left_ms = control().pttl(keys.THROTTLE.of(queue))
     if left_ms == -2:  # no such key
         return
     seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS

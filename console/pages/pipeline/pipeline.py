@@ -20,9 +20,10 @@ from console.input.form_values import expiry_of, number_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import show, snapshot_of
+from queues import keys
 from queues.errors import BadInput
 from workers.models import PipelineVersion
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 from workers.pipeline.tiers.state import StateStore
@@ -103,7 +104,7 @@ def _recent(name: str) -> list[dict[str, Any]]:
 def _criteria(name: str, row: dict[str, Any]) -> list[dict[str, Any]]:
     """The values that rules name: of each what it follows, if anything, and who holds it until when."""
     try:
-        held = Controls.read(control().get(key_of(name)), Controls()).held_at(time.time())
+        held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
         held = {}
     names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})

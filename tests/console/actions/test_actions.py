@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from console.embedded.seeding import seed
 from console.models import AuditEntry
+from queues import keys
 from queues.models import Node, Queue
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from workers.models import Loop, Override
 from workers.steering import overrides
 
@@ -245,11 +246,11 @@ THRESHOLDS = {"busy": "0.4", "toobusy": "0.6", "reason": "a hot day", "minutes":
 def test_thresholds_reach_the_agents_and_come_back(operator, seeded, control):
     answer = fetch(operator, "/nodes/n1/thresholds", THRESHOLDS)
     assert answer.status_code == 200
-    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
     assert (node.busy, node.toobusy) == (0.4, 0.6)
     for number in answer.json()["overrides"]:
         fetch(operator, f"/overrides/{number}/end")
-    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
     assert (node.busy, node.toobusy) == (0.7, 0.9)
 
 
@@ -259,7 +260,7 @@ def test_thresholds_reach_the_agents_and_come_back(operator, seeded, control):
 def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operator, seeded, control):
     posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
     assert fetch(operator, "/nodes/n1/thresholds", posted).status_code == 200
-    node = Topology.from_json(control.get(KEY)).nodes["n1"]
+    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
     assert (node.busy, node.toobusy) == (float(busy), float(toobusy))
 
 
@@ -276,11 +277,11 @@ def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operat
     ],
 )
 def test_bad_thresholds_are_refused_at_their_field(change, field, operator, seeded, control):
-    before = control.get(KEY)
+    before = control.get(keys.TOPOLOGY)
     posted = {**THRESHOLDS, **({"toobusy": "0.9"} if change.get("busy") == "0.95" else {}), **change}
     answer = fetch(operator, "/nodes/n1/thresholds", posted)
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
-    assert control.get(KEY) == before
+    assert control.get(keys.TOPOLOGY) == before
     assert not Override.objects.exists()
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from console.api.ingestion import publisher
 from console.api.ingestion.body_limit import BodyLimit
 from console.display.downsampling import downsample
+from queues import keys
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
 from tests.servers import Server
-from workers.history import metrics
 from workers.models import LedgerEntry, Loop, Override
 
 pytestmark = pytest.mark.django_db
@@ -308,7 +308,7 @@ def test_an_unknown_queue_is_answered_with_the_known_ones(viewer, plant_rows, co
 
 def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
     for second in (10, 20):
-        control.xadd(metrics.KEY, {"totals.in_per_second": second}, id=f"{second}000-0")
+        control.xadd(keys.METRICS, {"totals.in_per_second": second}, id=f"{second}000-0")
     answer = viewer.get(
         "/api/v1/history?series=totals.in_per_second&series=nodes.n9.utilisation&from=0&to=30"
     )
@@ -320,7 +320,7 @@ def test_history_gives_columns_and_keeps_unknown_null(viewer, control):
 
 def test_history_is_thinned_to_the_points_asked_for(viewer, control):
     for second in range(1, 501):
-        control.xadd(metrics.KEY, {"totals.in_per_second": int(second == 250)}, id=f"{second}000-0")
+        control.xadd(keys.METRICS, {"totals.in_per_second": int(second == 250)}, id=f"{second}000-0")
     answer = viewer.get("/api/v1/history?series=totals.in_per_second&from=0&to=501&points=20").json()
     assert len(answer["time"]) == 20
     assert max(answer["series"]["totals.in_per_second"]) == 1.0

@@ -9,10 +9,9 @@ from django.utils import timezone
 
 from console.accounts.access import create_token
 from console.api.routes.plant_control import tasks_of
-from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
+from queues import keys
 from queues.errors import BadInput
-from workers.pipeline.declaration.controls import key_of
 
 pytestmark = pytest.mark.django_db
 HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/telemetry"
@@ -33,7 +32,7 @@ def call(secrets, stored_snapshot):
 
 
 def steered(control):
-    stored = control.get(key_of("performance"))
+    stored = control.get(keys.PIPELINE_CONTROLS.of("performance"))
     return json.loads(stored)["tasks"] if stored else {}
 
 
@@ -168,7 +167,7 @@ def test_an_unknown_plant_is_not_found_and_one_not_seen_lately_is_not_decided_on
     status, refused = call("getalloperators", plant="east")
     assert status == 404 and "east" in refused["errors"]["path"][0]
     snapshot["at"] = timezone.now().timestamp() - 60
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     status, refused = call("gettopology")
     assert status == 503 and "60 s ago" in refused["errors"]["snapshot"][0]
 

@@ -11,8 +11,7 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
-from console.connections.control_server import SNAPSHOT_KEY
-from console.live.fanout import CHANNEL
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served
 
@@ -32,7 +31,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
     """What the observer publishes arrives at each of 100 sockets, as the same delta."""
     cookie = served.log_in()
     snapshot = {**sample_snapshot(), "at": time.time()}
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     options: dict[str, Any] = {
         "origin": origin_of(served),
         "additional_headers": {"Cookie": cookie},
@@ -49,7 +48,7 @@ async def test_a_change_reaches_many_sockets_at_once(served, control):
             "snapshot": {**snapshot, "seq": 2},
             "delta": {"seq": 2},
         }
-        control.publish(CHANNEL, orjson.dumps(message))
+        control.publish(keys.LIVE, orjson.dumps(message))
         deltas = [await numbered(each) for each in sockets]
         assert {delta["seq"] for delta in deltas} == {2}
     finally:

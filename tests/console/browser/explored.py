@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import django
 
+from queues import keys
+
 django.setup()
 
 import orjson  # noqa: E402
@@ -18,7 +20,6 @@ from console.connections.control_server import control  # noqa: E402
 from tests.workers.pool.pool_plant import Plant  # noqa: E402
 from workers.history import metrics  # noqa: E402
 from workers.models import Loop  # noqa: E402
-from workers.plants.published import SNAPSHOT_KEY  # noqa: E402
 from workers.snapshot.control_record import control_record  # noqa: E402
 
 TICKS = 64
@@ -32,12 +33,12 @@ def noisy(capacity: int, chance: random.Random) -> Callable[[int], float]:
 
 def write_history(server: redis.Redis, snapshot: dict, at: datetime) -> None:
     """The snapshot's row, under its own time."""
-    server.xadd(metrics.KEY, metrics.row(snapshot), id=f"{int(at.timestamp() * 1000)}-0")
+    server.xadd(keys.METRICS, metrics.row(snapshot), id=f"{int(at.timestamp() * 1000)}-0")
 
 
 def main() -> None:
     server, chance = control(), random.Random(7)
-    server.delete(metrics.KEY)
+    server.delete(keys.METRICS)
     began = datetime.now(UTC) - timedelta(seconds=5 * TICKS + 5)
     plant = Plant(server, "jobs@plant-1", "jobs@plant-2", now=began)
     for tick in range(TICKS):
@@ -45,13 +46,13 @@ def main() -> None:
         plant.tick()
         if tick == 2:
             Loop.objects.filter(name="concurrency/jobs@plant-1").update(mode="auto")
-        snapshot = orjson.loads(server.get(SNAPSHOT_KEY))
+        snapshot = orjson.loads(server.get(keys.SNAPSHOT))
         for row in snapshot["hosts"].values():
             row["busy"] = row["slots"]
             row["done"]["per_second"] = 1 / row["done"]["recent_seconds"][-1]
         write_history(server, snapshot, plant.now)
     snapshot["loops"] = control_record(plant.now).loops
-    server.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    server.set(keys.SNAPSHOT, orjson.dumps(snapshot))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from console.connections.control_server import SNAPSHOT_KEY
-from console.live.fanout import CHANNEL
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until
 from workers.coordination.merge_patch import difference
@@ -34,7 +33,7 @@ class Observer:
 
     def __init__(self, control: redis.Redis, snapshot: Snapshot) -> None:
         self.control, self.snapshot = control, snapshot
-        self.control.set(SNAPSHOT_KEY, orjson.dumps({**snapshot, "at": time.time()}))
+        self.control.set(keys.SNAPSHOT, orjson.dumps({**snapshot, "at": time.time()}))
 
     def publish(self, change: Callable[[Snapshot], Any] = lambda snapshot: None, skip: int = 0) -> None:
         after = deepcopy(self.snapshot)
@@ -48,8 +47,8 @@ class Observer:
             "snapshot": after,
             "delta": delta,
         }
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(after))
-        self.control.publish(CHANNEL, orjson.dumps(message))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(after))
+        self.control.publish(keys.LIVE, orjson.dumps(message))
         self.snapshot = after
 
 

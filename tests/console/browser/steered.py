@@ -7,18 +7,19 @@ from datetime import UTC, datetime, timedelta
 
 import django
 
+from queues import keys
+
 django.setup()
 
 from console.connections.control_server import control  # noqa: E402
 from tests.workers.control.task_plant import SECONDS, TaskPlant  # noqa: E402
-from workers.history import metrics  # noqa: E402
 
 TICKS = 270
 
 
 def main() -> None:
     server = control()
-    server.delete(metrics.KEY)
+    server.delete(keys.METRICS)
     plant = TaskPlant(server, datetime.now(UTC) - timedelta(seconds=SECONDS * TICKS + 5))
     for _ in range(TICKS):
         plant.tick()

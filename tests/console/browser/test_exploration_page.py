@@ -8,6 +8,7 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
+from queues import keys
 from tests.console.browser.screen import (
     BROWSER,
     DESKTOP,
@@ -19,7 +20,6 @@ from tests.console.browser.screen import (
     violations,
 )
 from tests.console.served import ROOT, Served
-from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = [*BROWSER, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -31,7 +31,7 @@ def snapshot(served: Served) -> Snapshot:
     command = [sys.executable, "-m", "tests.console.browser.explored"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     with redis.Redis.from_url(environment["REDIS_URL"]) as control:
-        return orjson.loads(control.get(SNAPSHOT_KEY))
+        return orjson.loads(control.get(keys.SNAPSHOT))
 
 
 @pytest.fixture

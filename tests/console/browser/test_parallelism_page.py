@@ -9,10 +9,10 @@ import orjson
 import pytest
 from playwright.sync_api import expect
 
+from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.served import ROOT, Served
 from tests.servers import Server
-from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")
@@ -32,7 +32,7 @@ def steered(served: Served, _control_server: Server) -> dict[bytes, bytes]:
 def watched(steered, control) -> Observer:
     for key, value in steered.items():
         control.restore(key, 0, value, replace=True)
-    return Observer(control, orjson.loads(control.get(SNAPSHOT_KEY)))
+    return Observer(control, orjson.loads(control.get(keys.SNAPSHOT)))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from django_celery_beat.models import PeriodicTask
 from console.accounts.access import actor_of_token, role_of
 from console.embedded.seeding import FIRST_LOGIN, first_password, parse_nodes, seed, seed_plant
 from console.models import ApiToken, AuditEntry
+from queues import keys
 from queues.errors import BadInput
 from queues.models import Node, Queue
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from workers.batch import task_definitions
 from workers.models import Loop, Task
 
@@ -39,7 +40,7 @@ def test_a_first_start_makes_everything_a_plant_needs(control, data):
         "alert": "jobs",
     }
     assert topology.queues["alert"].points == {"n1": 334, "n2": 333, "n3": 333}
-    assert Topology.from_json(control.get(KEY)) == topology
+    assert Topology.from_json(control.get(keys.TOPOLOGY)) == topology
     assert Loop.objects.filter(law="worker_rate").count() == 6
     assert Loop.objects.get(law="rebalancing").target == {}
     assert PeriodicTask.objects.filter(task="workers.tasks.tick").exists()

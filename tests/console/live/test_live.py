@@ -14,13 +14,13 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import path
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LiveConsumer
-from console.live.fanout import CHANNEL, Fanout
+from console.live.fanout import Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener
 from console.live.message import LiveMessage
 from console.live.view import view_named
 from console.models import ApiToken
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 
@@ -40,8 +40,8 @@ def message_of(snapshot: dict[str, Any], delta: dict[str, Any] | None) -> bytes:
 
 
 def store(control: redis.Redis, snapshot: dict[str, Any], delta: dict[str, Any] | None) -> None:
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
-    control.publish(CHANNEL, message_of(snapshot, delta))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    control.publish(keys.LIVE, message_of(snapshot, delta))
 
 
 @asynccontextmanager
@@ -116,7 +116,7 @@ async def test_a_view_that_is_not_there_closes_the_socket(application, control, 
 
 
 async def test_who_holds_a_snapshot_gets_the_deltas_since(control, control_server, snapshot):
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
     first = await fanout.join()
     await next_of(first)
@@ -136,7 +136,7 @@ async def test_who_holds_a_snapshot_gets_the_deltas_since(control, control_serve
 async def test_who_holds_a_snapshot_of_another_observer_gets_the_whole(
     control, control_server, snapshot, after
 ):
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
     assert (await next_of(await fanout.join(after=after)))["snapshot"] == snapshot
 
@@ -229,7 +229,7 @@ async def next_of(listener: Listener) -> dict[str, Any]:
 
 
 async def test_an_old_snapshot_is_told_as_old_each_second(control, control_server, snapshot):
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"] + 14.0)
     listener = await fanout.join()
     assert (await next_of(listener))["snapshot"] == snapshot
@@ -254,14 +254,14 @@ async def test_a_wall_clock_that_jumps_makes_no_silence(control, control_server,
 async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     control, control_server, snapshot
 ):
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
     listener = await fanout.join()
     await next_of(listener)
     await asyncio.to_thread(control_server.kill)
     await asyncio.to_thread(control_server.start)
     newer = {**snapshot, "seq": 9}
-    control.set(SNAPSHOT_KEY, orjson.dumps(newer))
+    control.set(keys.SNAPSHOT, orjson.dumps(newer))
     async with asyncio.timeout(15):
         while (await next_of(listener)).get("seq") != 9:
             pass

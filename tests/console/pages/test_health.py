@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.pages.health.exposition import exposition
 from console.pages.health.readiness import parts
+from queues import keys
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.alerts.rules.shipped import ensure_rules
 from workers.models import Loop
@@ -24,7 +24,7 @@ def ready() -> dict[str, Any]:
 
 
 def store(control: Any, snapshot: dict[str, Any]) -> None:
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
 
 
 def test_alive_asks_nothing_else(settings):

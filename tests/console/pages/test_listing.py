@@ -7,8 +7,8 @@ import pytest
 from django.template import Context
 from django.test import RequestFactory
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.templatetags.listing import MOST_ROWS, listed
+from queues import keys
 from tests.console.conftest import sample_snapshot
 
 
@@ -49,7 +49,7 @@ def large(control, browsers):
         (row,) = queue["containers"].values()
         queue["containers"] = {name: {**row, "oldest_seconds": 1.0} for name in snapshot["nodes"]}
     snapshot["queues"]["alert"]["containers"]["n123"] |= {"oldest_seconds": None}
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     return browsers["viewer"]
 
 

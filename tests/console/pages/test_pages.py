@@ -12,10 +12,10 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.display.worst_first import worst_first
 from console.embedded.seeding import seed
 from console.models import ApiToken
+from queues import keys
 from queues.models import Node
 from tests.console.conftest import PASSWORD, sample_snapshot
 from workers.models import LedgerEntry, Loop, Override
@@ -259,7 +259,7 @@ def test_a_page_takes_the_snapshot_as_the_plant_really_makes_it(
     settings.WEIR_DATA = tmp_path
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     snapshot = LocalPlant(control).observe()
-    control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     answer = viewer.get(page)
     assert answer.status_code == (503 if page == "/readyz" else 200)
 

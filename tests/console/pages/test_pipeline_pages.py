@@ -7,10 +7,11 @@ import pytest
 from django.urls import reverse
 
 from console.models import AuditEntry
+from queues import keys
 from queues.models import Queue
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.versions import reconcile
 
@@ -52,7 +53,7 @@ def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at
 def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})
-    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 4}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
     entry = AuditEntry.objects.get(action="pipeline.steer")
     assert (entry.target, entry.after, entry.reason) == ("performance/hosts", 4, "it is busy")
 
@@ -63,7 +64,7 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     page = client_of("operator").post(address, {"tasks": tasks, "reason": "why"})
     assert page.status_code == 422
     assert says in page.content.decode()
-    assert control.get(key_of("performance")) is None
+    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
     assert not AuditEntry.objects.exists()
 
 
@@ -132,14 +133,18 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     client = client_of("operator")
     given = {"criterion": "slow", "value": "7.5", "minutes": "10", "reason": "a noisy day"}
     client.post(reverse("criterion-hold", args=["performance"]), given)
-    controls = Controls.read(control.get(key_of("performance")), Controls(criteria={"slow": 2.5}))
+    controls = Controls.read(
+        control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls(criteria={"slow": 2.5})
+    )
     now = time.time()
     assert controls.at(now).criteria == {"slow": 7.5}
     assert controls.at(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
     entry = AuditEntry.objects.get(action="pipeline.steer")
     assert (entry.target, entry.reason, entry.after["value"]) == ("performance/slow", "a noisy day", 7.5)
     client.post(reverse("criterion-release", args=["performance", "slow"]))
-    controls = Controls.read(control.get(key_of("performance")), Controls(criteria={"slow": 2.5}))
+    controls = Controls.read(
+        control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls(criteria={"slow": 2.5})
+    )
     assert controls.at(now).criteria == {"slow": 2.5}
     assert AuditEntry.objects.filter(action="pipeline.steer").count() == 2
 
@@ -159,7 +164,7 @@ def test_a_criterion_is_not_held_by_what_makes_no_sense(change, field, client_of
     address = reverse("criterion-hold", args=["performance"])
     answer = client_of("operator").post(address, given, headers={"Accept": "application/json"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
-    assert control.get(key_of("performance")) is None
+    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
     assert not AuditEntry.objects.exists()
 
 

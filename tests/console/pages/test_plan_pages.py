@@ -8,12 +8,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
 from console.pages.plant.plan_view import dumbbells, headline
-from queues import projection
+from queues import keys, projection
 from queues.models import Node
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.models import Plan
 from workers.placement import execution
@@ -44,7 +43,7 @@ def calm(plant) -> dict[str, Any]:
 def stored(plant: Plant, snapshot: dict[str, Any]) -> dict[str, Any]:
     """The snapshot as the newest on the control server, observed just now."""
     snapshot |= {"at": time.time()}
-    plant.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+    plant.control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     return snapshot
 
 
@@ -167,10 +166,10 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
 def test_an_old_snapshot_is_no_ground_to_approve_on(operator, plant, calm):
     by_hand(operator)
     plan = Plan.objects.get()
-    plant.control.set(SNAPSHOT_KEY, orjson.dumps({**calm, "at": time.time() - 60}))
+    plant.control.set(keys.SNAPSHOT, orjson.dumps({**calm, "at": time.time() - 60}))
     refused = fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
     assert "last observed 60 s ago" in refused.json()["errors"]["plant"][0]
-    plant.control.delete(SNAPSHOT_KEY)
+    plant.control.delete(keys.SNAPSHOT)
     refused = fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
     assert "not observed yet" in refused.json()["errors"]["plant"][0]
     plan.refresh_from_db()
@@ -217,11 +216,11 @@ def test_a_node_is_drained_by_a_plan_and_taken_back(operator, plant, calm):
 
 def test_a_cordoned_node_says_so_to_producers_and_is_taken_back(operator, plant, calm):
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "cordon", **REASON}).status_code == 200
-    assert Topology.from_json(plant.control.get(KEY)).nodes["n2"].cordoned
+    assert Topology.from_json(plant.control.get(keys.TOPOLOGY)).nodes["n2"].cordoned
     again = fetch(operator, "/nodes/use", {"node": "n2", "use": "cordon", **REASON})
     assert "cordoned already" in again.json()["errors"]["node"][0]
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "return", **REASON}).status_code == 200
-    assert not Topology.from_json(plant.control.get(KEY)).nodes["n2"].cordoned
+    assert not Topology.from_json(plant.control.get(keys.TOPOLOGY)).nodes["n2"].cordoned
     assert len(audited()) == 2
 
 

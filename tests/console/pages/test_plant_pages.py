@@ -6,12 +6,11 @@ import orjson
 import pytest
 from django.utils import timezone
 
-from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues import keys
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
-from workers.pipeline.declaration.controls import key_of
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import RegisteredPlant
@@ -52,7 +51,7 @@ def east(stored_snapshot, control):
             "topology": topology,
         }
         stored_snapshot["plants"] = {"east": {**row, **more}}
-        control.set(SNAPSHOT_KEY, orjson.dumps(stored_snapshot))
+        control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
 
     change()
     return change
@@ -100,7 +99,7 @@ def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, cha
 def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]
-    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 4}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
     held = holder_of(control, "main")
     assert held["holder"] == "operator" and held["until"] - timezone.now().timestamp() > 290
     noted = AuditEntry.objects.get()
@@ -147,13 +146,13 @@ def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     hold(control, "main", "token:weir-2", timezone.now().timestamp(), 60.0)
     refused = fetch(browsers["operator"], address, posted)
     assert "token:weir-2" in refused.json()["errors"]["tasks"][0] and not control.exists(
-        key_of("performance")
+        keys.PIPELINE_CONTROLS.of("performance")
     )
     release(control, "main", "token:weir-2")
     assert fetch(browsers["operator"], address, {**posted, "tasks": "99"}).status_code == 422
     assert holder_of(control, "main") is None
     assert fetch(browsers["operator"], address, posted).json()["ok"]
-    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 3}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}
     assert holder_of(control, "main")["holder"] == "operator"
 
 
@@ -199,7 +198,7 @@ def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east,
     assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west"}
     by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
     assert post("/main/tasks", by_hand).json()["tasks"] == 3
-    assert json.loads(control.get(key_of("performance")))["tasks"] == {"hosts": 3}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}
     other = browsers["operator"].post("/api/v1/plants/main/tasks", by_hand, content_type="application/json")
     assert other.status_code == 409 and other.json()["holder"] == "administrator"
     east(state="stale", age_seconds=9.0, error="east did not answer within 2 s.")

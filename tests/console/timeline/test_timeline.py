@@ -23,10 +23,10 @@ from console.timeline import happenings
 from console.timeline.axis import MOST_TIMES, time_ticks, value_ticks
 from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import PRESETS, Window, window_of
+from queues import keys
 from queues.errors import BadInput
 from queues.models import Node
 from workers.alerts.lifecycle.models import Alert
-from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override
 
@@ -286,7 +286,7 @@ def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
     for second in range(-600, 0):
         at = NOW.timestamp() + second
         values = {"totals.in_per_second": 100 + second / 100, state_path("n1"): 1}
-        control.xadd(metrics.KEY, values, id=f"{round(at * 1000)}-0")
+        control.xadd(keys.METRICS, values, id=f"{round(at * 1000)}-0")
         recorder.add(at, orjson.dumps({**snapshot, "at": at}))
     marks.add(
         Actor("desk-2", "operator"), title="=agent <b>0.9.3</b>", kind="deploy", at=NOW - 5 * MINUTE, now=NOW

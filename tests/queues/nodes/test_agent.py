@@ -8,10 +8,11 @@ import sys
 import pytest
 import redis
 
-from queues.nodes.agent import HEARTBEATS, Agent, NodeSample, Parts, connect, parts
+from queues import keys
+from queues.nodes.agent import Agent, NodeSample, Parts, connect, parts
 from queues.nodes.membership import Membership
 from queues.segments.segment import Segment
-from queues.topology import KEY, Capacity, NodeSpec, Topology
+from queues.topology import Capacity, NodeSpec, Topology
 from tests.queues.samples import blocks_of
 from tests.servers import Server
 from tests.waiting import until
@@ -50,7 +51,7 @@ def test_a_server_that_came_back_empty_gives_no_negative_rates():
 def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     Segment(nodes["n1"].client(), "alert").publish(blocks_of(8))
     assert agent.beat() is not None
-    heartbeat = json.loads(control.hget(HEARTBEATS, "n1"))
+    heartbeat = json.loads(control.hget(keys.HEARTBEATS, "n1"))
     assert set(heartbeat) == {
         "node", "seq", "at", "state", "utilisation", "raw", "parts", "memory_bytes", "containers",
     }  # fmt: skip
@@ -72,7 +73,7 @@ def test_a_node_without_points_is_idle_but_shows_what_still_waits(agent, control
     document = json.loads(plant_topology.to_json())
     for queue in document["queues"].values():
         queue["points"] = {"n2": 1000}
-    control.set(KEY, json.dumps(document))
+    control.set(keys.TOPOLOGY, json.dumps(document))
     heartbeat = agent.beat()
     assert heartbeat["state"] == "IDLE"
     assert set(heartbeat["containers"]) == {"alert"}
@@ -83,7 +84,7 @@ def test_no_heartbeat_goes_out_while_the_server_is_away_and_it_goes_on_afterward
     first = agent.beat()["seq"]
     nodes["n1"].kill()
     assert agent.beat() is None
-    assert json.loads(control.hget(HEARTBEATS, "n1"))["seq"] == first
+    assert json.loads(control.hget(keys.HEARTBEATS, "n1"))["seq"] == first
     nodes["n1"].start()
     assert agent.beat()["seq"] == first + 1
 
@@ -103,19 +104,19 @@ def test_a_control_server_that_was_away_is_beaten_to_again(agent, control, contr
     control_server.kill()
     assert agent.beat() is None
     control_server.start()
-    control.set(KEY, plant_topology.to_json())
+    control.set(keys.TOPOLOGY, plant_topology.to_json())
     assert until(agent.beat, 5)
 
 
 def test_a_new_agent_goes_on_behind_the_old_ones_seq(agent, control):
-    control.hset(HEARTBEATS, "n1", json.dumps({"seq": 811}))
+    control.hset(keys.HEARTBEATS, "n1", json.dumps({"seq": 811}))
     assert agent.beat()["seq"] == 812
 
 
 def test_an_unknown_node_sends_nothing(control, plant_topology):
     stranger = Agent("n9", control)
     assert stranger.beat() is None
-    assert control.hgetall(HEARTBEATS) == {}
+    assert control.hgetall(keys.HEARTBEATS) == {}
 
 
 @pytest.mark.slow
@@ -127,7 +128,7 @@ def test_the_process_beats_each_second_without_arrow_or_django_and_ends_on_sigte
     try:
 
         def seq() -> int:
-            return json.loads(control.hget(HEARTBEATS, "n1") or b'{"seq": 0}')["seq"]
+            return json.loads(control.hget(keys.HEARTBEATS, "n1") or b'{"seq": 0}')["seq"]
 
         membership = Membership().seen({"n1": until(seq, 20)}, 0.0)
         assert until(lambda: seq() > membership.heard["n1"].seq, 5)

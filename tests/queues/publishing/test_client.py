@@ -8,11 +8,12 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
+from queues import keys
 from queues.errors import MalformedEvent, NoContainerAvailable, NodeUnavailable, UnknownQueue
 from queues.events.block import decode
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of, blocks_of
 from tests.servers import Server
 from tests.waiting import until
@@ -93,7 +94,7 @@ def test_changed_points_are_followed_within_the_second(control, control_server, 
         client.publish("alert", batch_of(5))
         document = json.loads(plant_topology.to_json())
         document["queues"]["alert"]["points"] = {"n2": 1000}
-        control.set(KEY, json.dumps(document))
+        control.set(keys.TOPOLOGY, json.dumps(document))
         assert client.publish("alert", batch_of(512 * 6)).by_container == {"n2": 512 * 6}
 
 

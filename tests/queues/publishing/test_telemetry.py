@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
+from queues import keys
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, primary_address
-from queues.topology import KEY
 from tests.servers import Server
 
 
@@ -60,7 +60,7 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
 ):
     document = json.loads(plant_topology.to_json())
     del document["queues"]["telemetry"]
-    control.set(KEY, json.dumps(document))
+    control.set(keys.TOPOLOGY, json.dumps(document))
     outbox = UnpublishedEvents(client, most_events=3)
     with caplog.at_level(logging.WARNING):
         for number in range(5):
@@ -68,7 +68,7 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
             outbox.flush()
     assert len([line for line in caplog.messages if "publishing fails" in line]) == 1
     assert outbox.dropped == 2
-    control.set(KEY, plant_topology.to_json())
+    control.set(keys.TOPOLOGY, plant_topology.to_json())
     client.topology(fresh=True)
     outbox.flush()
     stored = [

@@ -12,19 +12,19 @@ from pathlib import Path
 import orjson
 import pytest
 
+from queues import keys
 from tests.waiting import until
 from tests.workers.alerts.desks import hook
 from tests.workers.alerts.looks import lost, node, plant, rule, the_alert
 from workers.alerts.alerter import Alerter
 from workers.alerts.lifecycle.models import Alert, Delivery
-from workers.plants.published import SNAPSHOT_KEY
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.django_db
 
 
 def publish(control, snapshot: dict, seq: int) -> None:
-    control.set(SNAPSHOT_KEY, orjson.dumps({**snapshot, "seq": seq, "at": time.time()}))
+    control.set(keys.SNAPSHOT, orjson.dumps({**snapshot, "seq": seq, "at": time.time()}))
 
 
 def test_of_two_alerters_one_looks_and_the_other_takes_over(control):

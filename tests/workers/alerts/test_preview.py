@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from queues import keys
 from workers.alerts.evaluation import preview as previews
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import rules
-from workers.history import metrics
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ def store(control, series: str, values: list[float | None], step_seconds: float 
     for at, value in enumerate(values):
         moment = NOW.timestamp() - step_seconds * (len(values) - 1 - at)
         fields = {"totals.in_per_second": "1", **({} if value is None else {series: f"{value:g}"})}
-        control.xadd(metrics.KEY, fields, id=f"{round(moment * 1000)}-0")
+        control.xadd(keys.METRICS, fields, id=f"{round(moment * 1000)}-0")
 
 
 def preview(wanted: AlertRule, control, tmp_path) -> previews.Preview:

@@ -12,13 +12,14 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues import keys
 from queues.errors import BadInput
 from tests.workers.samples import batch_of
 from workers.batch import catalog
 from workers.batch.jobs import files, spill
 from workers.batch.jobs.job import Surroundings
 from workers.batch.jobs.spark import extract, statistics, training
-from workers.history import event_archive, metric_files, metrics
+from workers.history import event_archive, metric_files
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARTITION = event_archive.Partition("2026-11-19", "process")
@@ -159,7 +160,7 @@ def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:
     """Everything there is to spill, chunk after chunk; answers the rows."""
     rows, after = 0, None
     while (piece := spill.next_piece({}, where(control, data, now), after)) is not None:
-        table = spill.table_of(control.xrange(metrics.KEY, piece.content["first"], piece.content["last"]))
+        table = spill.table_of(control.xrange(keys.METRICS, piece.content["first"], piece.content["last"]))
         final = f"{metric_files.RAW_ROOT}/day={piece.content['day']}/{piece.identifier}.parquet"
         files.show(data, files.write_table(data, final, "t", table))
         rows, after = rows + table.num_rows, piece.identifier
@@ -174,7 +175,7 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
     for second in range(-3, 9):
         at = round((midnight + timedelta(seconds=second)).timestamp() * 1000)
         control.xadd(
-            metrics.KEY, {"totals.in_per_second": str(second), "nodes.n1.utilisation": "0.5"}, id=f"{at}-0"
+            keys.METRICS, {"totals.in_per_second": str(second), "nodes.n1.utilisation": "0.5"}, id=f"{at}-0"
         )
     assert (
         spilled(control, tmp_path, midnight + timedelta(seconds=6)) == 2 * 8

@@ -10,8 +10,9 @@ import pytest
 import redis
 from celery import current_app
 
+from queues import keys
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
@@ -44,7 +45,7 @@ def order(control: redis.Redis, plant_topology: Topology) -> Callable[..., None]
     def send(times: int = 1, **changes: object) -> None:
         queue = replace(plant_topology.queues["alert"], **changes)
         topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
-        control.set(KEY, topology.to_json())
+        control.set(keys.TOPOLOGY, topology.to_json())
         ids = [f"worker-{next(numbers)}" for _ in range(times)]
         now = float(control.time()[0])
         send_workers(control, topology, "alert", "n1", times, ids, now)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from queues import keys
 from queues.events.block import BlockIds, cut
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
@@ -42,7 +43,7 @@ def test_workers_that_go_ahead_run_first_then_by_the_priority_of_their_queue(
         for name, priority in given.items()
     }
     topology = replace(plant_topology, queues={**plant_topology.queues, **queues})
-    control.set(KEY, topology.to_json())
+    control.set(keys.TOPOLOGY, topology.to_json())
     for name in given:
         published(nodes["n1"], name, 3)
     now = float(control.time()[0])

@@ -7,6 +7,7 @@ import numpy as np
 import orjson
 import redis
 
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from tests.workers.loops import PARALLELISM, ensured
@@ -14,10 +15,10 @@ from workers.control.engine import tick_law
 from workers.history import metrics
 from workers.history.load_forecasts import Foresight, OfferedLoad
 from workers.models import Loop
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.status.task_measures import WorkSample, measures
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
 
 SECONDS = 10.0  # of a batch here
@@ -55,14 +56,14 @@ class TaskPlant:
             tick_law(law, plant, self.now, self.control)
         self.seen = self.snapshot()
         at = f"{int(self.now.timestamp() * 1000)}-0"
-        self.control.xadd(metrics.KEY, metrics.row(self.seen), id=at)
+        self.control.xadd(keys.METRICS, metrics.row(self.seen), id=at)
         return self.seen
 
     def snapshot(self) -> dict:
         """Published as it is now, with what the loops decided last."""
         at = self.now.timestamp()
         row = sample_application()
-        controls = Controls.read(self.control.get(key_of("performance")), Controls())
+        controls = Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
         row["controls"]["tasks"] = dict(controls.tasks)
         for name, operator in row["operators"].items():
             self._work(operator, name, controls.tasks_of(name), offered(at))
@@ -82,7 +83,7 @@ class TaskPlant:
             "forecasts": self.foresight.rows({"performance": ["telemetry"]}, at),
         }
         self.foresight.wait()
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(found))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(found))
         return found
 
     def _past(self, queues: list[str], now_seconds: float) -> OfferedLoad:

@@ -11,6 +11,7 @@ import pytest
 
 from controllers import catalog
 from controllers.framework import guard
+from queues import keys
 from queues.publishing.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
@@ -18,12 +19,12 @@ from tests.workers.loops import PIPELINE, ensured
 from workers.control.engine import tick_law
 from workers.control.kinds import flow
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.plants.published import PublishedPlant
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -40,12 +41,12 @@ class Plant:
     def tick(self, law: str) -> LedgerEntry:
         self.now += timedelta(seconds=10)
         self.snapshot["at"] = self.now.timestamp()
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(self.snapshot))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
         (entry,) = tick_law(law, PublishedPlant(self.control, self.now.timestamp), self.now, self.control)
         return entry
 
     def controls(self) -> Controls:
-        return Controls.read(self.control.get(key_of("performance")), Controls())
+        return Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_shares_are_held_while_nothing_can_be_told(plant, change, why):
     entry = plant.tick("balance")
     assert entry.action is None
     assert why in entry.reason
-    assert plant.control.get(key_of("performance")) is None
+    assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
 
 
 def test_a_quiet_plant_gives_no_cause_for_any_alert(plant):
@@ -154,13 +155,13 @@ def test_admission_is_held_while_the_pipeline_is_silent(plant):
     plant.snapshot["pipeline"]["age_seconds"] = 6.0
     entry = plant.tick("flow")
     assert entry.action is None
-    assert plant.control.get(key_of("performance")) is None
+    assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
 
 
 def test_the_guard_of_the_controls_refuses_what_no_application_takes(plant):
     Loop.objects.filter(law="flow").update(target={"application": "performance"}, guard={"maximum": 1e9})
     plant.tick("flow")
-    assert json.loads(plant.control.get(key_of("performance")))["revision"] == 1
+    assert json.loads(plant.control.get(keys.PIPELINE_CONTROLS.of("performance")))["revision"] == 1
 
 
 class Paced:
@@ -254,7 +255,7 @@ def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_l
         assert sum(kept) == len(kept)
         assert min(paced.free) >= 0, "the bound is never passed"
         assert paced.worked < published, "what is not admitted waits"
-        control.delete(key_of("performance"))
+        control.delete(keys.PIPELINE_CONTROLS.of("performance"))
         while paced.worked < published:
             before = paced.worked
             for _ in range(30):

@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from queues import keys
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
@@ -22,13 +23,13 @@ from workers.control.engine import tick_law
 from workers.control.kinds import shedding
 from workers.control.parts.kind import LoopStart
 from workers.models import Loop
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.status import StatusBoard
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +92,7 @@ class Virtual:
 
     def batch(self) -> None:
         """What has come is worked, by the table that is steered now; then that much time has passed."""
-        steered = self.control.get(key_of(APPLICATION))
+        steered = self.control.get(keys.PIPELINE_CONTROLS.of(APPLICATION))
         self.tier.controls = Controls.read(steered, self.application.controls)
         end = min(self.arrived(self.now), self.taken + BATCH_EVENTS)
         fresh, self.taken = self.events[self.taken : end], end
@@ -139,7 +140,7 @@ class Virtual:
         self.snapshot["pipeline"] |= {"applications": {APPLICATION: row}, "age_seconds": 0.1}
         now = NOW + timedelta(seconds=number)
         self.snapshot["at"] = now.timestamp()
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(self.snapshot))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
         self.shares.append(row["shed_share"])
         for law, every in (("ladder", 5), ("shedding", 2)):
             if number % every == 0:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
+from queues import keys
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
@@ -13,11 +14,10 @@ from workers.control.engine import tick_law
 from workers.control.kinds import ladder
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import PatternYield
-from workers.coordination import throttling
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
+from workers.plants.published import PublishedPlant
 from workers.snapshot.action_summary import with_remedies
 from workers.snapshot.control_record import control_record
 
@@ -55,7 +55,7 @@ class Plant:
     def tick(self, law: str, seconds: float = 10.0) -> LedgerEntry:
         self.now += timedelta(seconds=seconds)
         self.snapshot["at"] = self.now.timestamp()
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(self.snapshot))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
         published = PublishedPlant(self.control, self.now.timestamp)
         entries = tick_law(law, published, self.now, self.control)
         self.snapshot["loops"] = control_record(self.now).loops
@@ -63,7 +63,9 @@ class Plant:
         return next(entry for entry in entries if entry.loop.target.get("queue", "telemetry") == "telemetry")
 
     def shed(self) -> dict:
-        return dict(Controls.read(self.control.get(key_of("performance")), Controls()).shed)
+        return dict(
+            Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls()).shed
+        )
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 4
-    left_ms = control.pttl(throttling.KEY.format(queue="telemetry"))
+    left_ms = control.pttl(keys.THROTTLE.of("telemetry"))
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert "the ladder has engaged throttle" in with_remedies(plant.snapshot)["sentence"]
     # Half of the time nothing is let in: what comes is half of what is offered.
@@ -150,7 +152,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     plant.load(0.2)
     for _ in range(3):
         plant.tick("ladder")
-    assert not control.exists(throttling.KEY.format(queue="telemetry"))
+    assert not control.exists(keys.THROTTLE.of("telemetry"))
 
 
 def test_a_rung_whose_loops_still_act_is_not_passed(plant):

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from queues import keys
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history import metrics
 from workers.history.load_forecasts import Foresight, History, OfferedLoad, means, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
 
@@ -36,7 +36,7 @@ def measure(control, begin, rates):
     pipe = control.pipeline()
     for second, each in enumerate(rates):
         at = int((begin + second) * 1000)
-        pipe.xadd(metrics.KEY, {"queues.orders.in_per_second": f"{each:g}"}, id=f"{at}-0")
+        pipe.xadd(keys.METRICS, {"queues.orders.in_per_second": f"{each:g}"}, id=f"{at}-0")
     pipe.execute()
 
 
@@ -71,7 +71,7 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
     history = History(control, tmp_path)
     measure(control, NOON - 90, [4.0] * 90)
     first = history.of(["orders"], NOON)
-    control.xtrim(metrics.KEY, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
+    control.xtrim(keys.METRICS, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
     measure(control, NOON, [8.0] * 60)
     at, rates = history.of(["orders"], NOON + 60)
     # The minute that was not over is read again, and the others are remembered.

@@ -9,6 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 import redis
 
+from queues import keys
 from workers.batch.jobs.spark import rollup
 from workers.history import metric_files, metric_history, metrics
 
@@ -46,7 +47,7 @@ def day_of(seconds: float) -> str:
 
 def live(control: redis.Redis, begin: float, values: list[float], series: str = SERIES) -> None:
     for place, value in enumerate(values):
-        control.xadd(metrics.KEY, {series: value}, id=f"{round((begin + place) * 1000)}-0")
+        control.xadd(keys.METRICS, {series: value}, id=f"{round((begin + place) * 1000)}-0")
 
 
 def test_files_and_stream_are_one_line_over_midnight(control: redis.Redis, tmp_path: Path) -> None:

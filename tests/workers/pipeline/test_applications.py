@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from queues import keys
 from queues.events import block
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from queues.topology import KEY, QueueSpec
+from queues.topology import QueueSpec
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -36,7 +37,7 @@ patterns: [{name: pairs, pattern: SEQ(pair; pair), within_seconds: 1000}]
 def running(tmp_path, control_server, control, plant_topology):
     points = plant_topology.queues["telemetry"].points
     queues = {**plant_topology.queues, "middle": QueueSpec("middle", "pipeline", points)}
-    control.set(KEY, replace(plant_topology, queues=queues).to_json())
+    control.set(keys.TOPOLOGY, replace(plant_topology, queues=queues).to_json())
     application = Running(tmp_path, control_server.url, control)
     (tmp_path / "exact.yaml").write_text(FIRST)
     yield application

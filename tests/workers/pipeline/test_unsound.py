@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from queues import keys
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running, alerts
-from workers.pipeline.declaration.controls import key_of
 from workers.pipeline.declaration.steering import steer
 from workers.pipeline.tiers.state import StateStore
 
@@ -96,7 +96,7 @@ def test_a_criterion_changes_what_passes_from_the_next_dispatch_on(running, publ
     until(lambda: "above" in seen(nodes), START_SECONDS)
     # The monitor feeds its quantile back: of these nine tenths are below 1.
     publish(*(f"small {n}" for n in range(300)), value=0.5)
-    until(lambda: control.get(key_of("exact")) is not None, 30)
+    until(lambda: control.get(keys.PIPELINE_CONTROLS.of("exact")) is not None, 30)
     publish("now above", value=3)
     until(lambda: "now above" in seen(nodes), 30)
     # A person holds it, and what the monitor sees stands aside.

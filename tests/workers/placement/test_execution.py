@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from queues import projection
+from queues import keys, projection
 from queues.errors import NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
 from tests.workers.loops import JOBS, ensured
 from tests.workers.placement.plan_plant import loaded
@@ -19,7 +19,6 @@ from workers import tasks
 from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
 from workers.placement import draining, execution, node_use, plan_document, plans, proposals
-from workers.plants.published import SNAPSHOT_KEY
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -49,7 +48,7 @@ def advance(plan, plant):
 
 
 def projected(plant):
-    return Topology.from_json(plant.control.get(KEY))
+    return Topology.from_json(plant.control.get(keys.TOPOLOGY))
 
 
 def ids(plant, queue="alert"):
@@ -353,7 +352,7 @@ def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, u
     def published():
         snapshot = plant.pass_seconds(1)
         snapshot["at"] = time.time()
-        plant.control.set(SNAPSHOT_KEY, json.dumps(snapshot))
+        plant.control.set(keys.SNAPSHOT, json.dumps(snapshot))
 
     tasks.advance()  # nobody has looked yet, and nothing is to do
     plan = by_hand(plant, user, {"n1": 500, "n2": 500})

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queues import projection
+from queues import keys, projection
 from queues.errors import BadInput, NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.publishing.client import Client
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.queues.samples import batch_of
 from tests.workers.placement.plan_plant import Plant
 from workers.models import Plan
@@ -170,7 +170,7 @@ class Story:
             live = [node for node in NODES if topology.nodes[node].takes_points and node not in away]
             assert len(queue.live_points) >= min(2, max(1, len(live)))
             assert set(queue.points) <= set(NODES)
-        assert Topology.from_json(self.plant.control.get(KEY)) == topology
+        assert Topology.from_json(self.plant.control.get(keys.TOPOLOGY)) == topology
 
     def end(self):
         """Everybody returns; in time every event is in exactly one place, or was handled once."""

@@ -12,13 +12,12 @@ from django.test import Client as Browser
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.connections.control_server import SNAPSHOT_KEY
 from controllers.parallelism.measured_topology import MeasuredTopology
+from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
-from workers.pipeline.declaration.controls import key_of
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.line import PlantClient
@@ -85,7 +84,9 @@ class LocalRig(Rig):
         self.settle()
 
     def settle(self):
-        steered = json.loads(self.control.get(key_of("performance")) or "{}").get("tasks", {})
+        steered = json.loads(self.control.get(keys.PIPELINE_CONTROLS.of("performance")) or "{}").get(
+            "tasks", {}
+        )
         self.application["controls"]["tasks"] = steered
         for name, tasks in steered.items():
             if name in self.application["operators"]:
@@ -99,7 +100,7 @@ class LocalRig(Rig):
         self.settle()
 
     def changes(self):
-        return json.loads(self.control.get(key_of("performance")))["revision"]
+        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.of("performance")))["revision"]
 
 
 class RemoteRig(LocalRig):
@@ -115,7 +116,7 @@ class RemoteRig(LocalRig):
         snapshot = sample_snapshot()
         snapshot["at"] = timezone.now().timestamp()
         snapshot["pipeline"]["applications"]["performance"] = self.application
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
 
 
 class FlinkRig(Rig):

@@ -9,12 +9,12 @@ from queue import Empty
 import pytest
 
 from console.celery import app
+from queues import keys
 from queues.errors import BadInput
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
 from tests.workers.samples import fill
 from workers import tasks
-from workers.pipeline.declaration.controls import key_of
 from workers.plants.memory import MemoryPlant
 from workers.snapshot.local import LocalPlant
 
@@ -77,7 +77,7 @@ class LocalRig:
         return self.started() - before
 
     def steered(self, application):
-        return json.loads(self.control.get(key_of(application)))
+        return json.loads(self.control.get(keys.PIPELINE_CONTROLS.of(application)))
 
     def host(self):
         document = {"role": "jobs", "slots": 2, "pid": 7, "resizable": True, "busy": 0, "at": time.time()}

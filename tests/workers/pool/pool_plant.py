@@ -7,13 +7,12 @@ from typing import Any
 import orjson
 import redis
 
+from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
 from workers.control.engine import tick_law
 from workers.models import LedgerEntry, Loop
-from workers.plants.published import SNAPSHOT_KEY, PublishedPlant
-from workers.pool import orders
-from workers.pool.hosts import KEY
+from workers.plants.published import PublishedPlant
 from workers.pool.pool import Order
 from workers.snapshot.control_record import control_record
 
@@ -36,7 +35,7 @@ class Plant:
         self.control, self.now, self.most = control, now, most
         self.rows = {host: host_report() for host in hosts or (HOST,)}
         for host, row in self.rows.items():
-            control.hset(KEY, host, orjson.dumps(row))
+            control.hset(keys.HOSTS, host, orjson.dumps(row))
         ensured(control, ["concurrency"])
 
     def mode(self, mode: str) -> None:
@@ -45,7 +44,7 @@ class Plant:
     def work(self, rate_of: Callable[[int], float], samples: int = 40) -> None:
         """Five seconds in which all processes have work; orders are followed first."""
         for host, row in self.rows.items():
-            order = Order.read(self.control.get(orders.key_of(host)))
+            order = Order.read(self.control.get(keys.POOL.of(host)))
             wanted = min(row["started_with"] if order is None else order.threads, self.most)
             if wanted != row["slots"]:
                 row["slots"], row["done"]["recent_seconds"] = wanted, []
@@ -59,12 +58,12 @@ class Plant:
         snapshot = sample_snapshot()
         snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
         snapshot["loops"] = control_record(self.now).loops
-        self.control.set(SNAPSHOT_KEY, orjson.dumps(snapshot))
+        self.control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
         plant = PublishedPlant(self.control, self.now.timestamp)
         return tick_law("concurrency", plant, self.now, self.control)
 
     def order(self, host: str = HOST) -> Order | None:
-        return Order.read(self.control.get(orders.key_of(host)))
+        return Order.read(self.control.get(keys.POOL.of(host)))
 
 
 def station(capacity: int) -> Callable[[int], float]:

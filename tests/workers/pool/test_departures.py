@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pool.completions import CompletionReporter, key_of, note
+from queues import keys
+from workers.pool.completions import CompletionReporter, note
 from workers.pool.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, WARM_UP_SECONDS, Departures, WorkerNote
 
 START = 1_000.0
@@ -137,9 +138,9 @@ def test_what_workers_tell_their_host_is_read_back(control):
     line.completed(control, [(10.5, 4), (11.0, 5)])
     line.completed(control, [])
     line.ended(control)
-    assert 0 < control.ttl(key_of("jobs@here")) <= 3_600
+    assert 0 < control.ttl(keys.DONE.of("jobs@here")) <= 3_600
     departures = Departures(1, 9.0)
-    for _, fields in control.xrange(key_of("jobs@here")):
+    for _, fields in control.xrange(keys.DONE.of("jobs@here")):
         note(departures, fields)
     departures.settle(20.0, [77])
     assert departures.to_json()["full_seconds"] == pytest.approx(2.0 - WARM_UP_SECONDS)

@@ -9,6 +9,7 @@ import orjson
 import pytest
 import redis
 
+from queues import keys
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.servers import Server
@@ -17,7 +18,7 @@ from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import waiting_to_run
-from workers.pool import hosts, orders
+from workers.pool import orders
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 WAIT_SECONDS = 40.0
@@ -42,12 +43,12 @@ class Busy:
             send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
 
     def report(self) -> dict:
-        (document,) = self.control.hvals(hosts.KEY)
+        (document,) = self.control.hvals(keys.HOSTS)
         return orjson.loads(document)
 
     @property
     def name(self) -> str:
-        (name,) = self.control.hkeys(hosts.KEY)
+        (name,) = self.control.hkeys(keys.HOSTS)
         return name.decode()
 
     def order(self, threads: int) -> None:
@@ -106,7 +107,7 @@ def test_a_pool_under_load_grows_and_shrinks_as_it_is_asked_and_cuts_no_work_off
 def test_an_order_that_nobody_keeps_lapses_and_the_pool_is_as_it_was_started(busy: Busy) -> None:
     busy.order(3)
     until(lambda: busy.has(3), WAIT_SECONDS)
-    key = orders.key_of(busy.name)
+    key = keys.POOL.of(busy.name)
     assert 0 < busy.control.ttl(key) <= orders.ORDER_SECONDS
     busy.control.delete(key)
     until(lambda: busy.has(1), WAIT_SECONDS)

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from controllers import catalog
+from queues import keys
 from queues.errors import BadInput
 from tests.workers.loops import ensured
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
@@ -16,7 +17,6 @@ from workers.control.kinds.concurrency import MOST_PROCESSES, sensor
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.pool import orders
-from workers.pool.hosts import KEY
 from workers.snapshot.control_record import control_record
 from workers.steering import overrides
 
@@ -29,15 +29,15 @@ def plant(control):
 
 
 def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(control, plant):
-    control.hset(KEY, "spark@here", orjson.dumps(host_report(role="spark")))
+    control.hset(keys.HOSTS, "spark@here", orjson.dumps(host_report(role="spark")))
     (loop,) = ensured(control, ["concurrency"])
     assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
     read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
     assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MOST_PROCESSES)
-    control.hdel(KEY, HOST)
+    control.hdel(keys.HOSTS, HOST)
     assert ensured(control, ["concurrency"]) == []
     assert "retired_at" in Loop.objects.get().target
-    control.hset(KEY, HOST, orjson.dumps(host_report()))
+    control.hset(keys.HOSTS, HOST, orjson.dumps(host_report()))
     assert [each.target for each in ensured(control, ["concurrency"])] == [{"host": HOST}]
 
 
@@ -74,7 +74,7 @@ def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise
     for _ in range(8):
         plant.work(station(6))
         plant.tick()
-    key = orders.key_of(HOST)
+    key = keys.POOL.of(HOST)
     for mode, kept in (("auto", True), ("hold", True), ("advise", False)):
         plant.mode(mode)
         control.set(key, orjson.dumps({"threads": plant.rows[HOST]["slots"], "pid": 7}), ex=5)
@@ -168,7 +168,7 @@ def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
         plant.tick()
     steady = plant.rows[HOST]["slots"]
     plant.rows[HOST] = host_report(pid=9)
-    plant.control.hset(KEY, HOST, orjson.dumps(plant.rows[HOST]))
+    plant.control.hset(keys.HOSTS, HOST, orjson.dumps(plant.rows[HOST]))
     (entry,) = plant.tick()
     assert "was set to" in entry.reason
     assert (plant.order().threads, plant.order().pid) == (steady, 9)
@@ -221,7 +221,7 @@ def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
     ("host", "threads"), [(HOST, 0), (HOST, 1_001), ("jobs@nowhere", 2), ("threads@x", 2)]
 )
 def test_an_order_that_can_not_be_followed_is_refused_and_leaves_none(control, plant, host, threads):
-    control.hset(KEY, "threads@x", orjson.dumps(host_report(resizable=False)))
+    control.hset(keys.HOSTS, "threads@x", orjson.dumps(host_report(resizable=False)))
     with pytest.raises(BadInput):
         orders.order(control, host, threads)
     assert plant.order(host) is None

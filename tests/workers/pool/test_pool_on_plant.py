@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from queues import keys
 from queues.segments.segment import Segment
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.servers import Server
 from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
@@ -83,7 +84,7 @@ def rig(
             events_per_worker=BLOCK * BLOCKS_A_WORKER,
         )
         topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
-        control.set(KEY, topology.to_json())
+        control.set(keys.TOPOLOGY, topology.to_json())
         host = CeleryWorker(control, broker, tmp_path, slots=2).start()
         try:
             yield Rig(control, topology, Segment(nodes["n1"].client(), "alert"))

@@ -12,8 +12,9 @@ from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues import keys
 from queues.errors import BadInput
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
@@ -187,7 +188,7 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: Lo
 
 
 def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:
-    control.delete(KEY)
+    control.delete(keys.TOPOLOGY)
     snapshot = plant.observe()
     assert (snapshot["nodes"], snapshot["queues"]) == ({}, {})
     assert "No node" in snapshot["health"]["sentence"]
@@ -237,7 +238,7 @@ def test_events_left_behind_on_a_node_without_points_are_still_shown(
 ) -> None:
     document = json.loads(plant_topology.to_json())
     document["queues"]["alert"]["points"] = {"n1": 500, "n2": 500}
-    control.set(KEY, json.dumps(document))
+    control.set(keys.TOPOLOGY, json.dumps(document))
     beat_all(control, 1, inserted_events=7)
     containers = plant.observe()["queues"]["alert"]["containers"]
     assert (containers["n3"]["points"], containers["n3"]["waiting_events"]) == (0, 7)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from queues import keys
 from tests.servers import Server
 from tests.waiting import until
 from workers.coordination.merge_patch import applied, difference
@@ -209,7 +210,7 @@ def test_history_comes_back_as_columns(control: redis.Redis) -> None:
 def test_history_gives_the_asked_series_in_the_asked_time(control: redis.Redis) -> None:
     rows = {1_000: 1, 2_000: 2, 3_000: 3}
     for milliseconds, value in rows.items():
-        control.xadd(metrics.KEY, {"totals.in_per_second": value}, id=f"{milliseconds}-0")
+        control.xadd(keys.METRICS, {"totals.in_per_second": value}, id=f"{milliseconds}-0")
     columns = metrics.columns(control, 1.5, 3.0, ["totals.in_per_second", "totals.none"])
     assert columns == {"at": [2.0, 3.0], "totals.in_per_second": [2, 3], "totals.none": [None, None]}
 
@@ -219,7 +220,7 @@ def test_history_is_read_in_full_over_several_reads(
 ) -> None:
     monkeypatch.setattr(metrics, "CHUNK_ROWS", 4)
     for number in range(10):
-        control.xadd(metrics.KEY, {"totals.in_per_second": number}, id=f"{number + 1}-0")
+        control.xadd(keys.METRICS, {"totals.in_per_second": number}, id=f"{number + 1}-0")
     assert metrics.columns(control, 0, 9e9)["totals.in_per_second"] == list(range(10))
 
 

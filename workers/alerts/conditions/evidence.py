@@ -14,13 +14,11 @@ from django.db.models import Max, Q
 
 from controllers import catalog
 from controllers.framework import guard
+from queues import keys
 from queues.errors import BadInput
-from queues.publishing.producers import KEY as PRODUCERS_KEY
 from workers.alerts.lifecycle.models import Message
-from workers.coordination import throttling
 from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Plan, Run
-from workers.plants.published import SNAPSHOT_KEY
 from workers.steering import overrides
 from workers.steering.scope import active_loops
 
@@ -29,8 +27,6 @@ FRESH_SECONDS = 5.0
 LONGEST_WINDOW_SECONDS = 7_200.0
 # A producer that has been silent for a day has left.
 LEFT_SECONDS = 86_400.0
-# Where the console says what its check of the audit found, and when (`console.audit.watch`).
-AUDIT_KEY = "weir:audit:verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ class Gatherer:
 
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
         """The evidence of this moment. Raises what the database and the control server raise."""
-        stored = self._control.get(SNAPSHOT_KEY)
+        stored = self._control.get(keys.SNAPSHOT)
         snapshot = orjson.loads(stored) if stored else None
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
@@ -144,7 +140,7 @@ class Gatherer:
         )
 
     def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:
-        stored = self._control.get(AUDIT_KEY)
+        stored = self._control.get(keys.AUDIT_VERDICT)
         if stored is None:
             return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
         said = orjson.loads(stored)
@@ -185,7 +181,7 @@ class Gatherer:
     def _producers(self, now: float, monotonic_seconds: float) -> dict[str, float]:
         """Seconds since each producer published anything."""
         ages: dict[str, float] = {}
-        for name, stored in self._control.hgetall(PRODUCERS_KEY).items():
+        for name, stored in self._control.hgetall(keys.PRODUCERS).items():
             at = orjson.loads(stored)["at"]
             key = name.decode()
             age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
@@ -210,7 +206,7 @@ class Gatherer:
             return []
         with self._control.pipeline(transaction=False) as pipe:
             for queue in queues:
-                pipe.exists(throttling.KEY.format(queue=queue))
+                pipe.exists(keys.THROTTLE.of(queue))
             found = pipe.execute()
         return [queue for queue, there in zip(queues, found, strict=True) if there]
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import redis
 
+from queues import keys
 from queues.errors import BadTopology
-from queues.topology import KEY, Topology
+from queues.topology import Topology
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.conditions.evidence import (
@@ -162,7 +163,7 @@ def _metric_looks(
 ) -> Iterator[Evidence]:
     """A snapshot of what is stored for each stored row, as far as the condition reads it."""
     try:
-        topology = Topology.from_json(control.get(KEY))
+        topology = Topology.from_json(control.get(keys.TOPOLOGY))
     except BadTopology:
         raise NothingStored("The plant has no nodes yet: nothing is stored to judge by.") from None
     names = [

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from queues import keys
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
-from workers.history import metric_files, metrics
+from workers.history import metric_files
 
 CHUNK_ROWS = 3_600
 # A row younger than this may still be followed by one of the same second.
@@ -25,7 +26,7 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
     # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
     begun = max([each for each in (spilled, after and after.split("_")[1]) if each], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
-    entries = where.control.xrange(metrics.KEY, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    entries = where.control.xrange(keys.METRICS, f"({begun}" if begun else "-", end, CHUNK_ROWS)
     ids = [entry_id.decode() for entry_id, _ in entries]
     if not ids:
         return None
@@ -39,7 +40,7 @@ def work(seat: Any) -> Made:
     first, last, day = (seat.content[name] for name in ("first", "last", "day"))
     where = seat.surroundings
     seat.check()
-    table = table_of(where.control.xrange(metrics.KEY, first, last))
+    table = table_of(where.control.xrange(keys.METRICS, first, last))
     if not table.num_rows:
         return Made(0)  # the stream has dropped them meanwhile
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"

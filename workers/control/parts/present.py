@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import redis
 
+from queues import keys
 from queues.topology import Topology
 from workers.pipeline.declaration.declared import Declarations
 from workers.plants.foreign.adapters import registered
 from workers.plants.plant import Snapshot
-from workers.pool.hosts import KEY
 
 
 class Present:
@@ -30,7 +30,9 @@ class Present:
     @cached_property
     def hosts(self) -> Mapping[str, Mapping[str, Any]]:
         """Worker hosts that report, and what (`workers.pool.hosts`)."""
-        return {name.decode(): orjson.loads(stored) for name, stored in self._control.hgetall(KEY).items()}
+        return {
+            name.decode(): orjson.loads(stored) for name, stored in self._control.hgetall(keys.HOSTS).items()
+        }
 
     @cached_property
     def plants(self) -> Sequence[str]:

@@ -15,10 +15,6 @@ from queues.errors import BadInput
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
 
-def key_of(application: str) -> str:
-    return f"weir:pipeline:controls:{application}"
-
-
 @dataclass(frozen=True)
 class Controls:
     """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).

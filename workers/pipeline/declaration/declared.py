@@ -15,8 +15,8 @@ from pathlib import Path
 
 import redis
 
-WANTED = "weir:pipeline:wanted"
-AT_WORK = "weir:pipeline:at-work"
+from queues import keys
+
 OF_FILE = 0  # the version of what the process was started with
 
 
@@ -38,7 +38,7 @@ class Declarations:
     def wanted(self) -> dict[str, Declared]:
         """Application → what is to run."""
         found = {} if self._file is None else {self._file.name: self._file}
-        for name, text in self._control.hgetall(WANTED).items():
+        for name, text in self._control.hgetall(keys.PIPELINE_WANTED).items():
             document = json.loads(text)
             found[name.decode()] = Declared(name.decode(), document["version"], document["text"])
         return found
@@ -46,22 +46,24 @@ class Declarations:
     def want(self, declared: Declared) -> None:
         """From now on the pipeline runs this version of it."""
         document = {"version": declared.version, "text": declared.text}
-        self._control.hset(WANTED, declared.name, json.dumps(document))
+        self._control.hset(keys.PIPELINE_WANTED, declared.name, json.dumps(document))
 
     def unwant(self, name: str) -> None:
         """From now on it is not run; what waits in its queues waits."""
-        self._control.hdel(WANTED, name)
+        self._control.hdel(keys.PIPELINE_WANTED, name)
 
     def tell(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
-        self._control.hset(AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused}))
+        self._control.hset(
+            keys.PIPELINE_AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused})
+        )
 
     def forget(self, name: str) -> None:
-        self._control.hdel(AT_WORK, name)
+        self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
     def at_work(self) -> dict[str, dict]:
         """Application → {"name", "version", "text", "refused"}."""
-        found = self._control.hgetall(AT_WORK)
+        found = self._control.hgetall(keys.PIPELINE_AT_WORK)
         return {name.decode(): json.loads(text) for name, text in sorted(found.items())}
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import redis
 
-from workers.pipeline.declaration.controls import Controls, key_of
+from queues import keys
+from workers.pipeline.declaration.controls import Controls
 
 # KEYS controls; ARGV what they were, what they are to be. 0: somebody else has changed them meanwhile.
 _REPLACE = """
@@ -45,7 +46,7 @@ def _changed(
     control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     replace = control.register_script(_REPLACE)
-    key = key_of(application)
+    key = keys.PIPELINE_CONTROLS.of(application)
     while True:
         stored = control.get(key) or b""
         before = json.loads(stored) if stored else {}

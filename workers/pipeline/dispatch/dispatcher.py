@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import redis
 
+from queues import keys
 from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
-from queues.topology import KEY as TOPOLOGY
 from queues.topology import Topology
-from workers.pipeline.declaration import controls as steering
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Survey, admit, advance, close
@@ -52,7 +51,7 @@ class Dispatcher:
         self._control = redis.Redis.from_url(control_url, socket_timeout=5.0)
         self._nodes = Nodes(timeout_seconds=1.0)
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
-        self._controls_key = steering.key_of(application)
+        self._controls_key = keys.PIPELINE_CONTROLS.of(application)
         self._dispatches = Dispatches(self._control, application)
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
@@ -71,7 +70,7 @@ class Dispatcher:
         """One dispatch, when there is something new; how many events. `hindrance` then says what would keep
         anything from being dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
         """
-        stored, topology_text = self._control.mget(self._controls_key, TOPOLOGY)
+        stored, topology_text = self._control.mget(self._controls_key, keys.TOPOLOGY)
         controls = self._controls(stored)
         topology = Topology.from_json(topology_text)
         room, now = self._results.room(), self._monotonic()

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 import redis
 
+from queues import keys
 from queues.errors import WeirError
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
@@ -38,10 +39,9 @@ class Dispatches:
     """Reads and writes the keys above."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
-        self._control = control
-        self._cursor = f"weir:pipeline:cursor:{application}"
-        self._room = f"weir:pipeline:room:{application}"
-        self._assigned = f"weir:pipeline:assigned:{application}"
+        self._control, self._application = control, application
+        self._cursor = keys.PIPELINE_CURSOR.of(application)
+        self._room = keys.PIPELINE_ROOM.of(application)
         self._dispatch = control.register_script(_DISPATCH)
 
     def cursor(self) -> Cursor | None:
@@ -51,11 +51,11 @@ class Dispatches:
 
     def commit(self, start: Cursor, end: Cursor, assignments: Mapping[str, Assignment]) -> None:
         """Whole or not at all. Raises Overtaken when the cursor is not at `start` any more."""
-        keys = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
+        places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
         documents = [json.dumps(each.to_document()) for each in assignments.values()]
         events = sum(each.events for each in assignments.values())
         written = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
-        if not self._dispatch(keys=keys, args=written):
+        if not self._dispatch(keys=places, args=written):
             raise DispatcherOvertaken("another process dispatches for this application; stop one of them.")
 
     def after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
@@ -65,7 +65,7 @@ class Dispatches:
 
     def replicas(self) -> set[str]:
         """Every replica that was ever given something."""
-        return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(f"{self._assigned}:*")}
+        return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(self._stream("*"))}
 
     def forget(self, replica: str, tick: int) -> None:
         """Assignments through `tick`: their results are in the queue."""
@@ -73,8 +73,8 @@ class Dispatches:
 
     def clear(self) -> None:
         """Forgets everything."""
-        streams = list(self._control.scan_iter(f"{self._assigned}:*"))
+        streams = list(self._control.scan_iter(self._stream("*")))
         self._control.delete(self._cursor, *streams)
 
     def _stream(self, replica: str) -> str:
-        return f"{self._assigned}:{replica}"
+        return keys.PIPELINE_ASSIGNED.of(self._application, replica)

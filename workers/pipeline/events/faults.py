@@ -11,9 +11,9 @@ until their node has them. Who delivers again delivers nothing: a segment takes 
 
 import redis
 
+from queues import keys
 from queues.errors import NodeFull, NodeUnavailable
 from queues.segments.dead_letters import DeadLetters
-from queues.topology import KEY as TOPOLOGY
 from queues.topology import Topology
 from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
@@ -25,8 +25,7 @@ class FaultStore:
     """The keys above, of one application."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
-        self._control = control
-        self._prefix = f"weir:pipeline:faults:{application}"
+        self._control, self._application = control, application
 
     def keep(self, replica: str, tick: int, faults: Faults) -> None:
         """What a task found. The same entry again replaces what was kept of it."""
@@ -36,7 +35,7 @@ class FaultStore:
             for place, (rows, cause) in enumerate(found)
         }
         if kept:
-            self._control.hset(f"{self._prefix}:{replica}:{tick}", mapping=kept)
+            self._control.hset(self._key(replica, tick), mapping=kept)
 
     def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
         """Everything of published batches to its segment; how many events. A node that is away is tried at
@@ -44,11 +43,11 @@ class FaultStore:
         """
         delivered = 0
         topology: Topology | None = None
-        for key in self._control.scan_iter(f"{self._prefix}:*"):
+        for key in self._control.scan_iter(self._key("*", "*")):
             replica, tick = key.decode().rsplit(":", 2)[1:]
             if published.get(replica, 0) < int(tick):
                 continue
-            topology = topology or Topology.from_json(self._control.get(TOPOLOGY))
+            topology = topology or Topology.from_json(self._control.get(keys.TOPOLOGY))
             for entry, letters in _by_entry(self._control.hgetall(key)).items():
                 delivered += self._letters(nodes, topology, key, entry, letters)
         return delivered
@@ -67,12 +66,15 @@ class FaultStore:
 
     def abandon(self, replica: str, tick: int) -> None:
         """What an attempt at a batch that is not published has kept."""
-        self._control.delete(f"{self._prefix}:{replica}:{tick}")
+        self._control.delete(self._key(replica, tick))
 
     def clear(self) -> None:
         """Forgets everything: what it holds is read again."""
-        if keys := list(self._control.scan_iter(f"{self._prefix}:*")):
-            self._control.delete(*keys)
+        if found := list(self._control.scan_iter(self._key("*", "*"))):
+            self._control.delete(*found)
+
+    def _key(self, replica: str, tick: int | str) -> str:
+        return keys.PIPELINE_FAULTS.of(self._application, replica, tick)
 
 
 def _by_entry(found: dict[bytes, bytes]) -> dict[str, dict[bytes, tuple]]:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import redis
 from datasketches import kll_doubles_sketch
 
+from queues import keys
 from workers.pipeline.declaration.monitored import SLOTS, Monitored
 from workers.pipeline.declaration.steering import steer
 
@@ -54,7 +55,7 @@ class MonitorStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control = control
-        self._key = f"weir:pipeline:sketches:{application}"
+        self._key = keys.PIPELINE_SKETCHES.of(application)
 
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """What a task has seen, in the slot of now. writer: no two of a slot are the same."""

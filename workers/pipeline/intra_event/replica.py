@@ -8,7 +8,7 @@ from typing import Protocol
 import redis
 from pyspark.sql import DataFrame
 
-from queues.topology import KEY as TOPOLOGY
+from queues import keys
 from queues.topology import Topology
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
@@ -90,7 +90,7 @@ class ReplicaWork(BatchWork):
         return Portion(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
     def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
-        topology = Topology.from_json(self._control.get(TOPOLOGY))
+        topology = Topology.from_json(self._control.get(keys.TOPOLOGY))
         found = []
         for part in (part for each in given for part in each.parts):
             queue, node = part.container.split("/")

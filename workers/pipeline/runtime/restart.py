@@ -14,6 +14,7 @@ from typing import IO
 
 import redis
 
+from queues import keys
 from queues.errors import BadInput, WeirError
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
@@ -60,7 +61,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
-    key = f"weir:pipeline:run:{application}"
+    key = keys.PIPELINE_RUN.of(application)
     known = control.get(key)
     here = _read_run(own)
     if known is None and here is None:
@@ -90,7 +91,7 @@ def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> No
     ResultQueue(control, application).clear()
     FaultStore(control, application).clear()
     StateStore(control, application).clear()
-    control.delete(f"weir:pipeline:run:{application}")
+    control.delete(keys.PIPELINE_RUN.of(application))
     shutil.rmtree(folder / "spark", ignore_errors=True)
     (folder / "run.json").unlink(missing_ok=True)
 

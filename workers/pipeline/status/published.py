@@ -13,10 +13,10 @@ from typing import Any
 
 import redis
 
+from queues import keys
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.status.status import StatusBoard
 
-KEY = "weir:pipeline"
 WORST_FIRST = ("failed", "stalled", "starting", "stopping", "running")
 SUMMED = (
     "in_per_second",
@@ -38,7 +38,7 @@ class Statuses:
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
         self._state, self._error = "starting", None
-        self._before = _applications(control.get(KEY))
+        self._before = _applications(control.get(keys.PIPELINE))
 
     def board(self, application: Application) -> StatusBoard:
         """A board for an application, or for another version of it: what was counted counts on."""
@@ -71,12 +71,12 @@ class Statuses:
             heartbeats = self._heartbeats()
             with self._lock:
                 found = {name: board.document(heartbeats) for name, board in self._boards.items()}
-            self._control.set(KEY, json.dumps(self.document(found)))
+            self._control.set(keys.PIPELINE, json.dumps(self.document(found)))
         except (redis.ConnectionError, redis.TimeoutError):
             return
 
     def _heartbeats(self) -> dict[bytes, bytes]:
-        return self._control.hgetall("weir:heartbeats")
+        return self._control.hgetall(keys.HEARTBEATS)
 
     def document(self, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """All applications together."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
+from queues import keys
 from workers.pipeline.events.arrow_blob import decode
 
 # KEYS room, results; ARGV replica, tick, events worked, bytes, result.
@@ -120,10 +121,9 @@ class ResultQueue:
     """Reads and writes the keys above."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
-        self._control = control
-        self._prefix = f"weir:pipeline:result:{application}"
-        self._results = f"weir:pipeline:results:{application}"
-        self._room = f"weir:pipeline:room:{application}"
+        self._control, self._application = control, application
+        self._results = keys.PIPELINE_RESULTS.of(application)
+        self._room = keys.PIPELINE_ROOM.of(application)
         self._publish = control.register_script(_PUBLISH)
         self._release = control.register_script(_RELEASE)
         self._abandon = control.register_script(_ABANDON)
@@ -131,13 +131,13 @@ class ResultQueue:
     def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
         """Blobs of a batch that is not published yet; nobody sees them."""
         if blobs:
-            self._control.hset(f"{self._prefix}:{replica}:{tick}", mapping=blobs)
+            self._control.hset(self._blobs(replica, tick), mapping=blobs)
 
     def abandon(self, replica: str, tick: int) -> None:
         """What an attempt at this batch that died has left. One that was thought dead may have published it
         meanwhile: then it stays.
         """
-        self._abandon(keys=[self._room, f"{self._prefix}:{replica}:{tick}"], args=[replica, tick])
+        self._abandon(keys=[self._room, self._blobs(replica, tick)], args=[replica, tick])
 
     def publish(self, result: Result, events: int) -> bool:
         """False when it was published before. events: worked by the batch, before its rules."""
@@ -152,7 +152,7 @@ class ResultQueue:
     def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
         """Blobs of a published result. Raises KeyError naming one that is not there."""
         wanted = list(names)
-        key = f"{self._prefix}:{result.replica}:{result.tick}"
+        key = self._blobs(result.replica, result.tick)
         found = self._control.hmget(key, wanted) if wanted else []
         for name, data in zip(wanted, found, strict=True):
             if data is None:
@@ -161,8 +161,8 @@ class ResultQueue:
 
     def release(self, result: Result) -> None:
         """The watermark has passed it: its bytes are free. Twice is once."""
-        keys = [self._room, self._results, f"{self._prefix}:{result.replica}:{result.tick}"]
-        self._release(keys=keys, args=[result.size_bytes, result.entry_id])
+        places = [self._room, self._results, self._blobs(result.replica, result.tick)]
+        self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
     def room(self) -> Room:
         found = self._control.hgetall(self._room)
@@ -183,5 +183,8 @@ class ResultQueue:
 
     def clear(self) -> None:
         """Forgets everything."""
-        blobs = list(self._control.scan_iter(f"{self._prefix}:*"))
+        blobs = list(self._control.scan_iter(self._blobs("*", "*")))
         self._control.delete(self._results, self._room, *blobs)
+
+    def _blobs(self, replica: str, tick: int | str) -> str:
+        return keys.PIPELINE_RESULT.of(self._application, replica, tick)

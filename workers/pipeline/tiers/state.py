@@ -23,6 +23,7 @@ import orjson
 import pyarrow as pa
 import redis
 
+from queues import keys
 from queues.errors import WeirError
 from workers.pipeline.events.arrow_blob import decode, encode
 
@@ -93,13 +94,12 @@ class StateStore:
     """The keys above, of one application."""
 
     def __init__(self, control: redis.Redis, application: str) -> None:
-        self._control = control
-        self._state = f"weir:pipeline:state:{application}"
-        self._pending = f"weir:pipeline:pending:{application}"
-        self._between = f"weir:pipeline:between:{application}"
-        self._outbox = f"weir:pipeline:outbox:{application}"
-        self._recent = f"weir:pipeline:recent:{application}"
-        self._late = f"weir:pipeline:late:{application}"
+        self._control, self._application = control, application
+        self._state = keys.PIPELINE_STATE.of(application)
+        self._pending = keys.PIPELINE_PENDING.of(application)
+        self._outbox = keys.PIPELINE_OUTBOX.of(application)
+        self._recent = keys.PIPELINE_RECENT.of(application)
+        self._late = keys.PIPELINE_LATE.of(application)
         self._write = control.register_script(_WRITE)
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
@@ -125,8 +125,8 @@ class StateStore:
 
     def write(self, batch: int, made: WrittenState) -> None:
         """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
-        keys = [self._state, self._pending, f"{self._between}:{batch}", self._outbox, self._late]
-        if not self._write(keys=keys, args=made.arguments(batch)):
+        places = [self._state, self._pending, self._between_key(batch), self._outbox, self._late]
+        if not self._write(keys=places, args=made.arguments(batch)):
             raise StateFromTheFuture(
                 f"a later batch than {batch} is already written: another run has taken over."
             )
@@ -142,12 +142,12 @@ class StateStore:
 
     def between(self, batch: int) -> list[pa.RecordBatch]:
         """What operators have emitted for operators in this batch so far."""
-        found = self._control.hgetall(f"{self._between}:{batch}")
+        found = self._control.hgetall(self._between_key(batch))
         return [rows for name in sorted(found) for rows in decode(found[name])]
 
     def forget_between(self, batch: int) -> None:
         """Of a batch that is done."""
-        self._control.delete(f"{self._between}:{batch}")
+        self._control.delete(self._between_key(batch))
 
     def outputs(self, most: int) -> dict[str, bytes]:
         """Complex events that are still to be published, by name: `most` names, or a few more."""
@@ -178,5 +178,8 @@ class StateStore:
 
     def clear(self) -> None:
         """Forgets everything but what is still to be published, and what came late."""
-        between = list(self._control.scan_iter(f"{self._between}:*"))
+        between = list(self._control.scan_iter(self._between_key("*")))
         self._control.delete(self._state, self._pending, *between)
+
+    def _between_key(self, batch: int | str) -> str:
+        return keys.PIPELINE_BETWEEN.of(self._application, batch)

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from queues import keys
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from workers.pipeline.declaration.controls import Controls, key_of
+from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
@@ -42,7 +43,7 @@ def publish(control_server):
 
 
 def steer(control, **controls) -> None:
-    control.set(key_of("app"), json.dumps(controls))
+    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps(controls))
 
 
 def given(control) -> dict[str, int]:
@@ -140,7 +141,7 @@ def test_a_second_dispatcher_is_refused_and_changes_nothing(
 
 
 def test_wrong_controls_change_nothing(dispatcher, publish, control):
-    control.set(key_of("app"), json.dumps({"admit_events_per_batch": "many"}))
+    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"admit_events_per_batch": "many"}))
     publish(1_000)
     assert dispatcher.step() == 1_000
 

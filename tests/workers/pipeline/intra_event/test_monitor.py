@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from workers.pipeline.declaration.controls import key_of
+from queues import keys
 from workers.pipeline.declaration.monitored import Monitored
 from workers.pipeline.intra_event.monitor import LEAST_EVENTS, Monitor, MonitorStore, Sketches
 
@@ -24,7 +24,7 @@ def seen(control, values, writer: str, now_seconds: float, types: str = "respons
 
 
 def criteria(control) -> dict:
-    return json.loads(control.get(key_of("app")) or b"{}").get("criteria", {})
+    return json.loads(control.get(keys.PIPELINE_CONTROLS.of("app")) or b"{}").get("criteria", {})
 
 
 def test_the_criterion_is_near_the_quantile_of_all_tasks_of_the_window(control):
@@ -61,7 +61,7 @@ def test_too_few_values_change_nothing(control, values):
 
 
 def test_a_criterion_that_a_person_set_beside_it_stays(control):
-    control.set(key_of("app"), json.dumps({"criteria": {"by_hand": 3.0}}))
+    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"criteria": {"by_hand": 3.0}}))
     seen(control, [9.0] * 200, "a", 1_000.0)
     Monitor(control, "app", (SLOW,), {"slow": 5.0, "by_hand": 1.0}, lambda: 1_000.0).step()
     assert criteria(control) == {"slow": 9.0, "by_hand": 3.0}

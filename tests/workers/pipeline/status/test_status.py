@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from queues import keys
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
@@ -16,7 +17,7 @@ from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.published import KEY, Statuses
+from workers.pipeline.status.published import Statuses
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
@@ -154,7 +155,7 @@ def test_matches_count_on_over_a_restart_and_over_a_version(control):
     statuses.board(APPLICATION).inter_event(worked(2))
     again = Statuses(control)
     again.board(APPLICATION).inter_event(worked(3))
-    said = json.loads(control.get(KEY))["applications"]["performance"]
+    said = json.loads(control.get(keys.PIPELINE))["applications"]["performance"]
     assert said["patterns"]["load-rises"]["matches"] == 6
     assert said["late_events"] == 3
 
@@ -176,7 +177,7 @@ def test_what_is_shed_is_told_by_type_with_what_it_costs_and_counts_on_over_a_re
     ours = statuses.board(APPLICATION)
     ours.replica("iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}}))
     ours.inter_event(shedding(now))
-    said = json.loads(control.get(KEY))
+    said = json.loads(control.get(keys.PIPELINE))
     application = said["applications"]["performance"]
     pattern = application["patterns"]["load-rises"]
     assert pattern["shed_events"] == {"cpu": 180 + 100 + 180}
@@ -194,9 +195,9 @@ def test_the_worst_application_is_the_state_of_the_pipeline(control):
     statuses = Statuses(control)
     shown = statuses.board(APPLICATION)
     shown.turn("running")
-    assert json.loads(control.get(KEY))["state"] == "running"
+    assert json.loads(control.get(keys.PIPELINE))["state"] == "running"
     shown.turn("failed", "a node is away")
-    said = json.loads(control.get(KEY))
+    said = json.loads(control.get(keys.PIPELINE))
     assert (said["state"], said["error"]) == ("failed", "a node is away")
 
 

@@ -1,0 +1,337 @@
+"""Every key, stream and channel on a server, once: name, type, who writes and who reads it, what it holds.
+
+    control.get(keys.SNAPSHOT)
+    control.set(keys.POOL.of(host), order)
+
+A name with parts in braces is never used as it is: `of` fills them in, and `pattern` has "*" for each, for
+SCAN and for what a role may touch. Roles are those of `queues.nodes.server_roles`. Other processes and other
+versions know these names: one that has been released stays.
+"""
+
+import re
+from typing import Literal
+
+Kind = Literal["string", "hash", "list", "sorted set", "stream", "channel", "prefix"]
+ROLES = ("web", "workers", "observer", "agent", "telemetry", "pipeline")
+_PART = re.compile(r"\{\w+\}")
+
+
+class Key(str):
+    """A name. flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the
+    control server. A "prefix" begins the names of a library's own keys.
+    """
+
+    kind: Kind
+    writers: tuple[str, ...]
+    readers: tuple[str, ...]
+    holds: str
+    on_nodes: bool
+    _template: str
+
+    def __new__(cls, name: str, kind: Kind, flow: str, holds: str, *, on_nodes: bool = False) -> "Key":
+        key = super().__new__(cls, name)
+        key.kind, key.holds, key.on_nodes = kind, holds, on_nodes
+        key.writers, key.readers = (_roles(end) for end in flow.split(" → "))
+        key._template = _PART.sub("{}", name)
+        return key
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # copied, or in another process, it is the plain name
+
+    @property
+    def pattern(self) -> str:
+        """What matches every one of them."""
+        return self._template.replace("{}", "*") + ("*" if self.kind == "prefix" else "")
+
+    def of(self, *parts: str | int) -> str:
+        """The name with these parts, in their order. Raises TypeError when there are more or fewer."""
+        if len(parts) != self._template.count("{}"):
+            raise TypeError(f"{self} takes {self._template.count('{}')} parts, not {len(parts)}.")
+        return self._template.format(*parts)
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    return ROLES if text == "all" else tuple(text.split())
+
+
+# The plant
+TOPOLOGY = Key(
+    "weir:topology",
+    "string",
+    "web workers → all",
+    "JSON, projection of the database: `queues.topology.Topology`",
+)
+HEARTBEATS = Key(
+    "weir:heartbeats",
+    "hash",
+    "agent → agent observer telemetry pipeline",
+    "node → JSON heartbeat of its agent",
+)
+PRODUCERS = Key(
+    "weir:producers",
+    "hash",
+    "web telemetry pipeline → web telemetry pipeline observer workers",
+    "producer|queue → JSON {events, blocks, rejected, rerouted, at}, cumulative, reported each second",
+)
+SNAPSHOT = Key(
+    "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
+)
+LIVE = Key("weir:live", "channel", "observer → web", "JSON, each snapshot and its delta")
+METRICS = Key(
+    "weir:metrics", "stream", "observer → web workers", "a row of numbers each second, of the last two hours"
+)
+HOLDER = Key(
+    "weir:holder:{plant}",
+    "string",
+    "web → web observer",
+    "JSON {holder, until}: who steers the plant's tasks from outside",
+)
+
+# A queue on a node
+SEGMENT = Key(
+    "weir:{queue}:segment",
+    "stream",
+    "web telemetry pipeline workers → all",
+    "an entry a block: `i` block id (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
+    on_nodes=True,
+)
+COUNTERS = Key(
+    "weir:{queue}:counters",
+    "hash",
+    "web telemetry pipeline workers → all",
+    "cumulative counts: `queues.segments.scripts.COUNTERS`",
+    on_nodes=True,
+)
+RETRY = Key(
+    "weir:{queue}:retry",
+    "sorted set",
+    "workers → workers agent observer",
+    "entry id → due time (ms, the node's clock), for blocks whose handling failed",
+    on_nodes=True,
+)
+DEAD = Key(
+    "weir:{queue}:dead",
+    "stream",
+    "workers pipeline web → workers web agent observer",
+    "dead letters: `e` the batch, `error`, `n`, `t`, `tries`, `worker`, `block`; changed `since`, `fixes`",
+    on_nodes=True,
+)
+LEAVING = Key(
+    "weir:{queue}:leaving",
+    "hash",
+    "workers → workers agent observer",
+    "entry id → the node it is being transferred to",
+    on_nodes=True,
+)
+RECEIVED = Key(
+    "weir:{queue}:received",
+    "sorted set",
+    "workers pipeline → workers pipeline",
+    "source, entry id and block id → when it was transferred here (ms)",
+    on_nodes=True,
+)
+OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # as the scripts take them
+
+# Workers and their hosts
+SUBMITTED = Key(
+    "weir:submitted:{queue}:{node}",
+    "sorted set",
+    "web workers → observer workers",
+    "worker id → submission time (s); a worker that starts removes itself",
+)
+RUNNING = Key(
+    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker id → its last sign of life (s)"
+)
+WORK = Key(
+    "weir:work:{queue}:{node}",
+    "hash",
+    "web workers → observer",
+    "cumulative counts of a container's workers; `trouble`: why the last one ended early",
+)
+LATENCY = Key(
+    "weir:latency:{queue}",
+    "hash",
+    "workers → observer",
+    "bucket of publish-to-acknowledge seconds → events: `workers.consumer.latency`",
+)
+WORKER = Key(
+    "weir:worker:{id}",
+    "string",
+    "workers → workers",
+    "claimed by the worker that begins: an id runs at most once",
+)
+HOSTS = Key(
+    "weir:hosts", "hash", "workers → web workers observer", "Celery host → JSON report: `workers.pool.hosts`"
+)
+POOL = Key(
+    "weir:pool:{host}",
+    "string",
+    "web workers → workers",
+    "JSON {threads, pid}: the size that a host's pool is to have",
+)
+DONE = Key(
+    "weir:done:{host}",
+    "stream",
+    "workers → workers",
+    "begins, completions and ends of a host's workers: `workers.pool.completions`",
+)
+
+# Coordination and limits
+LEASE = Key(
+    "weir:lease:{name}",
+    "string",
+    "workers observer → workers observer",
+    "a lease: its token and fencing number",
+)
+FENCE = Key(
+    "weir:fence:{name}", "string", "workers observer → workers observer", "the last fencing number of a lease"
+)
+THROTTLE = Key(
+    "weir:throttle:{queue}",
+    "string",
+    "web workers → web workers",
+    "there while the queue is throttled: the API answers 429, Retry-After its time to live",
+)
+QUOTA = Key(
+    "weir:quota:{subject}",
+    "hash",
+    "web → web",
+    "what is left of a token's or user's quota: `events`, `bytes`, and `at` (s, the server's clock)",
+)
+TOKEN_FAILURES = Key("weir:token-failures:{address}", "string", "web → web", "wrong API tokens of an address")
+AUDIT_HEAD = Key(
+    "weir:audit:head",
+    "string",
+    "web workers → web workers",
+    "JSON {sequence, digest, seal}: the audit's last entry",
+)
+AUDIT_VERDICT = Key(
+    "weir:audit:verdict",
+    "string",
+    "workers → workers",
+    "JSON: what the last check of the audit found, and when",
+)
+
+# Batch tasks
+JOB = Key(
+    "weir:job:{run}",
+    "hash",
+    "workers → web workers",
+    "chunk → JSON progress while a worker is at it: {rows, share, stages, stages_done, …, worker, at}",
+)
+JOB_WORKERS = Key(
+    "weir:job:{run}:workers",
+    "sorted set",
+    "workers → web workers",
+    "worker → until when (s) it counts as there",
+)
+
+# The pipeline
+PIPELINE = Key(
+    "weir:pipeline",
+    "string",
+    "pipeline → pipeline observer web",
+    "JSON status, after each batch and each second: `workers.pipeline.status`",
+)
+PIPELINE_WANTED = Key(
+    "weir:pipeline:wanted", "hash", "web → pipeline web", "application → JSON {version, text}: what is to run"
+)
+PIPELINE_AT_WORK = Key(
+    "weir:pipeline:at-work",
+    "hash",
+    "pipeline → web workers",
+    "application → JSON {name, version, text, refused}: what runs",
+)
+PIPELINE_RUN = Key(
+    "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that checkpoint and state belong to"
+)
+PIPELINE_CONTROLS = Key(
+    "weir:pipeline:controls:{app}",
+    "string",
+    "web workers pipeline → web workers pipeline",
+    "JSON, what is steered: `workers.pipeline.declaration.controls`",
+)
+PIPELINE_SKETCHES = Key(
+    "weir:pipeline:sketches:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "`{criterion}/{slot}/{writer}` → a KLL sketch",
+)
+PIPELINE_CURSOR = Key("weir:pipeline:cursor:{app}", "hash", "pipeline → pipeline", "`tick`, `cursor` (JSON)")
+PIPELINE_ASSIGNED = Key(
+    "weir:pipeline:assigned:{app}:{replica}",
+    "stream",
+    "pipeline → pipeline",
+    "entry `{tick}-0`: `d` an assignment (JSON)",
+)
+PIPELINE_ROOM = Key(
+    "weir:pipeline:room:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "`used_bytes`; `in_flight_events`: dispatched, no result yet; `events`, `bytes`, `published:…`",
+)
+PIPELINE_RESULT = Key(
+    "weir:pipeline:result:{app}:{replica}:{tick}",
+    "hash",
+    "pipeline → pipeline",
+    "blob name → rows (Arrow stream)",
+)
+PIPELINE_RESULTS = Key(
+    "weir:pipeline:results:{app}",
+    "stream",
+    "pipeline → pipeline",
+    "`d`: a `Result` (JSON), when it was published",
+)
+PIPELINE_FAULTS = Key(
+    "weir:pipeline:faults:{app}:{replica}:{tick}",
+    "hash",
+    "pipeline → pipeline",
+    "`queue/node/entry/block/place` → cause and rows",
+)
+PIPELINE_STATE = Key(
+    "weir:pipeline:state:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "`{operator}/{group}` → state, `…:batch` → the batch that wrote it",
+)
+PIPELINE_PENDING = Key(
+    "weir:pipeline:pending:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "place → event time (µs) at which it is due without events",
+)
+PIPELINE_BETWEEN = Key(
+    "weir:pipeline:between:{app}:{batch}",
+    "hash",
+    "pipeline → pipeline",
+    "name → complex events for other operators (Arrow stream)",
+)
+PIPELINE_OUTBOX = Key(
+    "weir:pipeline:outbox:{app}",
+    "hash",
+    "pipeline → pipeline",
+    "`{queue}|{batch}/…` → complex events still to be published",
+)
+PIPELINE_RECENT = Key(
+    "weir:pipeline:recent:{app}",
+    "list",
+    "pipeline → web",
+    "JSON, the newest complex events that were published",
+)
+PIPELINE_LATE = Key(
+    "weir:pipeline:late:{app}",
+    "stream",
+    "pipeline → pipeline",
+    "`d` late events (Arrow stream), `n` how many; the newest LATE_KEPT",
+)
+
+# Libraries
+CELERY = Key("weir:celery:", "prefix", "web workers → web workers", "Celery's queues")
+CHANNELS = Key("weir:channels", "prefix", "web → web", "Channels' groups")
+
+KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key))
+
+
+def of_queue(queue: str) -> list[str]:
+    """A queue's keys on a node, in the order of OF_QUEUE."""
+    return [key.of(queue) for key in OF_QUEUE]
