@@ -12,32 +12,10 @@ from dataclasses import dataclass
 from console.accounts.access import Actor
 from console.connections.control_server import control
 from queues import keys
+from queues.lua.script import script
 from workers.steering import plant_settings
 
 BURST_SECONDS = 10
-
-# rates of events and bytes, burst in seconds, costs in events and bytes, 1 to ask first. Answers the ms to
-# wait: 0 when the cost was taken. What is not asked for is taken in any case.
-_TAKE = """
-local now = redis.call('TIME')
-now = now[1] + now[2] / 1e6
-local burst = tonumber(ARGV[3])
-local kept = redis.call('HMGET', KEYS[1], 'at', 'events', 'bytes')
-local elapsed = math.max(0, now - (tonumber(kept[1]) or now))
-local levels, wait, full = {}, 0, 0
-for i = 1, 2 do
-  local rate = tonumber(ARGV[i])
-  local level = math.min(burst * rate, (tonumber(kept[i + 1]) or burst * rate) + elapsed * rate)
-  if level < 0 then wait = math.max(wait, -level / rate) end
-  levels[i] = level - tonumber(ARGV[3 + i])
-  full = math.max(full, burst - levels[i] / rate)
-end
-if ARGV[6] == '1' and wait > 0 then return math.ceil(wait * 1000) + 1 end
-redis.call('HSET', KEYS[1], 'at', string.format('%.6f', now), 'events', string.format('%.6f', levels[1]),
-  'bytes', string.format('%.6f', levels[2]))
-redis.call('PEXPIRE', KEYS[1], math.ceil(full * 1000) + 1000)
-return 0
-"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +40,7 @@ class Quota:
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:
         rates = (self.events_per_second, self.bytes_per_second, BURST_SECONDS)
         words = (keys.QUOTA.of(self.subject), *rates, events, size_bytes, int(ask))
-        return int(control().eval(_TAKE, 1, *words))
+        return int(control().eval(script("control/take_quota"), 1, *words))
 
 
 def quota_of(actor: Actor) -> Quota:

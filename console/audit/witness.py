@@ -20,21 +20,11 @@ from django.conf import settings
 
 from console.connections.control_server import control
 from queues import keys
+from queues.lua.script import script
 
 logger = logging.getLogger(__name__)
 FILE = "audit-heads.jsonl"
 LAST_LINES = 1_000
-# Several processes tell at once: the longest chain stays.
-_LONGER = """
-local known = redis.call('GET', KEYS[1])
-if known then
-  local found, document = pcall(cjson.decode, known)
-  local sequence = found and type(document) == 'table' and tonumber(document.sequence) or 0
-  if sequence >= tonumber(ARGV[1]) then return 0 end
-end
-redis.call('SET', KEYS[1], ARGV[2])
-return 1
-"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,9 @@ class Forged(Exception):  # noqa: N818
 def tell(sequence: int, digest: str) -> None:
     """Tell the control server. One that does not answer is told by the next entry, or by the checker."""
     try:
-        control().eval(_LONGER, 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest)))
+        control().eval(
+            script("control/keep_audit_head"), 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest))
+        )
     except redis.RedisError as error:
         logger.debug("The control server was not told of audit entry %s: %s", sequence, error)
 

@@ -7,20 +7,9 @@ from typing import Any
 import redis
 
 from queues import keys
+from queues.lua.script import script
 
 EVERY_SECONDS = 1.0
-
-# Added on the server: two processes under one producer's name count together, and a restart goes on.
-_ADD = """
-local old = redis.call('HGET', KEYS[1], ARGV[1])
-local ok, row = pcall(cjson.decode, old or '{}')
-if not ok then row = {} end
-for i, name in ipairs({'events', 'blocks', 'rejected', 'rerouted'}) do
-  row[name] = (row[name] or 0) + tonumber(ARGV[i + 2])
-end
-row.at = tonumber(ARGV[2])
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(row))
-"""
 
 
 class ProducerReport:
@@ -28,7 +17,7 @@ class ProducerReport:
 
     def __init__(self, control: redis.Redis, producer: str, clock: Callable[[], float]) -> None:
         self._producer, self._clock = producer, clock
-        self._add = control.register_script(_ADD)
+        self._add = control.register_script(script("control/count_published"))
         self._pending: dict[str, list[int]] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()

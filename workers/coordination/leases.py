@@ -11,24 +11,7 @@ from types import TracebackType
 import redis
 
 from queues import keys
-
-# The number must also pass what was last written under this lease (`at_least`): a control server that came
-# back empty counts from zero again, and all of its holders would be fenced out for ever.
-_ACQUIRE = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local fence = math.max(redis.call('INCR', KEYS[2]), tonumber(ARGV[3]) + 1)
-redis.call('SET', KEYS[2], string.format('%d', fence))
-redis.call('SET', KEYS[1], ARGV[1] .. ':' .. string.format('%d', fence), 'PX', ARGV[2])
-return fence
-"""
-_RENEW = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-"""
-_RELEASE = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
-"""
+from queues.lua.script import script
 
 
 class Lease:
@@ -46,17 +29,19 @@ class Lease:
     def acquire(self) -> int | None:
         """The fencing number, greater than all before; None while another holds the lease."""
         places = (self._key, self._fence_key)
-        fence = self._control.eval(_ACQUIRE, 2, *places, self._token, self._milliseconds, self._at_least)
+        fence = self._control.eval(
+            script("lease/acquire"), 2, *places, self._token, self._milliseconds, self._at_least
+        )
         self.fence = int(fence) or None
         return self.fence
 
     def renew(self) -> bool:
         """Hold it for its full time again; False when it was lost: stop what it protects."""
-        return self._under_token(_RENEW, self._milliseconds)
+        return self._under_token(script("lease/renew"), self._milliseconds)
 
     def release(self) -> bool:
         """Give it up; False when it was no longer ours, and another's is never touched."""
-        released = self._under_token(_RELEASE)
+        released = self._under_token(script("lease/release"))
         self.fence = None
         return released
 

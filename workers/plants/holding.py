@@ -12,22 +12,9 @@ import redis
 
 from queues import keys
 from queues.errors import WeirError
+from queues.lua.script import script
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
-# KEYS the plant's holder; ARGV who asks, what would be written, ms. Gives what stands there: of another, or
-# of the same for longer than asked; nothing when it was written.
-_HOLD = """
-local stored = redis.call('GET', KEYS[1])
-if stored and cjson.decode(stored).holder ~= ARGV[1] then return stored end
-if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[3]) then return stored end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-return false
-"""
-_RELEASE = """
-local stored = redis.call('GET', KEYS[1])
-if not stored or cjson.decode(stored).holder ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
-"""
 
 
 class PlantHeld(WeirError):  # noqa: N818
@@ -42,7 +29,9 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
     """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
     until = now + seconds
     document = json.dumps({"holder": holder, "until": until})
-    stored = control.eval(_HOLD, 1, keys.HOLDER.of(plant), holder, document, round(seconds * 1000))
+    stored = control.eval(
+        script("plant/hold"), 1, keys.HOLDER.of(plant), holder, document, round(seconds * 1000)
+    )
     if not stored:
         return until
     found = json.loads(stored)
@@ -53,7 +42,7 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:
     """Let go; False when it was not this holder's."""
-    return bool(control.eval(_RELEASE, 1, keys.HOLDER.of(plant), holder))
+    return bool(control.eval(script("plant/release"), 1, keys.HOLDER.of(plant), holder))
 
 
 def holder_of(control: redis.Redis, plant: str) -> dict[str, Any] | None:

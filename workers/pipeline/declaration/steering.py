@@ -7,14 +7,8 @@ from typing import Any
 import redis
 
 from queues import keys
+from queues.lua.script import script
 from workers.pipeline.declaration.controls import Controls
-
-# KEYS controls; ARGV what they were, what they are to be. 0: somebody else has changed them meanwhile.
-_REPLACE = """
-if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-return 1
-"""
 
 
 def steer(control: redis.Redis, application: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +39,7 @@ def steer_named(
 def _changed(
     control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    replace = control.register_script(_REPLACE)
+    replace = control.register_script(script("pipeline/replace_controls"))
     key = keys.PIPELINE_CONTROLS.of(application)
     while True:
         stored = control.get(key) or b""

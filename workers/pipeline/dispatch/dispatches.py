@@ -17,18 +17,9 @@ import redis
 
 from queues import keys
 from queues.errors import WeirError
+from queues.lua.script import script
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
-
-# KEYS cursor, room, then a stream per assignment; ARGV tick before, tick, cursor, events, an assignment each.
-_DISPATCH = """
-local tick = redis.call('HGET', KEYS[1], 'tick') or '0'
-if tick ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'tick', ARGV[2], 'cursor', ARGV[3])
-redis.call('HINCRBY', KEYS[2], 'in_flight_events', ARGV[4])
-for i = 3, #KEYS do redis.call('XADD', KEYS[i], ARGV[2] .. '-0', 'd', ARGV[i + 2]) end
-return 1
-"""
 
 
 class DispatcherOvertaken(WeirError):  # noqa: N818
@@ -42,7 +33,7 @@ class Dispatches:
         self._control, self._application = control, application
         self._cursor = keys.PIPELINE_CURSOR.of(application)
         self._room = keys.PIPELINE_ROOM.of(application)
-        self._dispatch = control.register_script(_DISPATCH)
+        self._dispatch = control.register_script(script("pipeline/dispatch"))
 
     def cursor(self) -> Cursor | None:
         """None before the first dispatch. Raises BadInput when it is of another version."""

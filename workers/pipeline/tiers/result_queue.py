@@ -21,33 +21,9 @@ import pyarrow as pa
 import redis
 
 from queues import keys
+from queues.lua.script import script
 from workers.pipeline.events.arrow_blob import decode
 
-# KEYS room, results; ARGV replica, tick, events worked, bytes, result.
-_PUBLISH = """
-local field = 'published:' .. ARGV[1]
-if tonumber(redis.call('HGET', KEYS[1], field) or '0') >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', KEYS[1], field, ARGV[2])
-redis.call('HINCRBY', KEYS[1], 'in_flight_events', -tonumber(ARGV[3]))
-redis.call('HINCRBY', KEYS[1], 'used_bytes', ARGV[4])
-redis.call('HINCRBY', KEYS[1], 'bytes', ARGV[4])
-redis.call('HINCRBY', KEYS[1], 'events', ARGV[3])
-redis.call('XADD', KEYS[2], '*', 'd', ARGV[5])
-return 1
-"""
-# KEYS room, results, blobs; ARGV bytes, entry id of the result.
-_RELEASE = """
-if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then return 0 end
-redis.call('DEL', KEYS[3])
-redis.call('HINCRBY', KEYS[1], 'used_bytes', -tonumber(ARGV[1]))
-return 1
-"""
-# KEYS room, blobs; ARGV replica, tick.
-_ABANDON = """
-local published = redis.call('HGET', KEYS[1], 'published:' .. ARGV[1])
-if tonumber(published or '0') >= tonumber(ARGV[2]) then return 0 end
-return redis.call('DEL', KEYS[2])
-"""
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
 
 
@@ -124,9 +100,9 @@ class ResultQueue:
         self._control, self._application = control, application
         self._results = keys.PIPELINE_RESULTS.of(application)
         self._room = keys.PIPELINE_ROOM.of(application)
-        self._publish = control.register_script(_PUBLISH)
-        self._release = control.register_script(_RELEASE)
-        self._abandon = control.register_script(_ABANDON)
+        self._publish = control.register_script(script("pipeline/publish_result"))
+        self._release = control.register_script(script("pipeline/release_result"))
+        self._abandon = control.register_script(script("pipeline/abandon_result"))
 
     def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
         """Blobs of a batch that is not published yet; nobody sees them."""

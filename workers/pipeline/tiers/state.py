@@ -25,39 +25,11 @@ import redis
 
 from queues import keys
 from queues.errors import WeirError
+from queues.lua.script import script
 from workers.pipeline.events.arrow_blob import decode, encode
 
 LATE_KEPT = 1_000
 KEPT = 30  # complex events that are shown
-
-# KEYS state, pending, between, outbox, late; ARGV batch, places, then (place, state, due or '') each; then
-# counted lists: between (name, blob), outbox (name, blob), late (blob, events).
-_WRITE = """
-local batch, count, at = ARGV[1], tonumber(ARGV[2]), 3
-for i = 0, count - 1 do
-  local stored = redis.call('HGET', KEYS[1], ARGV[at + 3 * i] .. ':batch')
-  if stored and tonumber(stored) > tonumber(batch) then return 0 end
-end
-for i = 1, count do
-  local place = ARGV[at]
-  redis.call('HSET', KEYS[1], place, ARGV[at + 1], place .. ':batch', batch)
-  if ARGV[at + 2] == '' then redis.call('HDEL', KEYS[2], place)
-  else redis.call('HSET', KEYS[2], place, ARGV[at + 2]) end
-  at = at + 3
-end
-for _, key in ipairs({KEYS[3], KEYS[4]}) do
-  local blobs = tonumber(ARGV[at])
-  at = at + 1
-  for i = 1, blobs do
-    redis.call('HSET', key, ARGV[at], ARGV[at + 1])
-    at = at + 2
-  end
-end
-if ARGV[at] == '1' then
-  redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[at + 3], '*', 'd', ARGV[at + 1], 'n', ARGV[at + 2])
-end
-return 1
-"""
 
 
 class StateFromTheFuture(WeirError):  # noqa: N818
@@ -100,7 +72,7 @@ class StateStore:
         self._outbox = keys.PIPELINE_OUTBOX.of(application)
         self._recent = keys.PIPELINE_RECENT.of(application)
         self._late = keys.PIPELINE_LATE.of(application)
-        self._write = control.register_script(_WRITE)
+        self._write = control.register_script(script("pipeline/write_state"))
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
         """The places' state before `batch`, without those that have none; None when the batch is written

@@ -1,0 +1,1 @@
+"""Lua scripts, one a file: each is one step for everybody else."""

@@ -1,0 +1,6 @@
+-- Gives a lease up; another's is never touched.
+-- KEYS    the lease
+-- ARGV    token and number
+-- Answer  1, or 0 when it was lost
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])

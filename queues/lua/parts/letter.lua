@@ -1,0 +1,9 @@
+-- The letter of an id as it was shown, else nothing and why: 0 gone, -1 changed.
+local function shown(id, digest)
+  local entry = redis.call('XRANGE', dead, id, id)[1]
+  if not entry then return nil, 0 end
+  local got = fields(entry)
+  got.e, got.n, got.t = got.e or '', count(got.n), count(got.t)
+  if redis.sha1hex(got.e) ~= digest then return nil, -1 end
+  return got
+end

@@ -1,0 +1,36 @@
+-- What the scripts of a segment begin with: its keys (keys.OF_QUEUE), its consumer group, and what counts.
+local stream, counters, retry, dead, leaving, received = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local group = ARGV[1]
+local function fields(entry)
+  local found = {}
+  for i = 1, #entry[2], 2 do found[entry[2][i]] = entry[2][i + 1] end
+  return found
+end
+-- A number of an entry; 0 where somebody else wrote something else: no entry may stop what comes behind it.
+local function count(text)
+  local number = tonumber(text)
+  if not number or number ~= math.floor(number) or number < 0 or number > 2^53 then return 0 end
+  return number
+end
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local function grouped()
+  -- Answers BUSYGROUP when it is there already.
+  redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+end
+-- Removes one entry and counts it, if it is still there: whoever comes second counts nothing.
+local function remove(id)
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  redis.pcall('XACK', stream, group, id)
+  redis.call('ZREM', retry, id)
+  if not entry then return 0, 0 end
+  redis.call('XDEL', stream, id)
+  local got = fields(entry)
+  local n, bytes = count(got.n), #(got.d or '')
+  redis.call('HINCRBY', counters, 'removed_events', n)
+  redis.call('HINCRBY', counters, 'removed_blocks', 1)
+  redis.call('HINCRBY', counters, 'removed_bytes', bytes)
+  return n, 1
+end

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- Removes an entry and keeps its poison rows as dead letters, in one step.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, id, worker, tries, block, then for each letter: batch, error, events, newest time
+-- Answer  {events, blocks} that were still there
+-- include parts/segment
+local events, blocks = remove(ARGV[2])
+if blocks == 0 then return {0, 0} end
+for i = 6, #ARGV, 4 do
+  redis.call('XADD', dead, '*', 'e', ARGV[i], 'error', ARGV[i + 1], 'n', ARGV[i + 2], 't', ARGV[i + 3],
+    'tries', ARGV[4], 'worker', ARGV[3], 'block', ARGV[5])
+  redis.call('HINCRBY', counters, 'dead_events', ARGV[i + 2])
+end
+return {events, blocks}

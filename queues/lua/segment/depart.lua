@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- Marks entries for other nodes by weight, and gives them for transfer; those marked before come first.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, most blocks, most bytes, then for each node: its name, its weight
+-- Answer  {{id, node, block, events, newest time, data}, …}
+-- include parts/segment
+grouped()
+local most_blocks, most_bytes = tonumber(ARGV[2]), tonumber(ARGV[3])
+local rows, bytes, total, known = {}, 0, 0, {}
+for i = 4, #ARGV, 2 do
+  known[ARGV[i]] = true
+  total = total + tonumber(ARGV[i + 1])
+end
+-- The same block goes the same way whoever asks, while the weights stay; when they change the mark holds.
+local function target_of(block)
+  local place = (tonumber(string.sub(block or '', -7), 16) or 0) * 7919 % total
+  for i = 4, #ARGV, 2 do
+    place = place - tonumber(ARGV[i + 1])
+    if place < 0 then return ARGV[i] end
+  end
+end
+local function add(entry, target)
+  local got = fields(entry)
+  rows[#rows + 1] = {entry[1], target, got.i or entry[1], count(got.n), count(got.t), got.d or ''}
+  bytes = bytes + #(got.d or '')
+end
+local marked = redis.call('HGETALL', leaving)
+for i = 1, #marked, 2 do
+  if known[marked[i + 1]] and #rows < most_blocks and bytes < most_bytes then
+    local entry = redis.call('XRANGE', stream, marked[i], marked[i])[1]
+    if entry then add(entry, marked[i + 1]) else redis.call('HDEL', leaving, marked[i]) end
+  end
+end
+while total > 0 and #rows < most_blocks and bytes < most_bytes do
+  -- Only what no worker has been given: claimed, it is nobody else's, and marked it stays so.
+  local reply = redis.call('XREADGROUP', 'GROUP', group, 'transfer', 'COUNT', 1, 'STREAMS', stream, '>')
+  if not reply then break end
+  local entry = reply[1][2][1]
+  local target = target_of(fields(entry).i)
+  redis.call('HSET', leaving, entry[1], target)
+  add(entry, target)
+end
+return rows

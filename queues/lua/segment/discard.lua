@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- Deletes dead letters for good, if they are as they were shown.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, then for each: dead id, its digest as shown
+-- Answer  for each: its events (1 at least), 0 when it is gone, -1 when it has changed
+-- include parts/segment
+-- include parts/letter
+local gone = {}
+for i = 2, #ARGV, 2 do
+  local got, why = shown(ARGV[i], ARGV[i + 1])
+  if got then redis.call('XDEL', dead, ARGV[i]) end
+  gone[#gone + 1] = got and math.max(1, got.n) or why
+end
+return gone

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Says that a worker is still at its entries.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, worker, ids
+-- Answer  the ids that are still its own
+-- include parts/segment
+local held = {}
+for i = 3, #ARGV do
+  -- Only what is still this worker's: a worker that was paused must not steal its entry back.
+  local mine = redis.pcall('XPENDING', stream, group, ARGV[i], ARGV[i], 1, ARGV[2])
+  if mine[1] and mine[1][1] == ARGV[i] then
+    redis.call('XCLAIM', stream, group, ARGV[2], 0, ARGV[i], 'JUSTID')
+    held[#held + 1] = ARGV[i]
+  end
+end
+return held

@@ -1,0 +1,11 @@
+#!lua
+-- Takes a dead letter from another node, once. A full node refuses it.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, passage, ms that it is remembered, then the letter's fields and values
+-- Answer  1, or 0 when it was taken before
+-- include parts/segment
+if redis.call('ZSCORE', received, ARGV[2]) then return 0 end
+redis.call('XADD', dead, '*', unpack(ARGV, 4))
+redis.call('ZREMRANGEBYSCORE', received, '-inf', now_ms() - tonumber(ARGV[3]))
+redis.call('ZADD', received, now_ms(), ARGV[2])
+return 1

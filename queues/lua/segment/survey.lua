@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- Lists what waits behind an entry, without payloads.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, id, most events
+-- Answer  {{id, events, newest time}, …}, one row at least if anything waits
+-- include parts/segment
+local rows, events, from, limit = {}, 0, '(' .. ARGV[2], tonumber(ARGV[3])
+while true do
+  local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
+  for _, entry in ipairs(entries) do
+    local got = fields(entry)
+    events = events + count(got.n)
+    if #rows > 0 and events > limit then return rows end
+    rows[#rows + 1] = {entry[1], count(got.n), count(got.t)}
+    from = '(' .. entry[1]
+  end
+  if #entries < 16 then return rows end
+end

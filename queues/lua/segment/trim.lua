@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Removes everything through an entry, and counts it.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, id, most entries
+-- Answer  {events, blocks} removed
+-- include parts/segment
+local events, blocks = 0, 0
+while blocks < tonumber(ARGV[3]) do
+  local entries = redis.call('XRANGE', stream, '-', ARGV[2], 'COUNT', 16)
+  for _, entry in ipairs(entries) do
+    local n = remove(entry[1])
+    events, blocks = events + n, blocks + 1
+  end
+  if #entries < 16 then break end
+end
+return {events, blocks}

@@ -1,0 +1,1 @@
+"""Tests of the scripts' files; what each does is tested where it is used."""
