@@ -5,8 +5,10 @@ from typing import Any
 
 from django.urls import reverse
 
-STATE_RANK = {"OFFLINE": 4, "TOOBUSY": 3, "BUSY": 2, "NORMAL": 1, "IDLE": 0}
-KEEPS_UP_SECONDS = 10.0  # a queue that waits longer than this is worth a look
+from queues.nodes.node_state import BUSY, NORMAL, STATES
+from queues.waiting import WORTH_A_LOOK_SECONDS
+
+STATE_RANK = {state: rank for rank, state in enumerate(STATES)}
 
 
 def worst_first(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -45,7 +47,7 @@ def _queue(name: str, queue: dict[str, Any]) -> dict[str, Any]:
         "kind": "queue",
         "name": name,
         "url": reverse("queue", args=[name]),
-        "state": "BUSY" if behind else "NORMAL",
+        "state": BUSY if behind else NORMAL,
         "stale": False,
         "figure": wait,
         "unit": "seconds",
@@ -62,4 +64,4 @@ def badness_of_queue(queue: dict[str, Any]) -> float:
 def _lateness(queue: dict[str, Any]) -> float:
     """One that waits for nobody knows how long is as late as can be."""
     wait = queue["wait_seconds"]
-    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / KEEPS_UP_SECONDS
+    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / WORTH_A_LOOK_SECONDS

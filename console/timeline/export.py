@@ -14,7 +14,8 @@ from console.timeline.strips import PATHS, state_path
 from console.timeline.window import Window
 from queues.errors import BadInput
 from queues.models import Node
-from workers.history import metric_history, metrics
+from queues.nodes.node_state import STATES
+from workers.history import metric_history
 from workers.models import LedgerEntry
 from workers.steering.scope import Scope
 
@@ -51,7 +52,7 @@ def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]
 def _written(name: str, column: Sequence[float | None]) -> Sequence[Any]:
     if not name.endswith(".state"):
         return column
-    return [None if place is None else metrics.STATES[int(place)] for place in column]
+    return [None if place is None else STATES[int(place)] for place in column]
 
 
 def _moment(seconds: float | None) -> datetime:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from console.display.downsampling import downsample
 from console.timeline.axis import value_ticks
 from console.timeline.window import Window
-from workers.history import metrics
+from queues.nodes.node_state import STATES
 from workers.history.metric_history import step_seconds
 
 POINTS = 480
@@ -194,7 +194,7 @@ def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: flo
     for end in [*_changes(_filled(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
         state = cells[begin] if begin < end else np.nan
         if not np.isnan(state):
-            yield Band(begin / CELLS, end / CELLS, metrics.STATES[int(state)])
+            yield Band(begin / CELLS, end / CELLS, STATES[int(state)])
         begin = end
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from queues.nodes.node_state import IDLE, OFFLINE
+
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-OFFLINE, IDLE = "OFFLINE", "IDLE"
 # An event in thirty years is no load; what is divided by it would overflow.
 NEGLIGIBLE_PER_SECOND = 1e-9
 

@@ -38,11 +38,11 @@ from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove, from_observation
 from controllers.rebalancing.greedy import MoveRules
 from queues.errors import BadInput
+from queues.nodes.node_state import STATES
 from queues.points import TOTAL
 
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
 BELOW = 1 - 1e-6
-STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
 
 PARAMETERS = (
     Parameter(

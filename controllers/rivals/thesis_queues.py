@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controllers.rebalancing.allocation import Allocation, IndexedMove
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 
-NORMAL, BUSY, TOOBUSY, IDLE = "NORMAL", "BUSY", "TOOBUSY", "IDLE"
 OFFLOAD_CHANCE = 0.1
 
 
@@ -61,7 +61,7 @@ class _Round:
 
     def _state(self, node: int) -> str:
         if not self.now.available[node]:
-            return "OFFLINE"
+            return OFFLINE
         if not self.now.held[node]:
             return IDLE
         share = self.now.loads[node] / self.now.capacity[node]

@@ -22,6 +22,7 @@ from controllers.worker_rate import forecast_manager, thesis_manager
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import Manager, Start, bounded
 from queues.errors import BadInput
+from queues.nodes.node_state import STATES
 
 PARAMETERS = (
     Parameter(
@@ -217,7 +218,7 @@ OBSERVATION = (
         "choice",
         "State of the node that is read, where it is known.",
         kind="choice",
-        choices=("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"),
+        choices=STATES,
     ),
 )
 METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evaluate}

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE = "IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"
+STATES = (IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE)  # from good to bad
+OVERLOADED = (BUSY, TOOBUSY)
 LEVELS = (NORMAL, BUSY, TOOBUSY)
 
 

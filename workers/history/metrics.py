@@ -2,8 +2,8 @@
 
 A series is named by its path in the snapshot: `totals.in_per_second`, `queues.alert.waiting_events`,
 `queues.alert.containers.n1.points`, `nodes.n1.utilisation`, `pipeline.in_per_second`,
-`loops.worker_rate/alert/n1.actuator`. A state is its place in `STATES`. What is unknown in a second is left
-out of its row, and None in its column.
+`loops.worker_rate/alert/n1.actuator`. A state is its place in `node_state.STATES`. What is unknown in a
+second is left out of its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from queues import keys
+from queues.nodes.node_state import STATES
 
 KEPT_ROWS = 7_200
 CHUNK_ROWS = 1_000
@@ -43,7 +44,6 @@ PER_KIND = {
 }
 PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
-STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")  # from good to bad
 PIPELINE = (
     "age_seconds",
     "in_per_second",

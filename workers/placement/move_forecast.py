@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, TOOBUSY
 from queues.topology import Topology
 from workers.placement import moves
 from workers.placement.moves import Move
@@ -90,10 +91,10 @@ def per_point_load(queue: str, topology: Topology, snapshot: Snapshot) -> float:
 
 def _state(utilisation: float, points: int, spec: Any) -> str:
     if not points:
-        return "IDLE"
+        return IDLE
     if utilisation >= spec.toobusy:
-        return "TOOBUSY"
-    return "BUSY" if utilisation >= spec.busy else "NORMAL"
+        return TOOBUSY
+    return BUSY if utilisation >= spec.busy else NORMAL
 
 
 def _waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from queues.nodes.node_state import OVERLOADED
+from queues.waiting import UNHEALTHY_SECONDS
 from workers.control.kinds.registry import display_of
-from workers.snapshot.health import BEHIND_SECONDS, SEVERITY
+from workers.snapshot.health import SEVERITY
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
@@ -43,9 +45,9 @@ def _engaged(snapshot: Document) -> Iterator[str]:
 
 def _loops_could_act(snapshot: Document) -> bool:
     """A node with too much to do, or a queue that falls behind; dead letters are a person's affair."""
-    busy = any(node["state"] in ("BUSY", "TOOBUSY") for node in snapshot["nodes"].values())
+    busy = any(node["state"] in OVERLOADED for node in snapshot["nodes"].values())
     behind = (queue["wait_seconds"] for queue in snapshot["queues"].values())
-    return busy or any((seconds or 0.0) > BEHIND_SECONDS for seconds in behind)
+    return busy or any((seconds or 0.0) > UNHEALTHY_SECONDS for seconds in behind)
 
 
 def _plans(snapshot: Document) -> Iterator[str]:

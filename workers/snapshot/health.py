@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# A worker interval and a pipeline batch are 3 to 5 s: what waits longer than three of them falls behind.
-BEHIND_SECONDS = 15.0
-SEVERITY = ("NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
+from queues.waiting import UNHEALTHY_SECONDS
+
+SEVERITY = (NORMAL, BUSY, TOOBUSY, OFFLINE)
 MOST_SENTENCES = 2
 Finding = tuple[str, str]
 
@@ -17,7 +18,7 @@ def health(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """
     findings = sorted(_findings(snapshot), key=lambda finding: -SEVERITY.index(finding[0]))
     if not findings:
-        return {"state": "NORMAL", "sentence": _all_well(snapshot)}
+        return {"state": NORMAL, "sentence": _all_well(snapshot)}
     told = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
     more = len(findings) - MOST_SENTENCES
     return {"state": findings[0][0], "sentence": f"{told} And {more} more." if more > 0 else told}
@@ -25,7 +26,7 @@ def health(snapshot: Mapping[str, Any]) -> dict[str, str]:
 
 def _findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
     if not snapshot["nodes"]:
-        yield "OFFLINE", "No node is configured yet."
+        yield OFFLINE, "No node is configured yet."
         return
     yield from _nodes(snapshot["nodes"])
     yield from _queues(snapshot["queues"])
@@ -35,38 +36,38 @@ def _findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
-    serving = [name for name, node in nodes.items() if node["state"] not in ("OFFLINE", None)]
+    serving = [name for name, node in nodes.items() if node["state"] not in (OFFLINE, None)]
     for name, node in nodes.items():
         if node["state"] is None:
-            yield "OFFLINE", f"Node {name} has never reported; start its agent."
-        elif node["state"] == "OFFLINE":
+            yield OFFLINE, f"Node {name} has never reported; start its agent."
+        elif node["state"] == OFFLINE:
             served = f"served by {_list(serving)}" if serving else "served by nobody"
             held = f"its {node['points']} points are {served}"
             if not node["points"]:
                 held = "it has no points, and what waits on it is handled when it returns"
             age = node["age_seconds"]
             silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
-            yield "OFFLINE", f"Node {name} {silent}; {held}."
-        elif node["state"] in ("BUSY", "TOOBUSY"):
-            word = "busy" if node["state"] == "BUSY" else "too busy"
+            yield OFFLINE, f"Node {name} {silent}; {held}."
+        elif node["state"] in OVERLOADED:
+            word = "busy" if node["state"] == BUSY else "too busy"
             yield node["state"], f"Node {name} is {word}: {100 * node['utilisation']:.0f} % of its capacity."
 
 
 def _queues(queues: Mapping[str, Any]) -> Iterator[Finding]:
     for name, queue in queues.items():
-        if (queue["wait_seconds"] or 0) > BEHIND_SECONDS:
+        if (queue["wait_seconds"] or 0) > UNHEALTHY_SECONDS:
             waiting, seconds = queue["waiting_events"], queue["wait_seconds"]
-            yield "TOOBUSY", f"Queue {name} falls behind: {waiting:,} events wait {seconds:.0f} s."
+            yield TOOBUSY, f"Queue {name} falls behind: {waiting:,} events wait {seconds:.0f} s."
         if queue["trouble"]:
-            yield "BUSY", f"Queue {name}: a worker ended early ({queue['trouble'].rstrip('.')})."
+            yield BUSY, f"Queue {name}: a worker ended early ({queue['trouble'].rstrip('.')})."
         if queue["dead_letters"]:
-            yield "BUSY", f"Queue {name} holds {queue['dead_letters']:,} dead letters."
+            yield BUSY, f"Queue {name} holds {queue['dead_letters']:,} dead letters."
 
 
 def _workers(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
     jobs = any(queue["kind"] == "jobs" for queue in snapshot["queues"].values())
     if jobs and not snapshot["totals"]["worker_slots"]:
-        yield "TOOBUSY", "No worker host of role jobs reports; nothing of the jobs queues is handled."
+        yield TOOBUSY, "No worker host of role jobs reports; nothing of the jobs queues is handled."
 
 
 def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
@@ -74,22 +75,22 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
         return
     pipeline = snapshot["pipeline"]
     if pipeline["state"] is None:
-        yield "TOOBUSY", "The pipeline has never reported."
+        yield TOOBUSY, "The pipeline has never reported."
     elif pipeline["state"] == "offline":
-        yield "TOOBUSY", f"The pipeline has not reported for {pipeline['age_seconds']:.0f} s."
+        yield TOOBUSY, f"The pipeline has not reported for {pipeline['age_seconds']:.0f} s."
     elif pipeline["state"] == "failed":
-        yield "TOOBUSY", f"The pipeline failed: {pipeline['error']}."
+        yield TOOBUSY, f"The pipeline failed: {pipeline['error']}."
     elif pipeline["state"] == "stalled":
-        yield "TOOBUSY", f"The pipeline is stalled: {pipeline['hindrance']}."
+        yield TOOBUSY, f"The pipeline is stalled: {pipeline['hindrance']}."
     elif pipeline["state"] == "starting":
         again = f" again, after it failed: {pipeline['error']}" if pipeline["error"] else ""
-        yield "BUSY", f"The pipeline is starting{again}; its queues wait for it."
+        yield BUSY, f"The pipeline is starting{again}; its queues wait for it."
 
 
 def _shed(totals: Mapping[str, Any]) -> Iterator[Finding]:
     share = totals.get("shed_share") or 0.0
     if share > 0:
-        yield "TOOBUSY", f"Events are shed: {100 * share:.1f} % of what patterns could use is lost to them."
+        yield TOOBUSY, f"Events are shed: {100 * share:.1f} % of what patterns could use is lost to them."
 
 
 def _all_well(snapshot: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-STATES = ("IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE")
+from queues.nodes.node_state import STATES
+
 TOTALS = {
     "in_per_second": "Events published per second",
     "out_per_second": "Events handled per second",

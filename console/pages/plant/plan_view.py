@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from queues.nodes.node_state import OVERLOADED
 from workers.models import Plan
 
 Document = dict[str, Any]
@@ -17,7 +18,6 @@ STATES = {
     "void": "Void",
     "rolled-back": "Rolled back",
 }
-BUSY = ("BUSY", "TOOBUSY")
 # True of the loop's tick, and wrong of the plan that came of it.
 ADVICE = "Advice only, nothing is applied. "
 
@@ -37,7 +37,7 @@ def headline(plan: Document) -> str:
 
 
 def _relief(plan: Document) -> str:
-    left = sum(row["state"] in BUSY for row in plan["after"].values())
+    left = sum(row["state"] in OVERLOADED for row in plan["after"].values())
     return "to relieve the busiest nodes" if left else "so that no node is busy"
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from queues.waiting import UNHEALTHY_SECONDS
 from workers.snapshot.compose import longest, wait_seconds
-from workers.snapshot.health import BEHIND_SECONDS, health
+from workers.snapshot.health import health
 
 
 def node(**changed: Any) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def test_a_calm_plant_says_so():
 
 
 def test_a_queue_that_waits_longer_than_three_intervals_falls_behind():
-    behind = {"alert": queue(waiting_events=63_517, wait_seconds=BEHIND_SECONDS + 25)}
+    behind = {"alert": queue(waiting_events=63_517, wait_seconds=UNHEALTHY_SECONDS + 25)}
     found = health(plant(queues=behind))
     assert found["state"] == "TOOBUSY"
     assert "Queue alert falls behind: 63,517 events wait 40 s." in found["sentence"]

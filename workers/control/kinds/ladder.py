@@ -18,6 +18,7 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, RUNGS, allows
+from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.present import Present
@@ -27,7 +28,6 @@ from workers.plants.plant import Plant
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
 LEAST_UTILISATION = 0.01
-BEHIND_SECONDS = 5.0
 # Who publishes over HTTP, and so can be told to wait.
 THROTTLED_PRODUCER = "api"
 BEING_EXECUTED = ("approved", "running")
@@ -68,7 +68,7 @@ def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> fl
         used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
         return demand * FULL / max([LEAST_UTILISATION, *used])
     out = row.get("out_per_second") or 0.0
-    if (row.get("wait_seconds") or 0.0) > BEHIND_SECONDS:
+    if (row.get("wait_seconds") or 0.0) > AT_CAPACITY_SECONDS:
         return float(out)
     totals = snapshot.get("totals") or {}
     slots = totals.get("worker_slots") or 0
