@@ -12,6 +12,7 @@ e is measured over computed waiting time, 1 where it isn't used. b is the operat
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
@@ -89,18 +90,12 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
 
 def _cycle(paths: Sequence[Sequence[str]]) -> str | None:
     """An operator that comes before itself, or None."""
-    after: dict[str, set[str]] = {}
+    order: TopologicalSorter[str] = TopologicalSorter()
     for path in paths:
         for left, right in pairwise(path):
-            after.setdefault(left, set()).add(right)
-    entering = dict.fromkeys({*after, *(each for others in after.values() for each in others)}, 0)
-    for others in after.values():
-        for each in others:
-            entering[each] += 1
-    ready = [name for name, count in entering.items() if count == 0]
-    while ready:
-        for each in after.get(ready.pop(), ()):
-            entering[each] -= 1
-            if entering[each] == 0:
-                ready.append(each)
-    return next((name for name, count in sorted(entering.items()) if count > 0), None)
+            order.add(right, left)
+    try:
+        order.prepare()
+    except CycleError as error:
+        return str(min(error.args[1]))
+    return None

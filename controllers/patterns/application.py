@@ -9,6 +9,7 @@ costs `seconds`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 import numpy.typing as npt
@@ -174,17 +175,23 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
     A name used twice is refused, and a cycle: the output of a pattern would depend on itself.
     """
     _refuse_twice([pattern.name for pattern in patterns], field)
-    emitted = {pattern.emits for pattern in patterns}
-    takes = {pattern.name: emitted & set(pattern.symbols) for pattern in patterns}
-    waiting, placed = list(patterns), list[OperatorPattern]()
-    while waiting:
-        later = {pattern.emits for pattern in waiting}
-        ready = [each for each in waiting if later.isdisjoint(takes[each.name])]
-        if not ready:
-            names = ", ".join(pattern.name for pattern in waiting)
-            raise BadInput(field, f"the output of {names} leads back to them; the graph takes no cycle")
-        placed += ready
-        waiting = [each for each in waiting if not later.isdisjoint(takes[each.name])]
+    emitters: dict[str, list[str]] = {}
+    for pattern in patterns:
+        emitters.setdefault(pattern.emits, []).append(pattern.name)
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for pattern in patterns:
+        order.add(
+            pattern.name, *(name for symbol in set(pattern.symbols) for name in emitters.get(symbol, ()))
+        )
+    try:
+        order.prepare()
+    except CycleError as error:
+        names = ", ".join(pattern.name for pattern in patterns if pattern.name in error.args[1])
+        raise BadInput(field, f"the output of {names} leads back to them; the graph takes no cycle") from None
+    placed = list[OperatorPattern]()
+    while ready := set(order.get_ready()):
+        placed += [pattern for pattern in patterns if pattern.name in ready]
+        order.done(*ready)
     return ArrangedPatterns(tuple(placed))
 
 

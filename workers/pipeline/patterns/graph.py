@@ -9,6 +9,7 @@ of a level has by then everything that the levels before make of this batch.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from zlib import crc32
 
 import numpy as np
@@ -102,27 +103,19 @@ class Graph:
     @cached_property
     def levels(self) -> tuple[tuple[Operator, ...], ...]:
         """Operators in the order they are worked; those of one level don't read one another."""
-        left = list(self.operators)
+        order = TopologicalSorter[str]({operator.name: () for operator in self.operators})
+        for edge in self.edges:
+            order.add(edge.target, edge.source)
+        try:
+            order.prepare()
+        except CycleError as error:
+            circle = " → ".join(error.args[1])
+            raise BadInput("operators", f"read one another's events in a circle: {circle}") from None
         found: list[tuple[Operator, ...]] = []
-        while left:
-            names = {operator.name for operator in left}
-            waiting = {edge.target for edge in self.edges if edge.source in names}
-            level = tuple(operator for operator in left if operator.name not in waiting)
-            if not level:
-                circle = self._circle(names)
-                raise BadInput("operators", f"read one another's events in a circle: {' → '.join(circle)}")
-            found.append(level)
-            left = [operator for operator in left if operator.name in waiting]
+        while ready := set(order.get_ready()):
+            found.append(tuple(operator for operator in self.operators if operator.name in ready))
+            order.done(*ready)
         return tuple(found)
-
-    def _circle(self, names: set[str]) -> list[str]:
-        """A circle among operators of which each waits for another."""
-        path = [min(names)]
-        while path[-1] not in path[:-1]:
-            before = [edge.source for edge in self.edges if edge.target == path[-1] and edge.source in names]
-            path.append(min(before))
-        circle = path[path.index(path[-1]) :]
-        return circle[::-1]
 
     def operator(self, name: str) -> Operator:
         return next(each for each in self.operators if each.name == name)
