@@ -5,6 +5,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from queues.errors import BadInput
+
 UMASK = 0o077
 OTHERS = 0o077  # the bits that group and others must not have
 MOST_ENTRIES = 1_000_000
@@ -29,9 +31,14 @@ def keep_private() -> None:
 
 
 def private_folder(path: Path) -> None:
-    """Makes a folder, and those above it, for its owner alone; one that is there is made so."""
+    """Makes a folder, and those above it, for its owner alone; one that is there is made so. Raises BadInput
+    for a folder that all users of the machine share (/tmp): closing it would lock them out.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_mode & OTHERS:
+    mode = path.stat().st_mode
+    if mode & stat.S_ISVTX:
+        raise BadInput("folder", f"{path} is shared by all users of this machine; name one of your own")
+    if mode & OTHERS:
         path.chmod(0o700)
 
 

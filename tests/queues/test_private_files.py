@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from queues.errors import BadInput
 from queues.private_files import keep_private, kept_secret, mend, private_folder, write_private
 
 
@@ -102,3 +103,12 @@ def test_a_private_folder_that_is_there_is_closed_to_others(tmp_path):
     tmp_path.chmod(0o755)
     private_folder(tmp_path)
     assert mode(tmp_path) == 0o700
+
+
+def test_a_folder_that_all_users_share_is_refused_and_left_as_it_is(tmp_path: Path):
+    tmp_path.chmod(0o1777)
+    for close in (private_folder, mend):
+        with pytest.raises(BadInput, match="shared by all users"):
+            close(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    tmp_path.chmod(0o700)
