@@ -18,6 +18,7 @@ import redis
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
+from queues.errors import BadInput
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
@@ -174,7 +175,10 @@ def close_to_others(data: Path) -> None:
         raise SystemExit(
             f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
         )
-    mended = mend(data)
+    try:
+        mended = mend(data)
+    except BadInput as error:
+        raise SystemExit(f"--data: {error.message}.") from None
     if mended.changed:
         say(f"{mended.changed} files in {data} were open to other users; they are yours alone now.")
     if mended.foreign:
