@@ -16,6 +16,7 @@ from django.test import override_settings
 from hypothesis import settings as hypothesis_settings
 from xdist.scheduler import LoadScopeScheduling
 
+from console.audit import refusals
 from console.storage import append_only
 from queues import keys
 from queues.points import share
@@ -76,6 +77,12 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseDatabaseOperations, "execute_sql_flush", released)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test was refused within the minute is not folded into what the next one is."""
+    monkeypatch.setattr(refusals, "fold", refusals.Fold())
 
 
 @pytest.fixture(autouse=True)

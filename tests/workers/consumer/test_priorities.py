@@ -53,5 +53,5 @@ def test_workers_that_go_ahead_run_first_then_by_the_priority_of_their_queue(
     send_workers(control, topology, "process", "n1", 1, ["p0"], now, ahead=1)
     host.start()
     order = host.data / "order"
-    seen = until(lambda: order.exists() and len(found := order.read_text().split()) == 6 and found, 60)
+    seen = until(lambda: order.exists() and len(found := order.read_text().split()) == 6 and found, 150)
     assert seen == ["process", "alert", "alert", "alert", "process", "process"]
