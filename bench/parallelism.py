@@ -13,28 +13,28 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 
 from controllers.framework.solver import minimise
-from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.task_allocation import Path, fewest_tasks
 from controllers.simulation.model.load_step import taken
 
 LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
 
 
-def operators(chance: np.random.Generator, count: int, most: int) -> dict[str, Operator]:
+def operators(chance: np.random.Generator, count: int, most: int) -> dict[str, QueueingOperator]:
     return {
-        f"o{at}": Operator(
+        f"o{at}": QueueingOperator(
             f"o{at}", 4, float(chance.uniform(0.1, 8)), float(chance.uniform(0.1, 6)), 0.0, 1, most
         )
         for at in range(count)
     }
 
 
-def path(found: dict[str, Operator], names: list[str], slack: float) -> Path:
+def path(found: dict[str, QueueingOperator], names: list[str], slack: float) -> Path:
     waiting = sum(found[name].wait_seconds(found[name].maximum) for name in names)
     return Path(tuple(names), waiting * slack)
 
 
-def timed(found: dict[str, Operator], paths: list[Path]) -> float:
+def timed(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
     """The best of five."""
     times = []
     for _ in range(5):
@@ -44,7 +44,7 @@ def timed(found: dict[str, Operator], paths: list[Path]) -> float:
     return min(times)
 
 
-def best_solution(found: dict[str, Operator], paths: list[Path]) -> int:
+def best_solution(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
     """The fewest tasks there are, by the solver."""
     columns = [(name, n) for name, each in found.items() for n in range(each.fewest, each.maximum + 1)]
     rows = [[float(name == each) for name, _ in columns] for each in found]

@@ -15,7 +15,7 @@ import numpy as np
 from controllers import catalog
 from controllers.rebalancing import mixed_integer
 from controllers.rebalancing.allocation import from_observation
-from controllers.rebalancing.greedy import Rules
+from controllers.rebalancing.greedy import MoveRules
 
 LAW = catalog.law("rebalancing")
 THRESHOLDS = {"busy": 350.0, "toobusy": 450.0}
@@ -56,7 +56,7 @@ def bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | None:
     plant = from_observation(catalog.read_observation(LAW, seen), 2)
     limit = 350.0 if goal == "points" else BAND * float(plant.loads.mean())
     every = np.ones(len(plant.nodes), dtype=bool)
-    problem = mixed_integer.Problem(plant, Rules(1), plant.capacity * limit, every, every)
+    problem = mixed_integer.MoveProblem(plant, MoveRules(1), plant.capacity * limit, every, every)
     return mixed_integer.lower_bound(problem, goal, branches=200)
 
 

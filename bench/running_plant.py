@@ -17,7 +17,7 @@ import httpx
 import psutil
 import redis
 
-from console.embedded.local import LocalPlant
+from console.embedded.local import EmbeddedServers
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_SETTINGS = (
@@ -99,7 +99,7 @@ class RunningPlant:
         self.folder.cleanup()
 
     def control_url(self) -> str:
-        return LocalPlant(self.data).url("control")
+        return EmbeddedServers(self.data).url("control")
 
     def snapshot(self) -> dict[str, Any] | None:
         text = self.control.get("weir:snapshot")
@@ -135,7 +135,7 @@ class RunningPlant:
         return min(found, key=lambda process: process.create_time())
 
     def node_server(self, name: str) -> psutil.Process:
-        port = LocalPlant(self.data).ports[name]
+        port = EmbeddedServers(self.data).ports[name]
         for process in self.processes():
             try:
                 if any(

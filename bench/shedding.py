@@ -3,9 +3,9 @@
 A cell `{types}x{patterns}x{share}`: every type is in that share [%] of the patterns, once or twice; each
 pattern feeds an operator below that joins it with something scarce, and the budget is half the work offered.
 Timed is what new rates cost: building the problem and solving it, up to the tables. What follows from the
-patterns alone (`Application`) is worked out when they change; `arrange` is that, for the largest cell. The
-peer is the program as printed, by the same solver; above `FULL_VARIABLES` shares it is left out, since one
-solution takes minutes. The paper's own times are beside them (section X-D).
+patterns alone (`ArrangedPatterns`) is worked out when they change; `arrange` is that, for the largest cell.
+The peer is the program as printed, by the same solver; above `FULL_VARIABLES` shares it is left out, since
+one solution takes minutes. The paper's own times are beside them (section X-D).
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.patterns.application import Application, Pattern, arrange
+from controllers.patterns.application import ArrangedPatterns, OperatorPattern, arrange
 from controllers.patterns.needs import Needs
 from controllers.rivals import full_shedding_program
 from controllers.shedding.problem import Overload
@@ -26,7 +26,9 @@ PAPER_SECONDS = {"10000x100x100": 16.25, "1000x50x100": 1.0}
 RARELY = 1e-4
 
 
-def instance(chance: np.random.Generator, types: int, patterns: int, share: int) -> tuple[list[Pattern], Any]:
+def instance(
+    chance: np.random.Generator, types: int, patterns: int, share: int
+) -> tuple[list[OperatorPattern], Any]:
     """Patterns at the bottleneck B, one below for each, and arrivals."""
     names = np.asarray([f"t{index}" for index in range(types)])
     rows = []
@@ -34,20 +36,22 @@ def instance(chance: np.random.Generator, types: int, patterns: int, share: int)
         used = names if share == 100 else names[chance.random(types) < share / 100]
         counts = dict(zip(used.tolist(), chance.integers(1, 3, len(used)).tolist(), strict=True))
         seconds = float(chance.uniform(0.5, 1.5)) * RARELY
-        rows.append(Pattern(f"b{index}", "B", Needs(counts or {"t0": 1}), f"q{index}", seconds))
-        rows.append(Pattern(f"d{index}", "D", Needs({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0))
+        rows.append(OperatorPattern(f"b{index}", "B", Needs(counts or {"t0": 1}), f"q{index}", seconds))
+        rows.append(
+            OperatorPattern(f"d{index}", "D", Needs({f"q{index}": 1, f"u{index}": 1}), f"s{index}", 0.0)
+        )
     outside = dict(zip(names.tolist(), chance.uniform(50, 100, types).tolist(), strict=True))
     scarce = {f"u{index}": float(chance.uniform(1, 40)) for index in range(patterns)}
     return rows, {"B": outside, "D": scarce}
 
 
-def overload(rows: list[Pattern], arrivals: Any) -> Overload:
-    application: Application = arrange(rows)
+def overload(rows: list[OperatorPattern], arrivals: Any) -> Overload:
+    application: ArrangedPatterns = arrange(rows)
     sinks = {pattern.emits: 1.0 for pattern in rows if pattern.operator == "D"}
     return Overload(application, arrivals, "B", budget_of(rows, arrivals), sinks)
 
 
-def budget_of(rows: list[Pattern], arrivals: Any) -> float:
+def budget_of(rows: list[OperatorPattern], arrivals: Any) -> float:
     """Half of what the optimum without a budget would use: sure to bind."""
     used = 0.0
     for pattern in rows:
@@ -58,9 +62,9 @@ def budget_of(rows: list[Pattern], arrivals: Any) -> float:
     return used / 2
 
 
-def arranging(rows: list[Pattern]) -> float:
+def arranging(rows: list[OperatorPattern]) -> float:
     """Seconds to work out what follows from the patterns."""
-    fresh = [Pattern(each.name, each.operator, each.needs, each.emits, each.seconds) for each in rows]
+    fresh = [OperatorPattern(each.name, each.operator, each.needs, each.emits, each.seconds) for each in rows]
     started = time.perf_counter()
     application = arrange(fresh)
     assert application.places and application.takers and all(each.counts.size for each in fresh)
@@ -89,7 +93,7 @@ def run(seconds: float) -> dict[str, Any]:
                 figures[cell] = fastest(problem)
                 if types * patterns * share / 100 <= FULL_VARIABLES:
                     started = time.perf_counter()
-                    full_shedding_program.best_solution(problem)
+                    full_shedding_program.optimum(problem)
                     peers[f"{cell} full program"] = time.perf_counter() - started
                     ratio[f"{cell} full program"] = peers[f"{cell} full program"] / figures[cell]
     figures["arrange"] = arranging(rows)

@@ -46,7 +46,7 @@ import plotly
 from django.core.exceptions import ImproperlyConfigured
 
 from console.accounts import identity_settings
-from console.embedded.local import LocalPlant
+from console.embedded.local import EmbeddedServers
 from console.web.proxies import networks_of
 from queues.private_files import keep_private, stored_secret
 
@@ -57,7 +57,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 WEIR_DATA = Path(os.environ.get("WEIR_DATA", BASE_DIR / ".weir")).resolve()
 WEIR_PRODUCTION = os.environ.get("WEIR_PRODUCTION") == "1"
 # A command typed beside a running ./run finds that plant by its data folder.
-REDIS_URL = os.environ.get("REDIS_URL") or LocalPlant(WEIR_DATA).control_url() or "redis://127.0.0.1:6379/0"
+REDIS_URL = (
+    os.environ.get("REDIS_URL") or EmbeddedServers(WEIR_DATA).control_url() or "redis://127.0.0.1:6379/0"
+)
 
 
 def _whole_number(name: str, default: int) -> int:
@@ -238,7 +240,7 @@ OIDC_TIMEOUT = 10
 OTP_TOTP_ISSUER = "Weir"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
-AXES_HANDLER = "console.accounts.lockout.Handler"  # it has the limits
+AXES_HANDLER = "console.accounts.lockout.LockoutHandler"  # it has the limits
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]

@@ -28,7 +28,7 @@ KNOWN_FOR = timedelta(days=30)
 UNKNOWN = "unknown"
 
 
-class Handler(AxesDatabaseHandler):
+class LockoutHandler(AxesDatabaseHandler):
     """django-axes' own, with a limit for each count, and the audit."""
 
     def get_failures(self, request: HttpRequest, credentials: dict | None = None) -> int:

@@ -40,7 +40,7 @@ FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
 
 
 @dataclass(frozen=True)
-class Scope:
+class TokenScope:
     """What narrows a token beyond its role: names of queues, and actions or families of them. Empty: nothing
     does.
     """
@@ -49,7 +49,7 @@ class Scope:
     actions: Collection[str] = ()
 
 
-EVERYTHING = Scope()
+EVERYTHING = TokenScope()
 
 
 def grantable_roles(actor: Actor) -> list[str]:
@@ -59,7 +59,7 @@ def grantable_roles(actor: Actor) -> list[str]:
 
 @transaction.atomic
 def make(
-    actor: Actor, name: str, role: str, days: Any, now: datetime, scope: Scope = EVERYTHING
+    actor: Actor, name: str, role: str, days: Any, now: datetime, scope: TokenScope = EVERYTHING
 ) -> tuple[ApiToken, str]:
     """A new token of the actor's, and its secret, to be shown this once. Raises BadInput naming the field."""
     demand(actor, "token.mint")

@@ -164,7 +164,7 @@ class LetterFilter:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLetters:
     """What fits a filter, the newest first; the nodes that did not answer; whether there may be more than
     was looked through.
     """
@@ -184,7 +184,7 @@ class Found:
         """When the last of them came, by its node's clock: what comes later is not meant."""
         return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
 
-    def through(self, moment: datetime) -> "Found":
+    def through(self, moment: datetime) -> "FoundLetters":
         """Without those that came after a moment."""
         return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
 
@@ -211,7 +211,7 @@ def _hex_line(start: int, data: bytes) -> str:
     return f"{start:04x}  {data.hex(' '):<47}  {plain}"
 
 
-def search(wanted: LetterFilter) -> Found:
+def search(wanted: LetterFilter) -> FoundLetters:
     """All letters that fit, of the first MOST_SCANNED. A node that does not answer is named."""
     letters: list[Letter] = []
     unreachable: set[str] = set()
@@ -225,10 +225,10 @@ def search(wanted: LetterFilter) -> Found:
         except NodeUnavailable:
             unreachable.add(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
-    return Found(letters, sorted(unreachable), left <= 0)
+    return FoundLetters(letters, sorted(unreachable), left <= 0)
 
 
-def newest(queue: Queue, count: int) -> Found:
+def newest(queue: Queue, count: int) -> FoundLetters:
     """A few letters of one queue, without reading them all."""
     letters: list[Letter] = []
     unreachable = []
@@ -238,7 +238,7 @@ def newest(queue: Queue, count: int) -> Found:
         except NodeUnavailable:
             unreachable.append(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id))
-    return Found(letters[:count], unreachable, len(letters) > count)
+    return FoundLetters(letters[:count], unreachable, len(letters) > count)
 
 
 def find(queue: str, node: str, dead_id: str) -> Letter | None:

@@ -25,7 +25,7 @@ EDITABLE = ("time", "type", "source", "key", "value", "attributes")
 
 
 @dataclass(frozen=True)
-class Report:
+class LetterReport:
     """What was done: letters, their events, and each letter that was refused with the reason."""
 
     action: str
@@ -44,7 +44,7 @@ class Report:
         return f"{said} Refused: {named}{f'; and {more:,} more' if more > 0 else ''}."
 
 
-def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> Report:
+def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> LetterReport:
     """Requeue or discard letters as they were seen. To discard, `confirm` is the name of their queue.
 
     Raises BadInput when nothing could be done, NodeUnavailable, NodeFull.
@@ -116,7 +116,7 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
     return found
 
 
-def _done(action: str, names: Sequence[Name]) -> Report:
+def _done(action: str, names: Sequence[Name]) -> LetterReport:
     letters, events, refused = 0, 0, []
     for _, node, place, mine in dead_letters.by_place(names):
         for dead_id, answer in getattr(place, action)(mine).items():
@@ -124,7 +124,7 @@ def _done(action: str, names: Sequence[Name]) -> Report:
                 letters, events = letters + 1, events + answer
             else:
                 refused.append({"letter": f"{node} {dead_id}", "why": WORDS[answer]})
-    return Report(action, letters, events, refused)
+    return LetterReport(action, letters, events, refused)
 
 
 def _confirmed(queues: Sequence[str], confirm: str) -> None:

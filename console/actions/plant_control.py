@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants import holding
 from workers.plants.plant import Elastic
@@ -23,7 +23,7 @@ HAND_MINUTES = 15.0  # what a hand has set is the loops' again after so long
 def set_parallelism(
     actor: Actor,
     plant: Elastic,
-    seen: Topology,
+    seen: MeasuredTopology,
     tasks: Mapping[str, int],
     control: redis.Redis,
     *,
@@ -54,7 +54,7 @@ def set_parallelism(
 def set_by_hand(
     actor: Actor,
     plant: Elastic,
-    seen: Topology,
+    seen: MeasuredTopology,
     tasks: Mapping[str, int],
     control: redis.Redis,
     *,

@@ -8,7 +8,7 @@ from typing import Any
 from queues.errors import BadInput
 from workers.batch import catalog, timetable
 from workers.batch.jobs.job import Job
-from workers.batch.jobs.parameters import Parameter
+from workers.batch.jobs.parameters import JobParameter
 from workers.models import Chunk, Run, Task
 
 LAST_RUNS = 5
@@ -97,7 +97,7 @@ def parameter_rows(task: Task) -> list[dict[str, Any]]:
     return [_parameter(task, each) for each in (declared.parameters if declared else ())]
 
 
-def _parameter(task: Task, declared: Parameter) -> dict[str, Any]:
+def _parameter(task: Task, declared: JobParameter) -> dict[str, Any]:
     value = _value(task, declared)
     return {
         "name": declared.name,
@@ -117,6 +117,6 @@ def _declared(task: Task) -> tuple[Job | None, str]:
         return None, str(error)
 
 
-def _value(task: Task, declared: Parameter) -> Any:
+def _value(task: Task, declared: JobParameter) -> Any:
     """The task's own, else the default; None where a run has to give it."""
     return task.parameters.get(declared.name, None if declared.default is ... else declared.default)

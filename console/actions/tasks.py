@@ -25,7 +25,7 @@ RETENTION = "retention"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedTask:
     """A task as it is to be. With neither interval nor crontab it runs when asked."""
 
     job: str
@@ -77,7 +77,7 @@ def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     return _changed(actor, "task.resume", run, runs.resume(run, now), why)
 
 
-def change(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+def change(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
     """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
     retention takes two persons.
     """
@@ -102,7 +102,7 @@ def change(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
     return made
 
 
-def define(actor: Actor, name: str, wanted: Wanted, reason: str) -> Task:
+def define(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
     """Make a new task of a job. Its job may be any that imports here, so it takes an administrator; less than
     a week's retention takes two.
     """
@@ -132,7 +132,7 @@ def audit_document(task: Task) -> dict[str, Any]:
     }
 
 
-def _define(name: str, wanted: Wanted, single_instance: bool | None) -> Task:
+def _define(name: str, wanted: WantedTask, single_instance: bool | None) -> Task:
     if wanted.job.startswith(OWN) and not wanted.job.removeprefix(OWN).strip():
         raise BadInput("job", "takes python: and the dotted path of a Job.")
     return task_definitions.define(

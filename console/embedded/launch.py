@@ -15,7 +15,7 @@ from typing import IO
 
 import redis
 
-from console.embedded.local import LocalPlant
+from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
 from queues.nodes.server import free_port, server_process
@@ -59,7 +59,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose_ports(plant: LocalPlant, names: list[str]) -> None:
+def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
     """Keeps the ports of the last start where they are still free."""
     for name in names:
         if name not in plant.ports or not is_free(plant.ports[name]):
@@ -67,7 +67,7 @@ def choose_ports(plant: LocalPlant, names: list[str]) -> None:
     plant.keep()
 
 
-def embedded_servers(plant: LocalPlant) -> list[Process]:
+def embedded_servers(plant: EmbeddedServers) -> list[Process]:
     """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
     names = [] if "REDIS_URL" in os.environ else ["control"]
     names += [] if "WEIR_NODES" in os.environ else NODES
@@ -79,7 +79,7 @@ def embedded_servers(plant: LocalPlant) -> list[Process]:
     return [embedded_server(plant, name) for name in names]
 
 
-def embedded_server(plant: LocalPlant, name: str) -> Process:
+def embedded_server(plant: EmbeddedServers, name: str) -> Process:
     command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
     return Process(name, tuple(command), stop_seconds=20)
 
@@ -201,7 +201,7 @@ def main(arguments: list[str]) -> int:
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
     root = Path(__file__).resolve().parents[2]
-    servers = [] if options.prepare else embedded_servers(LocalPlant(data))
+    servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))
     if options.prepare:
         migrate_and_collect()
         say(f"Prepared {data}; ./run starts the plant.")

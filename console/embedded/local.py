@@ -7,7 +7,7 @@ from pathlib import Path
 from queues.private_files import write_private
 
 
-class LocalPlant:
+class EmbeddedServers:
     """What is kept of a folder's embedded servers over restarts (`local.json`, ours alone to read)."""
 
     def __init__(self, data: Path) -> None:

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from console.connections.control_server import SNAPSHOT_KEY
 from console.live.listener import Listener
-from console.live.message import Message
+from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 
 CHANNEL = "weir:live"
@@ -55,8 +55,8 @@ class Fanout:
         self._snapshot: dict[str, Any] = {}
         self._recent: deque[tuple[Position, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
         # Of the newest moments, by (moment, view): what each view was sent.
-        self._encoded: dict[tuple[Position, View], Message] = {}
-        self._snapshots: dict[View, Message] = {}
+        self._encoded: dict[tuple[Position, View], LiveMessage] = {}
+        self._snapshots: dict[View, LiveMessage] = {}
 
     async def join(self, view: View = WHOLE, packed: bool = False, after: Position | None = None) -> Listener:
         """A new listener whose first message is the snapshot, and then every delta after it.
@@ -188,7 +188,7 @@ class Fanout:
         moments = [moment for moment, _ in self._recent]
         return list(self._recent)[moments.index(after) + 1 :] if after in moments else None
 
-    def _delta(self, moment: Position, delta: dict[str, Any], view: View) -> Message:
+    def _delta(self, moment: Position, delta: dict[str, Any], view: View) -> LiveMessage:
         if (moment, view) not in self._encoded:
             self._encoded[moment, view] = _message(moment, {"delta": view.narrowed(delta)})
         return self._encoded[moment, view]
@@ -199,16 +199,16 @@ class Fanout:
             for listener in self._listeners:
                 listener.put(silence)
 
-    def _silence(self) -> Message:
+    def _silence(self) -> LiveMessage:
         """`at` is the last snapshot's time (null: never one), so that nothing looks younger than it is."""
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
         at = None if self._moment is None else self._moment[1]
-        return Message({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
+        return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
 
 
-def _message(moment: Position, body: dict[str, Any]) -> Message:
+def _message(moment: Position, body: dict[str, Any]) -> LiveMessage:
     seq, at = moment
-    return Message({"seq": seq, "at": at, "topic": TOPIC, **body})
+    return LiveMessage({"seq": seq, "at": at, "topic": TOPIC, **body})
 
 
 _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictionary()

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from console.live.message import Message
+from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 
 QUEUE_MESSAGES = 8  # seconds a socket may lag before it misses a message, and asks for a snapshot
@@ -17,10 +17,10 @@ class Listener:
 
     def __init__(self, view: View = WHOLE, packed: bool = False) -> None:
         self.view, self.packed = view, packed
-        self._messages: deque[Message] = deque(maxlen=QUEUE_MESSAGES)
+        self._messages: deque[LiveMessage] = deque(maxlen=QUEUE_MESSAGES)
         self._filled = asyncio.Event()
 
-    def put(self, message: Message) -> None:
+    def put(self, message: LiveMessage) -> None:
         self._messages.append(message)
         self._filled.set()
 

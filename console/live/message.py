@@ -9,7 +9,7 @@ import orjson
 LEVEL = 4  # beyond it a large patch takes twice the time for a few percent
 
 
-class Message:
+class LiveMessage:
     """JSON as text, or packed: the same bytes in zlib's format (the browser's "deflate"), a fifth as long."""
 
     def __init__(self, document: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Tick:
+class AxisTick:
     """A place from 0 to 1, and what it stands for."""
 
     share: float
@@ -24,7 +24,7 @@ class Tick:
     format: str  # how `shown_at` writes it: clock, minute or day
 
 
-def time_ticks(window: Window, zone: ZoneInfo) -> list[Tick]:
+def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
     """At most MOST_TIMES round moments. From one day on they are midnights of the reader's zone, also when
     its clocks change in between.
     """
@@ -49,8 +49,8 @@ def _midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
         day = (day.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=zone)
 
 
-def _tick(window: Window, at: datetime, format: str) -> Tick:
-    return Tick(window.share(at), at, format)
+def _tick(window: Window, at: datetime, format: str) -> AxisTick:
+    return AxisTick(window.share(at), at, format)
 
 
 def value_ticks(highest: float) -> list[float]:

@@ -37,7 +37,7 @@ class Triangle:
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     law: str
     triangles: list[Triangle]
     decisions: int
@@ -58,7 +58,7 @@ class Epoch(Func):
         return self.as_sql(compiler, connection, template=template, **context)
 
 
-def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Lane]:
+def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[TimelineLane]:
     """A lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
@@ -77,7 +77,7 @@ def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Lane]
     lanes: dict[str, list[Triangle]] = {}
     for (law, place), rows in groups.items():
         lanes.setdefault(law, []).append(_triangle(window, law, place * width, width, rows, reasons))
-    return [Lane(law, found, sum(each.count for each in found)) for law, found in lanes.items()]
+    return [TimelineLane(law, found, sum(each.count for each in found)) for law, found in lanes.items()]
 
 
 def _of(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:

@@ -32,7 +32,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredStrip:
     """A strip of lines: what it shows, in which unit, and how its values are written."""
 
     name: str
@@ -43,21 +43,21 @@ class Declared:
 
 
 STRIPS = (
-    Declared(
+    DeclaredStrip(
         "rate",
         "Rate",
         "events/s",
         "rate",
         (Series("totals.in_per_second", "in", "second"), Series("totals.out_per_second", "out")),
     ),
-    Declared("latency", "Latency", "p95, s", "seconds", (Series("totals.latency_p95_seconds", ""),)),
-    Declared("backlog", "Backlog", "s", "seconds", (Series("totals.backlog_seconds", ""),)),
+    DeclaredStrip("latency", "Latency", "p95, s", "seconds", (Series("totals.latency_p95_seconds", ""),)),
+    DeclaredStrip("backlog", "Backlog", "s", "seconds", (Series("totals.backlog_seconds", ""),)),
 )
 PATHS = [series.path for strip in STRIPS for series in strip.series]
 
 
 @dataclass(frozen=True)
-class Line:
+class StripLine:
     series: Series
     path: str  # of SVG, in WIDTH by HEIGHT
     last: float | None
@@ -65,8 +65,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Strip:
-    declared: Declared
-    lines: list[Line]
+    declared: DeclaredStrip
+    lines: list[StripLine]
     ticks: list[tuple[float, float]]  # place from the top (0 to 1), value
 
 
@@ -155,13 +155,13 @@ def _node(window: Window, name: str, bands: list[Band]) -> NodeBands:
 
 
 def _strip(
-    window: Window, declared: Declared, times: list[float], columns: Mapping[str, Column], hole: float
+    window: Window, declared: DeclaredStrip, times: list[float], columns: Mapping[str, Column], hole: float
 ) -> Strip:
     own = [columns[series.path] for series in declared.series]
     highest = max((value for column in own for value in column if value is not None), default=0.0)
     ticks = value_ticks(highest)
     lines = [
-        Line(series, _path(window, times, column, ticks[-1], hole), last_known(column))
+        StripLine(series, _path(window, times, column, ticks[-1], hole), last_known(column))
         for series, column in zip(declared.series, own, strict=True)
     ]
     return Strip(declared, lines, [(1 - tick / ticks[-1], tick) for tick in ticks])

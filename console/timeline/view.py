@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo, available_timezones
 import redis
 
 from console.timeline import happenings
-from console.timeline.axis import Tick, time_ticks
+from console.timeline.axis import AxisTick, time_ticks
 from console.timeline.bars import Bar, height
-from console.timeline.happenings import Lane
+from console.timeline.happenings import TimelineLane
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
@@ -44,10 +44,10 @@ class Timeline:
     """The strips of a window."""
 
     window: Window
-    ticks: list[Tick]
+    ticks: list[AxisTick]
     figures: Figures
     bars: list[BarLane]
-    lanes: list[Lane]
+    lanes: list[TimelineLane]
 
     @property
     def cursor(self) -> float:

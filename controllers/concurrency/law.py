@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from controllers.concurrency import explorer, tcc
-from controllers.concurrency.explorer import Search
+from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.memory import KEYS, Exploration, Memory, beginning, memory_from, resting
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
-from controllers.concurrency.throughput import Measurement, Sample
+from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Values
@@ -94,7 +94,7 @@ class Concurrency:
 
     def resumed(self, parameters: Values, state: Json) -> Json:
         """After a hold: what was measured before it is no part of what is measured after it."""
-        return replace(memory_from(state), sample=Sample(), refused=0).to_json()
+        return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The threads to run with, or none while more is to be measured."""
@@ -155,7 +155,9 @@ def _into_range(parameters: Values, threads: int) -> int:
 def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
     exploration = memory.exploration
     threads = _into_range(parameters, exploration.threads)
-    after = replace(memory, exploration=replace(exploration, threads=threads), sample=Sample(), refused=0)
+    after = replace(
+        memory, exploration=replace(exploration, threads=threads), sample=ThroughputSample(), refused=0
+    )
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
     cause = f"{counted(exploration.threads, 'thread')} are outside the range of {allowed}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
@@ -180,7 +182,7 @@ def _refused(parameters: Values, memory: Memory, threads: int, error: str | None
     return after, _act(after, exploration.phase, _set(held, cause), "pool")
 
 
-def _no_rate(sample: Sample) -> str:
+def _no_rate(sample: ThroughputSample) -> str:
     """Why the sample gives no throughput."""
     if sample.count == 0:
         return "nothing was completed, so all threads are idle or stuck"
@@ -207,11 +209,11 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
         reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[_at(exploration, now)])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Exploration = rules.step(parameters, exploration, now)
-    if isinstance(following, Search) and following.phase == "tcc":
+    if isinstance(following, CurveSearch) and following.phase == "tcc":
         # From the best there was: the last probe may lie far beyond a cliff.
         best = max(following.points, key=lambda point: point.per_second).threads
         following = tcc.exploring_from(parameters, best, following.steps)
-    after = replace(memory, exploration=following, sample=Sample())
+    after = replace(memory, exploration=following, sample=ThroughputSample())
     before = exploration.threads
     reason = _set(
         following.threads, _at(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
@@ -240,7 +242,7 @@ def _steady(
     if not changed and exploration.steady_seconds < parameters["steady_seconds"]:
         # Each check measures afresh, so that a change does not drown in what was before; only a check that
         # differs is repeated together with the next.
-        sample = Sample() if checked and not differs else memory.sample
+        sample = ThroughputSample() if checked and not differs else memory.sample
         after = replace(memory, exploration=replace(exploration, doubted=differs), sample=sample)
         cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
         return after, Decision(None, no_action(cause, remarks=[_at(exploration, now)]), _terms(after, now))
@@ -265,10 +267,10 @@ def _exploring_again(
 def _begun_again(parameters: Values, exploration: Exploration, changed: bool) -> Exploration:
     if parameters["method"] == "tcc":
         return tcc.exploring_from(parameters, exploration.threads, exploration.steps)
-    if isinstance(exploration, Search):
+    if isinstance(exploration, CurveSearch):
         return explorer.explored_again(parameters, exploration, changed)
     return explorer.explored_again(
-        parameters, Search("steady", exploration.threads, steps=exploration.steps), True
+        parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True
     )
 
 
@@ -298,7 +300,7 @@ def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
         "steady_per_second": exploration.steady_per_second or None,
         "epoch": memory.epoch,
     }
-    if isinstance(exploration, Search):
+    if isinstance(exploration, CurveSearch):
         terms["points"] = [[point.threads, point.per_second] for point in exploration.points]
         terms["curve"] = exploration.curve
     return terms

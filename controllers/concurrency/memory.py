@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controllers.concurrency.explorer import Search, search_from
+from controllers.concurrency.explorer import CurveSearch, search_from
 from controllers.concurrency.tcc import Cycle, cycle_from
-from controllers.concurrency.throughput import Sample, sample_from
+from controllers.concurrency.throughput import ThroughputSample, sample_from
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 
-Exploration = Cycle | Search
+Exploration = Cycle | CurveSearch
 KEYS = ("machine", "sample", "refused", "limit", "epoch", "followed")
 
 
@@ -21,7 +21,7 @@ class Memory:
     of all hosts together; `followed`: the pool was not steered at the last observation."""
 
     exploration: Exploration
-    sample: Sample = field(default_factory=Sample)
+    sample: ThroughputSample = field(default_factory=ThroughputSample)
     refused: int = 0
     limit: int | None = None
     epoch: int = 0
@@ -54,12 +54,14 @@ def _exploration(document: Mapping[str, Any]) -> Exploration:
 def beginning(parameters: Values, threads: int) -> Memory:
     """The first exploration, from so many threads."""
     tcc = parameters["method"] == "tcc"
-    return Memory(Cycle("base", threads) if tcc else Search("probe", threads))
+    return Memory(Cycle("base", threads) if tcc else CurveSearch("probe", threads))
 
 
 def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
     """Steady where the pool is, with nothing known of it yet."""
     steps = memory.exploration.steps
     tcc = parameters["method"] == "tcc"
-    exploration = Cycle("steady", threads, steps=steps) if tcc else Search("steady", threads, steps=steps)
+    exploration = (
+        Cycle("steady", threads, steps=steps) if tcc else CurveSearch("steady", threads, steps=steps)
+    )
     return Memory(exploration, epoch=memory.epoch, followed=True)

@@ -47,7 +47,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ThroughputSample:
     """Sums over all samples so far, and the largest of them, so that those can be taken out again."""
 
     count: int = 0
@@ -55,11 +55,11 @@ class Sample:
     squares: float = 0.0
     largest: tuple[float, ...] = ()
 
-    def with_more(self, seconds: Sequence[float]) -> "Sample":
+    def with_more(self, seconds: Sequence[float]) -> "ThroughputSample":
         """With further inter-departure times."""
         count = self.count + len(seconds)
         keep = min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
-        return Sample(
+        return ThroughputSample(
             count,
             self.total + math.fsum(seconds),
             self.squares + math.fsum(each * each for each in seconds),
@@ -92,9 +92,9 @@ class Sample:
         }
 
 
-def sample_from(document: Mapping[str, Any]) -> Sample:
+def sample_from(document: Mapping[str, Any]) -> ThroughputSample:
     """The sample that `to_json` made a document of."""
-    return Sample(**{**document, "largest": tuple(document["largest"])})
+    return ThroughputSample(**{**document, "largest": tuple(document["largest"])})
 
 
 def quantile(alpha: float) -> float:

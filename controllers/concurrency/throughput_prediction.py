@@ -26,7 +26,7 @@ class PredictedThroughput:
 
 
 @dataclass(frozen=True)
-class Bottleneck:
+class Saturation:
     """What saturates: so many servers, each taking so long, after a delay elsewhere (s); at most so many per
     second. Of the scalability law: `peak_threads`, beyond which more do harm."""
 
@@ -55,11 +55,11 @@ def predicted_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     return PredictedThroughput(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)
 
 
-def bottleneck(curve: Curve) -> Bottleneck:
+def bottleneck(curve: Curve) -> Saturation:
     """What the curve says of it."""
     if isinstance(curve, StationCurve):
         station = _station(curve)
-        return Bottleneck(
+        return Saturation(
             curve.capacity_per_second,
             curve.servers,
             station.service_seconds,
@@ -69,8 +69,8 @@ def bottleneck(curve: Curve) -> Bottleneck:
     if curve.peak_threads == float("inf"):
         # Without harm there is a limit, λ/σ, or none at all.
         most = curve.rate_per_second / curve.contention if curve.contention > 0 else float("inf")
-        return Bottleneck(most, peak_threads=None)
-    return Bottleneck(curve.at(curve.peak_threads), peak_threads=curve.peak_threads)
+        return Saturation(most, peak_threads=None)
+    return Saturation(curve.at(curve.peak_threads), peak_threads=curve.peak_threads)
 
 
 def _station(curve: StationCurve) -> Station:

@@ -78,7 +78,7 @@ def _arc(elapsed: Floats, round_days: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class Process:
+class PointProcess:
     """A process through points; `ahead` answers for any time."""
 
     kernel: Kernel
@@ -90,7 +90,7 @@ class Process:
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def through(cls, kernel: Kernel, at_days: Floats, values: Floats) -> "Process":
+    def through(cls, kernel: Kernel, at_days: Floats, values: Floats) -> "PointProcess":
         """With the σ² that makes the values likeliest."""
         level = float(values.mean())
         around, count = values - level, len(values)
@@ -111,13 +111,13 @@ class Process:
         return self.level + between @ self._weights, np.sqrt(self.variance * np.maximum(left, 0.0))
 
 
-def likeliest(at_days: Floats, values: Floats, start: Kernel) -> Process:
+def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
     """The process of the likeliest kernel that climbing finds from `start`."""
-    best = Process.through(start, at_days, values)
+    best = PointProcess.through(start, at_days, values)
     for _ in range(CLIMBS):
         before = best
         for name in LIMITS:
-            near = [Process.through(each, at_days, values) for each in best.kernel.others(name)]
+            near = [PointProcess.through(each, at_days, values) for each in best.kernel.others(name)]
             best = max([best, *near], key=lambda each: each.log_likelihood)
         if best is before:
             break
@@ -174,15 +174,15 @@ class Forecaster:
         mean, deviation = self._scale.back(*process.ahead(ahead_seconds / self._day_seconds))
         return mean * level, deviation * level
 
-    def _process(self, at_days: Floats, shares: Floats) -> Process:
+    def _process(self, at_days: Floats, shares: Floats) -> PointProcess:
         grown = at_days[-1] >= self._fitted_days + min(GROWTH * self._fitted_days, REFIT_DAYS)
         if grown and at_days.size > 3:
             return self._fitted(at_days, shares)
-        return Process.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))
+        return PointProcess.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))
 
-    def _fitted(self, at_days: Floats, shares: Floats) -> Process:
+    def _fitted(self, at_days: Floats, shares: Floats) -> PointProcess:
         """Of the likeliest kernel on the likeliest scale."""
-        found = list[tuple[float, Scale, Process]]()
+        found = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)
             process = likeliest(at_days, scale.of(shares), kernel)

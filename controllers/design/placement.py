@@ -67,7 +67,7 @@ class StepResponse:
 
 
 @dataclass(frozen=True)
-class Report:
+class GainsReport:
     """What gains promise on a model. None: there is none, as in an unstable loop."""
 
     spectral_radius: float
@@ -212,17 +212,17 @@ def response_samples(radius: float) -> int:
     return min(LONGEST_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
 
 
-def report(model: Model, gains: Gains) -> Report:
+def report(model: Model, gains: Gains) -> GainsReport:
     """What the gains promise: poles, the response to a step of the setpoint, and the gain margin."""
     radius = spectral_radius(model, gains)
     if not radius < STABLE_BELOW:
-        return Report(radius, False, None, None, None)
+        return GainsReport(radius, False, None, None, None)
     measured = np.array(step_response(model, gains, response_samples(radius)).measured)
     apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
     settled = int(apart[-1]) + 1
     overshoot = max(0.0, float(measured.max()) - 1)
     within = settled if settled < len(measured) else None
-    return Report(radius, True, within, overshoot, gain_margin(model, gains))
+    return GainsReport(radius, True, within, overshoot, gain_margin(model, gains))
 
 
 def gain_margin(model: Model, gains: Gains) -> float | None:

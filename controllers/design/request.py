@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.design import friendliness, lqr, network, placement
 from controllers.design.lqr import Floats
-from controllers.design.placement import FORMS, Gains, Model, Report
+from controllers.design.placement import FORMS, Gains, GainsReport, Model
 from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter, read_document, read_object, refuse_unknown
 from controllers.patterns import selectivity
@@ -89,7 +89,7 @@ def _model(values: Mapping[str, Any]) -> Model:
     return Model(values["a"], values["b"], int(values["delay"]))
 
 
-def _promise(report: Report) -> dict[str, Json]:
+def _promise(report: GainsReport) -> dict[str, Json]:
     return asdict(report)
 
 

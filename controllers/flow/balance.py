@@ -77,7 +77,7 @@ SHOWN_CHANGE = 0.0005  # of a share; less reads 0.0 %
 
 
 @dataclass(frozen=True)
-class Gains:
+class BalanceGains:
     """K and L of the module's head: numbers where all replicas are alike, else N by N matrices."""
 
     difference: Floats
@@ -89,14 +89,14 @@ class Gains:
         return np.asarray(change - change.mean())
 
 
-def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> Gains:
+def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> BalanceGains:
     """The regulator's gains for replicas with these models, one element each."""
     if np.ptp(a) == 0 and np.ptp(b) == 0:
         k, lasting = alike(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
-        return Gains(np.array(k), np.array(lasting))
+        return BalanceGains(np.array(k), np.array(lasting))
     basis, states = differences(len(a)), len(a) - 1
     gain = regulator(*difference_system(a, b, q=q, integral=integral, r=r)).gain
-    return Gains(basis.T @ gain[:, :states] @ basis, basis.T @ gain[:, states:] @ basis)
+    return BalanceGains(basis.T @ gain[:, :states] @ basis, basis.T @ gain[:, states:] @ basis)
 
 
 def differences(replicas: int) -> Floats:
@@ -238,7 +238,7 @@ def _check_models(parameters: Values, names: Sequence[str]) -> None:
         ) from None
 
 
-def _designed(parameters: Values, names: Sequence[str]) -> Gains:
+def _designed(parameters: Values, names: Sequence[str]) -> BalanceGains:
     weights = (float(parameters[key]) for key in ("q", "integral", "r"))
     return _gains(*_models(parameters, sorted(names)), *weights)
 
@@ -251,7 +251,7 @@ def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...]
 
 
 @lru_cache(maxsize=16)
-def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> Gains:
+def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
     """The same parameters give the same gains: they are not designed anew at each decision."""
     return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
 

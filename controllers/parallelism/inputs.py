@@ -13,12 +13,12 @@ its events take no time, one comes in a window at most.
 from collections.abc import Sequence
 from typing import Any
 
-from controllers.parallelism.measured_topology import Operator, Topology
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 
 Observation = dict[str, Any]
 
 
-def steered_paths(topology: Topology) -> list[list[str]]:
+def steered_paths(topology: MeasuredTopology) -> list[list[str]]:
     """Each path's operators that can be set, in their order; each such way once."""
     ways = (
         tuple(name for name in path if topology.operators[name].fixed is None)
@@ -27,13 +27,13 @@ def steered_paths(topology: Topology) -> list[list[str]]:
     return [list(way) for way in dict.fromkeys(filter(None, ways))]
 
 
-def steered(topology: Topology) -> list[Operator]:
+def steered(topology: MeasuredTopology) -> list[MeasuredOperator]:
     """The operators that can be set and lie on a path."""
     names = dict.fromkeys(name for path in steered_paths(topology) for name in path)
     return [topology.operators[name] for name in names]
 
 
-def queueing(topology: Topology) -> Observation:
+def queueing(topology: MeasuredTopology) -> Observation:
     """Of `parallelism_queueing`."""
     return {
         "paths": steered_paths(topology),
@@ -42,7 +42,9 @@ def queueing(topology: Topology) -> Observation:
 
 
 def joint(
-    topology: Topology, forecast_per_second: Sequence[float] = (), deviation_per_second: Sequence[float] = ()
+    topology: MeasuredTopology,
+    forecast_per_second: Sequence[float] = (),
+    deviation_per_second: Sequence[float] = (),
 ) -> Observation:
     """Of `parallelism_joint`; the forecast is of what the sources offer. Raises nothing: unknown is null."""
     return {
@@ -55,20 +57,20 @@ def joint(
     }
 
 
-def source_per_second(topology: Topology) -> float:
+def source_per_second(topology: MeasuredTopology) -> float:
     """What comes to the first steered operators of all paths; 0 where it isn't known."""
     first = dict.fromkeys(path[0] for path in steered_paths(topology))
     rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
     return sum(rate for rate in rates if rate is not None)
 
 
-def rate_per_second(operator: Operator, window_seconds: float) -> float | None:
+def rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:
     """Events that come to all tasks of an operator."""
     inputs = operator.measure("inputs")
     return None if inputs is None else inputs / window_seconds
 
 
-def service_seconds(operator: Operator) -> float | None:
+def service_seconds(operator: MeasuredOperator) -> float | None:
     """Of one event in one task: the mean over events, so that a task with nothing to do doesn't count."""
     pairs = [
         (task.get("service_seconds"), task.get("executions"))
@@ -81,7 +83,7 @@ def service_seconds(operator: Operator) -> float | None:
     return sum((each or 0) * (count or 0) for each, count in pairs) / events
 
 
-def backlog_events(topology: Topology, operator: Operator) -> float:
+def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
     """What waits in front of it, by Little's law: what comes in a second, times how long it waits there."""
     waits = [
         link.latency_seconds
@@ -91,7 +93,7 @@ def backlog_events(topology: Topology, operator: Operator) -> float:
     return max(waits, default=0.0) * (rate_per_second(operator, topology.window_seconds) or 0.0)
 
 
-def squared_variation(operator: Operator, mean: str, variance: str) -> float:
+def squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
     """c² of what was measured, the mean over tasks; 1 (as at random) where it isn't known."""
     known = [
         spread / value**2
@@ -101,7 +103,7 @@ def squared_variation(operator: Operator, mean: str, variance: str) -> float:
     return sum(known) / len(known) if known else 1.0
 
 
-def _queueing(operator: Operator, window_seconds: float) -> Observation:
+def _queueing(operator: MeasuredOperator, window_seconds: float) -> Observation:
     rate = rate_per_second(operator, window_seconds)
     return {
         "tasks": operator.parallelism,
@@ -114,14 +116,14 @@ def _queueing(operator: Operator, window_seconds: float) -> Observation:
     }
 
 
-def _interval_seconds(operator: Operator, rate: float | None, window_seconds: float) -> float | None:
+def _interval_seconds(operator: MeasuredOperator, rate: float | None, window_seconds: float) -> float | None:
     """Between arrivals at one task; at least the window where nothing came."""
     if rate is None:
         return None
     return operator.parallelism / rate if rate else operator.parallelism * window_seconds
 
 
-def _joint(operator: Operator, topology: Topology) -> Observation:
+def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observation:
     arrivals = squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
     service = squared_variation(operator, "service_seconds", "service_variance")
     return {

@@ -27,7 +27,7 @@ from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
 from controllers.parallelism.needs import (
     Known,
-    Needs,
+    TaskNeeds,
     capacity_per_second,
     demand,
     forecast,
@@ -35,7 +35,7 @@ from controllers.parallelism.needs import (
     slowest_path_seconds,
     steps_per_window,
 )
-from controllers.parallelism.plan import Ints, Plan, Stretches, cheapest_plan
+from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
@@ -163,9 +163,11 @@ class ParallelismJoint:
         return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
 
 
-def _planned(parameters: Values, observation: Values, known: Sequence[Known]) -> tuple[Plan, Needs]:
+def _planned(
+    parameters: Values, observation: Values, known: Sequence[Known]
+) -> tuple[ParallelismPlan, TaskNeeds]:
     of, cost = demand(parameters, observation, known), lateness(parameters, known)
-    needs = Needs.of(parameters, observation, known, of)
+    needs = TaskNeeds.of(parameters, observation, known, of)
     current = np.asarray([each.row["tasks"] for each in known])
     windows, steps = len(needs.needed), steps_per_window(parameters)
     begins = np.arange(windows) * steps
@@ -264,8 +266,8 @@ def _decision(
     parameters: Values,
     observation: Values,
     known: Sequence[Known],
-    needs: Needs,
-    plan: Plan,
+    needs: TaskNeeds,
+    plan: ParallelismPlan,
     verdicts: Mapping[str, float],
 ) -> Decision:
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
@@ -316,7 +318,7 @@ def _expected(
     return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
-def _at_most(parameters: Values, known: Sequence[Known], needs: Needs) -> str | None:
+def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     full = any(need >= parameters["maximum"] for need in needs.needed[0])
     return "maximum" if full and not needs.keeps[0] else None
 
@@ -327,7 +329,7 @@ def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     return f"Set tasks of {listed(changes)}" if changes else NO_ACTION
 
 
-def _cause(parameters: Values, needs: Needs, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
     pause = "the pause" if parameters["pause_seconds"] else "the change"
     if tasks == before and needs.keeps[0]:

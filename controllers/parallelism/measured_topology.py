@@ -76,7 +76,7 @@ DOCUMENT = (
 
 
 @dataclass(frozen=True)
-class Operator:
+class MeasuredOperator:
     """One operator; `tasks` hold the measures of its tasks by name, the first task's first."""
 
     name: str
@@ -144,7 +144,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Topology:
+class MeasuredTopology:
     """A plant's operators by name and their links, all of one moment. Raises `BadInput` for a link to an
     operator that is not there, a cycle, or more than MOST_PATHS paths.
     """
@@ -152,7 +152,7 @@ class Topology:
     plant: str
     at: float
     window_seconds: float
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, MeasuredOperator]
     links: tuple[Link, ...] = ()
     holder: str | None = None
     held_until: float | None = None
@@ -208,7 +208,7 @@ class Topology:
             for target in self.operators[link.target].task_names
         ]
 
-    def operator(self, name: Any, field_name: str = "operator") -> Operator:
+    def operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
         """By its name. Raises `BadInput` naming the known ones."""
         if name not in self.operators:
             raise BadInput(field_name, f"{name} is no operator; known: {', '.join(self.operators) or 'none'}")
@@ -240,11 +240,13 @@ class Topology:
         known = [each for each in latencies if each is not None]
         return fmean(known) if known else None
 
-    def part(self, names: Iterable[str]) -> "Topology":
+    def part(self, names: Iterable[str]) -> "MeasuredTopology":
         """Only these operators, and the links between them."""
         kept = {name: self.operators[name] for name in names}
         links = tuple(each for each in self.links if each.source in kept and each.target in kept)
-        return Topology(self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until)
+        return MeasuredTopology(
+            self.plant, self.at, self.window_seconds, kept, links, self.holder, self.held_until
+        )
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -258,7 +260,7 @@ class Topology:
         }
 
     @classmethod
-    def from_document(cls, document: Any, where: str = "topology") -> "Topology":
+    def from_document(cls, document: Any, where: str = "topology") -> "MeasuredTopology":
         """Raises `BadInput` naming what is missing, unknown or not what it should be."""
         read = read_values(DOCUMENT, document, where)
         operators = {name: _operator(name, row, where) for name, row in read["operators"].items()}
@@ -266,12 +268,12 @@ class Topology:
         return cls(**{**read, "operators": operators, "links": links})
 
 
-def _operator(name: str, row: Mapping[str, Any], where: str) -> Operator:
+def _operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOperator:
     if len(row["tasks"]) > row["parallelism"]:
         raise BadInput(
             f"{where}.operators.{name}.tasks", f"takes at most one per task ({row['parallelism']})"
         )
-    return Operator(name=name, **{**row, "tasks": tuple(row["tasks"])})
+    return MeasuredOperator(name=name, **{**row, "tasks": tuple(row["tasks"])})
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

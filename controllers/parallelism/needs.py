@@ -11,7 +11,7 @@ import numpy.typing as npt
 from controllers.framework.law import Values
 from controllers.parallelism.fluid_backlog import Demand, Lateness
 from controllers.parallelism.plan import Ints
-from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.scaling_curve import ScalingCurve
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
@@ -87,7 +87,7 @@ def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
 
 
 @dataclass(frozen=True)
-class Needs:
+class TaskNeeds:
     """Tasks needed, windows by operators, and whether the present ones do in each; levels by operators, and
     what each passes (events/s of the source)."""
 
@@ -99,7 +99,7 @@ class Needs:
     blocked: list[str]
 
     @classmethod
-    def of(cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand) -> "Needs":
+    def of(cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand) -> "TaskNeeds":
         rates = window_means(parameters, of)
         target = parameters["target_utilisation"]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
@@ -180,12 +180,12 @@ def _within_bound(
     return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
 
 
-def _operator(each: Known, source: float, least: int) -> Operator:
+def _operator(each: Known, source: float, least: int) -> QueueingOperator:
     service = each.curve.service_seconds(least)
     load = source * each.share * service
     weight = load * service * each.row["variability"]
     latency = each.row["latency_seconds"]
-    return Operator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
+    return QueueingOperator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
 
 
 def slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ParallelismPlan:
     """Tasks of each operator now, the window in which they change next, and the cost in task-seconds."""
 
     tasks: Ints
@@ -51,7 +51,7 @@ class Stretches:
 
 def cheapest_plan(
     current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: Stretches
-) -> Plan:
+) -> ParallelismPlan:
     """The cheapest plan. `keeps`: whether the present tasks do in a window; `waiting_now`: what comes too
     late with them until the end of each."""
     count = len(stretches.needs)
@@ -68,5 +68,5 @@ def cheapest_plan(
     ]
     cost, until = min(costs)
     if until == 0:
-        return Plan(first[2], first[1] if first[1] < count else None, cost)
-    return Plan(current, -until if -until < count else None, cost)
+        return ParallelismPlan(first[2], first[1] if first[1] < count else None, cost)
+    return ParallelismPlan(current, -until if -until < count else None, cost)

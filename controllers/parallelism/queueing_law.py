@@ -21,7 +21,7 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, are, because, listed
 from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
-from controllers.parallelism.queueing_topology import Operator, check_paths, operator
+from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
 MOST_TASKS = 100_000
@@ -119,7 +119,7 @@ class ParallelismQueueing:
         return state, _decision(parameters, operators, paths)
 
 
-def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator:
+def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
     low, high = int(parameters["minimum"]), int(parameters["maximum"])
     found = operator(name, row, low, high, parameters["use_correction"])
     if found.utilisation < parameters["bottleneck_threshold"]:
@@ -128,12 +128,14 @@ def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> Operator
     return replace(found, minimum=max(low, min(doubled, high)))
 
 
-def _path(parameters: Values, operators: Mapping[str, Operator], names: Sequence[str]) -> Path:
+def _path(parameters: Values, operators: Mapping[str, QueueingOperator], names: Sequence[str]) -> Path:
     spent = math.fsum(operators[name].latency_seconds for name in names)
     return Path(tuple(names), parameters["batching_share"] * parameters["bound_seconds"] - spent)
 
 
-def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> Decision:
+def _decision(
+    parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
+) -> Decision:
     worst = lacking(operators, paths)
     feasible = worst is None
     if worst is None:
@@ -159,7 +161,7 @@ def _decision(parameters: Values, operators: Mapping[str, Operator], paths: Sequ
     return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
 
 
-def _what(operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> str:
+def _what(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
     """The action in words: the operators whose tasks change."""
     changes = [
         f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks
@@ -167,7 +169,7 @@ def _what(operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> str:
     return f"Set tasks of {listed(changes)}" if changes else "Keep the tasks"
 
 
-def _cause(parameters: Values, operators: Mapping[str, Operator], paths: Sequence[Path]) -> str:
+def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> str:
     threshold, bound = parameters["bottleneck_threshold"], f"{parameters['bound_seconds']:g} s"
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
@@ -177,7 +179,7 @@ def _cause(parameters: Values, operators: Mapping[str, Operator], paths: Sequenc
     return f"these are the fewest tasks with which {which} {bound}"
 
 
-def _most(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str, int]:
+def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """The most for the operators of paths that can't be kept, the fewest for the others."""
     held = [path for path in paths if lacking(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
@@ -189,7 +191,7 @@ def _most(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str,
 
 
 def _what_would_suffice(
-    parameters: Values, operators: Mapping[str, Operator], path: Path, wait_seconds: float
+    parameters: Values, operators: Mapping[str, QueueingOperator], path: Path, wait_seconds: float
 ) -> str:
     stages, bound = " → ".join(path.operators), parameters["bound_seconds"]
     spent = parameters["batching_share"] * bound - path.budget_seconds
@@ -205,7 +207,7 @@ def _what_would_suffice(
     return f"{stages} can't keep {bound:g} s with at most {most} tasks per operator; {suffices}"
 
 
-def _maximum_that_suffices(operators: Mapping[str, Operator], path: Path) -> int | None:
+def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
     low, high = 1, MOST_TASKS * 10
     there = {name: operators[name] for name in path.operators}
 

@@ -22,7 +22,7 @@ EXACT = 1e-9
 
 
 @dataclass(frozen=True)
-class Operator:
+class QueueingOperator:
     """What the waiting time of an operator depends on; `tasks` are those there now."""
 
     name: str
@@ -57,13 +57,17 @@ class Operator:
         return self.load / self.tasks
 
 
-def operator(name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool) -> Operator:
+def operator(
+    name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool
+) -> QueueingOperator:
     """An operator from its measurements."""
     rate = 1 / row["arrival_interval_seconds"]
     service, tasks = row["service_seconds"], int(row["tasks"])
     variability = (row["arrival_cv2"] + row["service_cv2"]) / 2
     weight = rate * service**2 * tasks * variability * (row["correction"] if corrected else 1.0)
-    return Operator(name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum)
+    return QueueingOperator(
+        name, tasks, weight, rate * service * tasks, row["latency_seconds"], minimum, maximum
+    )
 
 
 def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.queueing_topology import QueueingOperator
 
 Floats = npt.NDArray[np.float64]
 # Of scaling the multipliers; what is still missing then is filled.
@@ -36,20 +36,20 @@ class Path:
     operators: tuple[str, ...]
     budget_seconds: float
 
-    def wait_seconds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> float:
+    def wait_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
         """All waiting on the way."""
         return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
 
-    def excess_seconds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> float:
+    def excess_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
         """How far it is above its budget."""
         return self.wait_seconds(operators, tasks) - self.budget_seconds
 
-    def holds(self, operators: Mapping[str, Operator], tasks: Mapping[str, int]) -> bool:
+    def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
         """Whether it is within its budget."""
         return self.excess_seconds(operators, tasks) <= TOLERANCE * max(1e-12, self.budget_seconds)
 
 
-def lacking(operators: Mapping[str, Operator], paths: Sequence[Path]) -> tuple[Path, float] | None:
+def lacking(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> tuple[Path, float] | None:
     """The path that even the most tasks don't keep within its budget, by the most; and the waiting it then
     has (s, infinite where an operator can't keep up)."""
     most = {name: each.maximum for name, each in operators.items()}
@@ -64,7 +64,7 @@ def lacking(operators: Mapping[str, Operator], paths: Sequence[Path]) -> tuple[P
     return path, path.wait_seconds(operators, most)
 
 
-def fewest_tasks(operators: Mapping[str, Operator], paths: Sequence[Path]) -> dict[str, int]:
+def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """Operator → tasks. `lacking` must have found none."""
     tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
     if len(paths) == 1:
@@ -77,7 +77,7 @@ def fewest_tasks(operators: Mapping[str, Operator], paths: Sequence[Path]) -> di
     return tasks | {each.name: int(count) for each, count in zip(there, joint.tasks, strict=True)}
 
 
-def _on_one_path(operators: Mapping[str, Operator], path: Path) -> dict[str, int]:
+def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[str, int]:
     """The tasks that gain most, until the path holds."""
     there = [operators[name] for name in path.operators]
     columns = _Columns.of(there)
@@ -102,7 +102,7 @@ class _Columns:
     most: Floats
 
     @classmethod
-    def of(cls, operators: Sequence[Operator]) -> "_Columns":
+    def of(cls, operators: Sequence[QueueingOperator]) -> "_Columns":
         rows = [(each.weight, each.load, min(each.fewest, each.maximum), each.maximum) for each in operators]
         return cls(*np.asarray(rows, dtype=float).T)
 
@@ -129,7 +129,7 @@ def _before(columns: _Columns, path: Path) -> Floats:
     return columns.with_gains_of(math.exp(high))
 
 
-def _gain(operator: Operator, tasks: int) -> float:
+def _gain(operator: QueueingOperator, tasks: int) -> float:
     """What one more task takes off the wait; nothing at the maximum."""
     if tasks >= operator.maximum:
         return -1.0
@@ -147,7 +147,7 @@ class _Joint:
     tasks: Floats
 
     @classmethod
-    def of(cls, operators: Sequence[Operator], paths: Sequence[Path]) -> "_Joint":
+    def of(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_Joint":
         columns = _Columns.of(operators)
         on = np.asarray([[each.name in path.operators for each in operators] for path in paths], dtype=float)
         joint = cls(columns, on, np.asarray([path.budget_seconds for path in paths]), columns.fewest)

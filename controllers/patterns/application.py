@@ -24,7 +24,7 @@ Rates = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Pattern:
+class OperatorPattern:
     """One pattern at its operator; `limit` bounds its output in events/s, None does not."""
 
     name: str
@@ -67,26 +67,26 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Application:
+class ArrangedPatterns:
     """Patterns in an order in which each comes after those whose output it takes; see `arrange`.
 
     What follows from the patterns alone is worked out once; with 10,000 types that is most of the work.
     """
 
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[OperatorPattern, ...]
 
     @cached_property
-    def emitters(self) -> Mapping[str, tuple[Pattern, ...]]:
+    def emitters(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
         """Type → the patterns that emit it."""
-        found: dict[str, tuple[Pattern, ...]] = {}
+        found: dict[str, tuple[OperatorPattern, ...]] = {}
         for pattern in self.patterns:
             found[pattern.emits] = (*found.get(pattern.emits, ()), pattern)
         return found
 
     @cached_property
-    def takers(self) -> Mapping[str, tuple[Pattern, ...]]:
+    def takers(self) -> Mapping[str, tuple[OperatorPattern, ...]]:
         """Emitted type → the patterns that take it."""
-        found: dict[str, tuple[Pattern, ...]] = dict.fromkeys(self.emitters, ())
+        found: dict[str, tuple[OperatorPattern, ...]] = dict.fromkeys(self.emitters, ())
         for pattern in self.patterns:
             for symbol in found.keys() & set(pattern.symbols):
                 found[symbol] = (*found[symbol], pattern)
@@ -111,11 +111,11 @@ class Application:
             for pattern in self.patterns
         }
 
-    def at(self, operator: str) -> tuple[Pattern, ...]:
+    def at(self, operator: str) -> tuple[OperatorPattern, ...]:
         """The patterns of an operator."""
         return tuple(pattern for pattern in self.patterns if pattern.operator == operator)
 
-    def affected(self, operator: str) -> tuple[Pattern, ...]:
+    def affected(self, operator: str) -> tuple[OperatorPattern, ...]:
         """The operator's patterns and all that take their output, directly or through others."""
         names = {pattern.name for pattern in self.at(operator)}
         for pattern in self.patterns:
@@ -145,7 +145,7 @@ class Application:
         self,
         outside: Mapping[str, Floats],
         admitted: Mapping[str, Floats],
-        of: Sequence[Pattern] | None = None,
+        of: Sequence[OperatorPattern] | None = None,
     ) -> Floats:
         """A vector of events/s of every emitted type, by the selectivities from the sources to the sinks.
 
@@ -161,14 +161,14 @@ class Application:
             made[self.index[pattern.emits]] += pattern.emission(rates)
         return made
 
-    def offered(self, pattern: Pattern, outside: Mapping[str, Floats], made: Floats) -> Floats:
+    def offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], made: Floats) -> Floats:
         """Events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
         found: Floats = outside[pattern.operator][places] + made[places]
         return found
 
 
-def arrange(patterns: Sequence[Pattern], field: str = "patterns") -> Application:
+def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> ArrangedPatterns:
     """An application of patterns in any order. Raises `BadInput` naming the field.
 
     A name used twice is refused, and a cycle: the output of a pattern would depend on itself.
@@ -176,7 +176,7 @@ def arrange(patterns: Sequence[Pattern], field: str = "patterns") -> Application
     _refuse_twice([pattern.name for pattern in patterns], field)
     emitted = {pattern.emits for pattern in patterns}
     takes = {pattern.name: emitted & set(pattern.symbols) for pattern in patterns}
-    waiting, placed = list(patterns), list[Pattern]()
+    waiting, placed = list(patterns), list[OperatorPattern]()
     while waiting:
         later = {pattern.emits for pattern in waiting}
         ready = [each for each in waiting if later.isdisjoint(takes[each.name])]
@@ -185,7 +185,7 @@ def arrange(patterns: Sequence[Pattern], field: str = "patterns") -> Application
             raise BadInput(field, f"the output of {names} leads back to them; the graph takes no cycle")
         placed += ready
         waiting = [each for each in waiting if not later.isdisjoint(takes[each.name])]
-    return Application(tuple(placed))
+    return ArrangedPatterns(tuple(placed))
 
 
 def _refuse_twice(names: Sequence[str], field: str) -> None:

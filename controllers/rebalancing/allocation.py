@@ -22,7 +22,7 @@ NEGLIGIBLE_PER_SECOND = 1e-9
 
 
 @dataclass(frozen=True)
-class Move:
+class IndexedMove:
     """`points` of a queue from one node to another, all three by their index."""
 
     queue: int
@@ -80,7 +80,7 @@ class Allocation:
                 by_node[node][queue] = points
         return by_node
 
-    def after(self, moves: Sequence[Move]) -> "Allocation":
+    def after(self, moves: Sequence[IndexedMove]) -> "Allocation":
         """The allocation once the moves are made; containers without points are gone."""
         points = [dict(held) for held in self.points]
         for move in moves:
@@ -89,7 +89,7 @@ class Allocation:
             held[move.target] = held.get(move.target, 0) + move.points
         return replace(self, points=tuple({n: p for n, p in held.items() if p} for held in points))
 
-    def named(self, moves: Sequence[Move]) -> list[dict[str, Any]]:
+    def named(self, moves: Sequence[IndexedMove]) -> list[dict[str, Any]]:
         """Moves as the contract words them."""
         return [
             {

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove
 from queues.points import TOTAL
 
 Cost = Literal["points", "moves"]
@@ -31,7 +31,7 @@ TRIES = 4
 
 
 @dataclass(frozen=True)
-class Rules:
+class MoveRules:
     """What every move keeps. `returns`: (queue, source, target) that would undo a recent move."""
 
     minimum_points: int
@@ -43,7 +43,7 @@ class Board:
     """An allocation while it is being changed."""
 
     start: Allocation
-    rules: Rules
+    rules: MoveRules
     limits: Floats
     receivers: Flags
     even: Flags | None = None  # queues that part into even pieces only: see `coarse`
@@ -73,13 +73,13 @@ class Board:
     def excess(self, node: int) -> float:
         return float(self.loads[node] - self.limits[node])
 
-    def make(self, move: Move) -> None:
+    def make(self, move: IndexedMove) -> None:
         self._shift(move.queue, move.source, move.target, move.points)
         rule = (move.queue, move.source, move.target)
         self.moved[rule] = self.moved.get(rule, 0) + move.points
         self.gave.setdefault(move.queue, set()).add(move.source)
 
-    def undo(self, move: Move) -> None:
+    def undo(self, move: IndexedMove) -> None:
         """Take back the move that was made last."""
         self._shift(move.queue, move.target, move.source, move.points)
         rule = (move.queue, move.source, move.target)
@@ -101,10 +101,10 @@ class Board:
                 else:
                     holder.pop(key, None)
 
-    def moves(self) -> list[Move]:
-        return [Move(*rule, points) for rule, points in self.moved.items()]
+    def moves(self) -> list[IndexedMove]:
+        return [IndexedMove(*rule, points) for rule, points in self.moved.items()]
 
-    def is_last(self, move: Move) -> bool:
+    def is_last(self, move: IndexedMove) -> bool:
         """Whether a queue that parts evenly would leave the node with this move."""
         whole = self.points[move.queue][move.source] == move.points
         return whole and self.even is not None and bool(self.even[move.queue])
@@ -132,7 +132,7 @@ class Board:
         return whole or most
 
 
-def coarse(allocation: Allocation, rules: Rules, limits: Floats) -> Flags:
+def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
     """Queues whose pieces are so heavy that they have to part evenly.
 
     A piece below twice `minimum_points` can't be split again. Of a queue at 5000 events/s one of 99 points
@@ -163,10 +163,10 @@ class _Step:
     """A possible move of a donor and how it ranks: lower is better."""
 
     rank: tuple[float, ...]
-    move: Move
+    move: IndexedMove
 
 
-def rebalance(board: Board, rule: SearchRule) -> list[Move] | None:
+def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
     """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
         if not _empty(board, int(donor), rule.packing):
@@ -220,16 +220,16 @@ def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
     load = float(board.start.rate_per_point[queue]) * points
     given = _give_way(board, target, load, queue)
     if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING):
-        board.make(Move(queue, donor, target, points))
+        board.make(IndexedMove(queue, donor, target, points))
         return True
     for move in reversed(given):
         board.undo(move)
     return False
 
 
-def _give_way(board: Board, node: int, load: float, stays: int) -> list[Move]:
+def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedMove]:
     """Moves off a node until it has room for the load, or nothing more fits elsewhere: few points first."""
-    per_point, given = board.start.rate_per_point, list[Move]()
+    per_point, given = board.start.rate_per_point, list[IndexedMove]()
     arrived = {queue for queue, _, target in board.moved if target == node}
     queues = [queue for queue in board.held[node] if queue not in arrived and queue != stays]
     for queue in sorted(queues, key=lambda queue: (-per_point[queue], queue)):
@@ -240,7 +240,7 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[Move]:
         for other in _targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
             points = board.amount(queue, node, other, wanted, _most(board, other, float(per_point[queue])))
             if points:
-                given.append(Move(queue, node, other, points))
+                given.append(IndexedMove(queue, node, other, points))
                 board.make(given[-1])
                 break
     return given
@@ -264,7 +264,7 @@ def _step(board: Board, donor: int, queue: int, rule: SearchRule) -> _Step | Non
             left = float(board.limits[target] - board.loads[target]) - load
             rank = (*_rank(rule.cost, points, load, clears, holder), left if rule.packing else -left)
             if best is None or rank < best.rank:
-                best = _Step(rank, Move(queue, donor, target, points))
+                best = _Step(rank, IndexedMove(queue, donor, target, points))
     return best
 
 
@@ -314,7 +314,9 @@ def _empty(board: Board, donor: int, packing: bool) -> bool:
     return True
 
 
-def _whole(board: Board, donor: int, queue: int, points: int, load: float, packing: bool) -> Move | None:
+def _whole(
+    board: Board, donor: int, queue: int, points: int, load: float, packing: bool
+) -> IndexedMove | None:
     fits = [
         target
         for target in _targets(board, queue, donor, load, packing)
@@ -324,10 +326,10 @@ def _whole(board: Board, donor: int, queue: int, points: int, load: float, packi
     holders = [target for target in fits if target in board.points[queue]]
     room = board.room
     choice = max(holders or fits, key=lambda target: (room[target], -target), default=None)
-    return None if choice is None else Move(queue, donor, choice, points)
+    return None if choice is None else IndexedMove(queue, donor, choice, points)
 
 
-def _part(board: Board, donor: int, queue: int) -> Move | None:
+def _part(board: Board, donor: int, queue: int) -> IndexedMove | None:
     """A piece off a drained node, as large as its roomiest receiver takes; the rest follows."""
     per_point = float(board.start.rate_per_point[queue])
     targets = _targets(board, queue, donor, 0.0, packing=False)
@@ -336,16 +338,16 @@ def _part(board: Board, donor: int, queue: int) -> Move | None:
     target = max(targets, key=lambda node: (board.limits[node] - board.loads[node], -node))
     most = _most(board, target, per_point)
     points = board.amount(queue, donor, target, board.points[queue][donor], most)
-    return Move(queue, donor, target, points) if points else None
+    return IndexedMove(queue, donor, target, points) if points else None
 
 
-def fewest(candidates: Sequence[list[Move] | None], cost: Cost) -> list[Move] | None:
+def fewest(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
     """The cheapest of several answers, the first among equals."""
     found = [moves for moves in candidates if moves is not None]
     return min(found, key=lambda moves: price(moves, cost)) if found else None
 
 
-def price(moves: Sequence[Move], cost: Cost) -> tuple[int, int]:
+def price(moves: Sequence[IndexedMove], cost: Cost) -> tuple[int, int]:
     """Points, then moves; or the other way round."""
     points = sum(move.points for move in moves)
     return (points, len(moves)) if cost == "points" else (len(moves), points)

@@ -37,7 +37,7 @@ from controllers.framework.parameter import Parameter, read_values
 from controllers.framework.reason import NO_ACTION, are, because, counted, listed, percent
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
-from controllers.rebalancing.greedy import Rules
+from controllers.rebalancing.greedy import MoveRules
 from queues.errors import BadInput
 from queues.points import TOTAL
 
@@ -251,7 +251,7 @@ def _allocation(parameters: Values, observation: Values) -> Allocation:
 
 def _search(parameters: Values, allocation: Allocation, recent: Sequence[_Recent]) -> relocation.Search:
     return relocation.Search(
-        Rules(int(parameters["minimum_points"]), _returns(allocation, recent)),
+        MoveRules(int(parameters["minimum_points"]), _returns(allocation, recent)),
         _limits(parameters, allocation),
         "points" if parameters["goal"] == "below-busy" else "moves",
         int(parameters["exact_ways"]),
@@ -290,7 +290,7 @@ def _decision(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
     named: list[dict[str, Any]],
 ) -> Decision:
     after = allocation.after(found.moves)
@@ -311,7 +311,7 @@ def _terms(
     before: Allocation,
     after: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
 ) -> dict[str, Any]:
     worst_before, worst_after = (_worst(each) for each in (before, after))
     return {
@@ -346,7 +346,7 @@ def _why(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
-    found: relocation.Found,
+    found: relocation.Relocation,
     terms: Mapping[str, Any],
 ) -> str:
     limit = "BUSY" if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"

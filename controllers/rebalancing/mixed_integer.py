@@ -28,19 +28,19 @@ from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import coo_array
 
 from controllers.framework.solver import minimise
-from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move, containers
-from controllers.rebalancing.greedy import Rules
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove, containers
+from controllers.rebalancing.greedy import MoveRules
 
 Goal = Literal["points", "moves", "worst"]
 NEW_HOLDER = 0.01
 
 
 @dataclass(frozen=True)
-class Problem:
+class MoveProblem:
     """What may move where, and the limits to keep. `givers` and `receivers` are flags over nodes."""
 
     allocation: Allocation
-    rules: Rules
+    rules: MoveRules
     limits: Floats
     givers: Flags
     receivers: Flags
@@ -51,7 +51,7 @@ class Problem:
 class Answer:
     """Moves, and z: the worst node's load as a share of its limit (only for the goal "worst")."""
 
-    moves: list[Move]
+    moves: list[IndexedMove]
     worst: float
 
 
@@ -78,7 +78,7 @@ class _Rows:
 class _Model:
     """Columns: f, then y (both over `ways`), g over sources, w over arrivals, d over `gives`, and z."""
 
-    def __init__(self, problem: Problem, ways: Sequence[tuple[int, int, int]]) -> None:
+    def __init__(self, problem: MoveProblem, ways: Sequence[tuple[int, int, int]]) -> None:
         self.problem = problem
         self.ways = ways
         sources = sorted({(queue, source) for queue, source, _ in self.ways})
@@ -186,13 +186,13 @@ class _Model:
         return cost
 
 
-def routes_count(problem: Problem) -> int:
+def routes_count(problem: MoveProblem) -> int:
     """How many (container, receiver) pairs the program has at most: its size, without building it."""
     held = sum(len(problem.allocation.held[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())
 
 
-def solve(problem: Problem, goal: Goal, branches: int, gap: float = 0.0) -> Answer | None:
+def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> Answer | None:
     """The best moves found within `branches`, or None when there are none (or none were found).
 
     First with divisible points, ten times faster; then in whole points on the ways that answer takes. Only
@@ -207,12 +207,14 @@ def solve(problem: Problem, goal: Goal, branches: int, gap: float = 0.0) -> Answ
         whole = _solve(_Model(replace(problem, at_most=None), some), goal, branches, gap, whole=True)
         if whole is not None:
             moved = np.rint(whole[0]).astype(int)
-            moves = [Move(*way, int(points)) for way, points in zip(some, moved, strict=True) if points]
+            moves = [
+                IndexedMove(*way, int(points)) for way, points in zip(some, moved, strict=True) if points
+            ]
             return Answer(moves, whole[1])
     return None
 
 
-def lower_bound(problem: Problem, goal: Goal, branches: int) -> float | None:
+def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None:
     """A cost that no answer is below (points or moves, counted without the small costs), or None."""
     model = _Model(problem, _ways(problem))
     cost = np.zeros(model.columns)
@@ -252,7 +254,7 @@ def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) ->
     return None if result.x is None else (result.x[: len(model.ways)], float(result.x[model.worst]))
 
 
-def _ways(problem: Problem) -> list[tuple[int, int, int]]:
+def _ways(problem: MoveProblem) -> list[tuple[int, int, int]]:
     allocation, rules = problem.allocation, problem.rules
     targets = [int(target) for target in np.flatnonzero(problem.receivers & allocation.available)]
     return [

@@ -26,7 +26,7 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed
-from controllers.rebalancing.allocation import Allocation, Flags, Move, from_observation
+from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
 from queues.errors import BadInput
 from queues.points import TOTAL, apportion
@@ -194,13 +194,13 @@ def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
     return max(loads, default=0.0), float(plant.loads[node])
 
 
-def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
+def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[IndexedMove]:
     """The points of lost nodes to nodes that are there, each queue with its minimum of containers again.
 
     A queue below its minimum with nothing to restore (its nodes came back, or new ones came) shares out what
     it holds: each new container gets an equal part of all its points.
     """
-    moves: list[Move] = []
+    moves: list[IndexedMove] = []
     loads = plant.loads.copy()
     for queue, held in enumerate(plant.points):
         lost = {node: points for node, points in held.items() if node in gone}
@@ -213,7 +213,7 @@ def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
             targets = dict.fromkeys(fresh, 1.0) or heard
             if targets:
                 shares = apportion(points, {str(target): weight for target, weight in targets.items()})
-                moves += [Move(queue, node, int(to), share) for to, share in shares.items() if share]
+                moves += [IndexedMove(queue, node, int(to), share) for to, share in shares.items() if share]
         for node in fresh:
             loads[node] += plant.rate[queue] / max(1, len(heard) + len(fresh))
     return moves
@@ -221,13 +221,13 @@ def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[Move]:
 
 def _shared_out(
     queue: int, held: Mapping[int, int], heard: Mapping[int, float], fresh: Sequence[int]
-) -> list[Move]:
+) -> list[IndexedMove]:
     """From each holder its part of what the new containers get."""
     wanted = TOTAL // (len(heard) + len(fresh)) * len(fresh)
     given = apportion(wanted, {str(node): points for node, points in heard.items()})
     targets = {str(node): 1.0 for node in fresh}
     return [
-        Move(queue, int(node), int(to), share)
+        IndexedMove(queue, int(node), int(to), share)
         for node, points in given.items()
         for to, share in apportion(min(points, held[int(node)]), targets).items()
         if share
@@ -247,7 +247,7 @@ def _decision(
     forecast: float,
     use: list[str],
     release: list[str],
-    restore: list[Move],
+    restore: list[IndexedMove],
 ) -> Decision:
     used = _in_use(plant)
     needed, have = _needed(parameters, plant, forecast), float(plant.capacity[used].sum())
@@ -283,7 +283,9 @@ def _what(use: Sequence[str], release: Sequence[str], restored: float) -> str:
     return capitalised(", ".join(parts)) if parts else NO_ACTION
 
 
-def _why(plant: Allocation, terms: Mapping[str, Any], release: Sequence[str], restore: Sequence[Move]) -> str:
+def _why(
+    plant: Allocation, terms: Mapping[str, Any], release: Sequence[str], restore: Sequence[IndexedMove]
+) -> str:
     lost = sorted({plant.nodes[move.source] for move in restore if plant.offline[move.source]})
     if lost:
         return f"{listed(lost)} {are(lost)} OFFLINE and given up"

@@ -17,8 +17,17 @@ from itertools import product
 import numpy as np
 
 from controllers.rebalancing import mixed_integer
-from controllers.rebalancing.allocation import Allocation, Flags, Floats, Move
-from controllers.rebalancing.greedy import Board, Cost, Rules, SearchRule, coarse, fewest, price, rebalance
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove
+from controllers.rebalancing.greedy import (
+    Board,
+    Cost,
+    MoveRules,
+    SearchRule,
+    coarse,
+    fewest,
+    price,
+    rebalance,
+)
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
 # Up to this step the fast way is as good as the best possible, for all that is known of it.
@@ -36,7 +45,7 @@ class Search:
     `branches` branches. `tolerance`: how much above the least possible the worst node may stay.
     """
 
-    rules: Rules
+    rules: MoveRules
     limits: Floats
     cost: Cost
     exact_routes: int
@@ -45,25 +54,25 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class Relocation:
     """The moves; whether all limits are kept; the worst node's share of its limit afterwards."""
 
-    moves: list[Move]
+    moves: list[IndexedMove]
     feasible: bool
     worst: float
 
 
-def find(allocation: Allocation, search: Search) -> Found:
+def find(allocation: Allocation, search: Search) -> Relocation:
     """The cheapest moves that keep all limits and empty the drained nodes, else those with the least worst
     node."""
     for receivers in _receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
-            return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+            return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
     moves = _exchanged(allocation, search)
     if moves is not None:
-        return Found(moves, True, worst_share(allocation.after(moves), search.limits))
+        return Relocation(moves, True, worst_share(allocation.after(moves), search.limits))
     moves = _least_worst(allocation, search)
-    return Found(moves, False, worst_share(allocation.after(moves), search.limits))
+    return Relocation(moves, False, worst_share(allocation.after(moves), search.limits))
 
 
 def _receivers(allocation: Allocation) -> Iterator[Flags]:
@@ -92,7 +101,7 @@ def fluid_share(allocation: Allocation, limits: Floats) -> float:
     return float(allocation.loads.sum()) / available if available else math.inf
 
 
-def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move] | None:
+def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[IndexedMove] | None:
     """Moves that keep all limits, or None."""
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
@@ -108,7 +117,7 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
     # Only an answer that beats the fast way's is worth the search: this cuts most of the program away.
     at_most = None if quick is None else price(quick, search.cost)[0] - 1
     takers = receivers & (allocation.loads < search.limits)
-    problem = mixed_integer.Problem(allocation, search.rules, search.limits, donors, takers, at_most)
+    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, takers, at_most)
     best = fewest([quick, _exact(problem, search)], search.cost)
     if best is None:
         # Perhaps room has to be made first: everybody may give, and take.
@@ -119,7 +128,7 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Move
 
 def _quick(
     allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
-) -> list[Move] | None:
+) -> list[IndexedMove] | None:
     answers, bound = [], _bound(allocation, search)
     costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
@@ -132,7 +141,7 @@ def _quick(
     return fewest(answers, search.cost)
 
 
-def _exact(problem: mixed_integer.Problem, search: Search) -> list[Move] | None:
+def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
     if mixed_integer.routes_count(problem) > search.exact_routes:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
@@ -168,12 +177,12 @@ def _least(allocation: Allocation, search: Search, node: int) -> int:
     return max(math.ceil(points_needed - 1e-6), smallest)
 
 
-def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
+def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
     """The worst node as low as it gets within the tolerance, by the fewest points; none when it is so now."""
     now = worst_share(allocation, search.limits)
     must = any(allocation.held[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
     every = np.ones(len(allocation.nodes), dtype=bool)
-    problem = mixed_integer.Problem(allocation, search.rules, search.limits, every, allocation.available)
+    problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, every, allocation.available)
     fluid = fluid_share(allocation, search.limits)
     if not math.isfinite(fluid):
         return []  # no node may take anything
@@ -191,7 +200,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[Move]:
 
 def _settle(
     allocation: Allocation, search: Search, answer: mixed_integer.Answer, now: float, must: bool
-) -> list[Move]:
+) -> list[IndexedMove]:
     """The fewest points for about the least worst share that is possible."""
     allowed = answer.worst * (1 + search.tolerance)
     if not must and now <= allowed:
@@ -200,7 +209,9 @@ def _settle(
     moves = _quick(allocation, eased, allocation.available)
     if moves is None:
         every = np.ones(len(allocation.nodes), dtype=bool)
-        problem = mixed_integer.Problem(allocation, search.rules, eased.limits, every, allocation.available)
+        problem = mixed_integer.MoveProblem(
+            allocation, search.rules, eased.limits, every, allocation.available
+        )
         moves = _exact(problem, eased)
     return answer.moves if moves is None else moves
 
@@ -212,7 +223,7 @@ def _climb(
     now: float,
     must: bool,
     steps: Sequence[float],
-) -> list[Move] | None:
+) -> list[IndexedMove] | None:
     """Try ever higher limits, from the one that no answer can beat, until the fast way keeps them; no moves
     once the limits are no better than what is, None when no step helped."""
     even = coarse(allocation, search.rules, search.limits)
@@ -230,7 +241,7 @@ def _climb(
     return None
 
 
-def _exchanged(allocation: Allocation, search: Search) -> list[Move] | None:
+def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
     """The fast way with nodes that make room for one another: where nothing cheaper keeps the limits."""
     if fluid_share(allocation, search.limits) > 1:
         return None
@@ -244,6 +255,6 @@ def _exchanged(allocation: Allocation, search: Search) -> list[Move] | None:
     return None
 
 
-def points_of(moves: Sequence[Move]) -> int:
+def points_of(moves: Sequence[IndexedMove]) -> int:
     """Points moved in all."""
     return sum(move.points for move in moves)

@@ -20,7 +20,7 @@ HILL_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Seen:
+class LimitStep:
     """One step: what ran, and what came of it; times in s."""
 
     threads: int
@@ -47,24 +47,24 @@ class Limit:
         return max(1, round(self.value))
 
 
-def vegas(limit: Limit, seen: Seen, base_seconds: float) -> Limit:
+def vegas(limit: Limit, seen: LimitStep, base_seconds: float) -> Limit:
     """TCP Vegas with a given time of an uncontended pass."""
     queued = seen.threads - seen.throughput_per_second * base_seconds
     change = 1 if queued < VEGAS_ALPHA else -1 if queued > VEGAS_BETA else 0
     return replace(limit, value=max(1.0, limit.value + change))
 
 
-def vegas_plus(limit: Limit, seen: Seen) -> Limit:
+def vegas_plus(limit: Limit, seen: LimitStep) -> Limit:
     """With the least response time, as TCP does: too low where service varies."""
     return vegas(limit, seen, seen.least_response_seconds)
 
 
-def vegas_plus_plus(limit: Limit, seen: Seen) -> Limit:
+def vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
     """With the true one, which nobody knows online."""
     return vegas(limit, seen, seen.idle_response_seconds)
 
 
-def gradient2(limit: Limit, seen: Seen) -> Limit:
+def gradient2(limit: Limit, seen: LimitStep) -> Limit:
     """Netflix' second gradient limiter."""
     short = seen.response_seconds
     long = (
@@ -74,14 +74,14 @@ def gradient2(limit: Limit, seen: Seen) -> Limit:
     return replace(limit, value=0.8 * limit.value + 0.2 * (limit.value * gradient + 4), long_seconds=long)
 
 
-def aimd(limit: Limit, seen: Seen) -> Limit:
+def aimd(limit: Limit, seen: LimitStep) -> Limit:
     """Additive increase, multiplicative decrease on twice the least response time."""
     if seen.response_seconds > 2 * seen.least_response_seconds:
         return replace(limit, value=max(1.0, 0.9 * limit.value))
     return replace(limit, value=limit.value + 1)
 
 
-def envoy(limit: Limit, seen: Seen) -> Limit:
+def envoy(limit: Limit, seen: LimitStep) -> Limit:
     """Envoy's adaptive concurrency: the gradient of a least response time, measured from time to time."""
     if limit.step % ENVOY_PERIOD == 0:
         # The value is kept while the probe runs with few threads.
@@ -98,7 +98,7 @@ def envoy_threads(limit: Limit) -> int:
     return ENVOY_PROBE if limit.best_seconds is None else limit.threads
 
 
-def hill_climber(limit: Limit, seen: Seen) -> Limit:
+def hill_climber(limit: Limit, seen: LimitStep) -> Limit:
     """On in the same direction while it helps."""
     rises = seen.throughput_per_second > limit.last_per_second
     direction = limit.direction if rises else -limit.direction
@@ -107,7 +107,7 @@ def hill_climber(limit: Limit, seen: Seen) -> Limit:
     return replace(limit, value=value, direction=direction, last_per_second=seen.throughput_per_second)
 
 
-RIVALS: Mapping[str, Callable[[Limit, Seen], Limit]] = {
+RIVALS: Mapping[str, Callable[[Limit, LimitStep], Limit]] = {
     "vegas+": vegas_plus,
     "vegas++": vegas_plus_plus,
     "gradient2": gradient2,

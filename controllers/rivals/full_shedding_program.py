@@ -9,9 +9,9 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from controllers.patterns.application import Pattern
+from controllers.patterns.application import OperatorPattern
 from controllers.patterns.selectivity import group_rows
-from controllers.shedding.problem import Overload, Problem
+from controllers.shedding.problem import Overload, SheddingProblem
 
 Key = tuple[str, ...]
 Row = dict[Key, float]
@@ -19,7 +19,7 @@ Row = dict[Key, float]
 
 def best_solution(overload: Overload) -> tuple[float, float]:
     """The greatest value (weighted events/s) and the load in s/s of the solution the solver found for it."""
-    problem = Problem(overload)
+    problem = SheddingProblem(overload)
     less, equal = _rows(problem)
     upper: dict[Key, float | None] = {}
     for row, _ in (*less, *equal):
@@ -55,7 +55,7 @@ def _matrix(rows: list[tuple[Row, float]], at: dict[Key, int]) -> coo_array:
     return coo_array((values, places), shape=(len(rows), len(at)))
 
 
-def _load(problem: Problem) -> Row:
+def _load(problem: SheddingProblem) -> Row:
     """Equation 3 times the arrivals: seconds of work per second of each share."""
     return {
         _share(pattern, symbol): pattern.seconds * float(rate)
@@ -64,11 +64,11 @@ def _load(problem: Problem) -> Row:
     }
 
 
-def _share(pattern: Pattern, symbol: str) -> Key:
+def _share(pattern: OperatorPattern, symbol: str) -> Key:
     return ("x", pattern.name, symbol)
 
 
-def _rows(problem: Problem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
+def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
     """Rows that are at most, and rows that equal, their limits."""
     less: list[tuple[Row, float]] = [(_load(problem), problem.overload.budget)]
     equal: list[tuple[Row, float]] = []
@@ -83,7 +83,7 @@ def _rows(problem: Problem) -> tuple[list[tuple[Row, float]], list[tuple[Row, fl
     return less, equal
 
 
-def _selectivity(problem: Problem, pattern: Pattern) -> list[tuple[Row, float]]:
+def _selectivity(problem: SheddingProblem, pattern: OperatorPattern) -> list[tuple[Row, float]]:
     """What the matches take of each type is at most what is let through, or what others emit (10, 11)."""
     rows: list[tuple[Row, float]] = []
     for symbol, rate in zip(pattern.symbols, problem.offered(pattern).tolist(), strict=True):

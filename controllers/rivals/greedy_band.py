@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.rebalancing.allocation import Allocation, Floats, Move
+from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove
 
 BAND = 1.09
 
@@ -20,12 +20,14 @@ class GreedyBand:
 
     band: float = BAND
 
-    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+    def decide(
+        self, plant: Allocation, chance: np.random.Generator
+    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Moves for balance (nothing is left to chance), and none for scaling."""
         available = plant.available
         mean = float(plant.loads.sum()) / float(plant.capacity[available].sum())
         limits = plant.capacity * (self.band * mean)
-        loads, moves = plant.loads.copy(), list[Move]()
+        loads, moves = plant.loads.copy(), list[IndexedMove]()
         donors = [int(node) for node in np.flatnonzero(available & (loads > limits))]
         now = plant
         for donor in sorted(donors, key=lambda node: -loads[node]):
@@ -33,8 +35,8 @@ class GreedyBand:
             moves, now = moves + given, now.after(given)
         return moves, []
 
-    def _from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[Move]:
-        moves: list[Move] = []
+    def _from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[IndexedMove]:
+        moves: list[IndexedMove] = []
         held = plant.held[donor]
         for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):
             load = float(plant.rate_per_point[queue]) * held[queue]
@@ -42,7 +44,7 @@ class GreedyBand:
                 break
             target = self._target(plant, queue, loads, limits, load)
             if load > 0 and target is not None:
-                moves.append(Move(queue, donor, target, held[queue]))
+                moves.append(IndexedMove(queue, donor, target, held[queue]))
                 loads[donor] -= load
                 loads[target] += load
         return moves

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controllers.parallelism.queueing_topology import EXACT, Operator, operator
+from controllers.parallelism.queueing_topology import EXACT, QueueingOperator, operator
 
 Tasks = Mapping[str, int]
 
@@ -23,7 +23,7 @@ HELD_UP, HELD_UP_MOST, IDLE, SHRINK = 0.05, 0.75, 0.5, 0.8
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredInterval:
     """One operator over an interval of `seconds`; `rate_per_second` is what it was offered, by all."""
 
     name: str
@@ -42,7 +42,7 @@ class Measured:
         """Of each task, above 1 where it can't keep up."""
         return self.rate_per_second * self.service_seconds / self.tasks
 
-    def as_operator(self, minimum: int, maximum: int) -> Operator:
+    def as_operator(self, minimum: int, maximum: int) -> QueueingOperator:
         """As the queueing laws see it; its service is latency that no task takes away."""
         row = {
             "tasks": self.tasks,
@@ -56,10 +56,10 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenPath:
     """The operators of a path in their order, at an instant; nobody may set fewer or more tasks."""
 
-    operators: Sequence[Measured]
+    operators: Sequence[MeasuredInterval]
     at_seconds: float
     minimum: int
     maximum: int
@@ -74,12 +74,12 @@ def enough(load_tasks: float, utilisation: float = TARGET) -> int:
     return math.ceil(load_tasks / utilisation * (1 - EXACT))
 
 
-def ds2(seen: Seen) -> Tasks:
+def ds2(seen: SeenPath) -> Tasks:
     """The true rate of a task is known, so one step goes all the way."""
     return {each.name: _ds2(seen, each) for each in seen.operators}
 
 
-def _ds2(seen: Seen, of: Measured) -> int:
+def _ds2(seen: SeenPath, of: MeasuredInterval) -> int:
     catch_up = of.backlog_events / CATCH_UP_SECONDS
     if of.utilisation >= DS2_LOW and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
         return of.tasks
@@ -93,11 +93,11 @@ class Hpa:
     def __init__(self) -> None:
         self._recommended: dict[str, list[tuple[float, int]]] = {}
 
-    def decide(self, seen: Seen) -> Tasks:
+    def decide(self, seen: SeenPath) -> Tasks:
         """A tenth is near enough, and nothing shrinks below what was wanted lately."""
         return {each.name: self._one(seen, each) for each in seen.operators}
 
-    def _one(self, seen: Seen, of: Measured) -> int:
+    def _one(self, seen: SeenPath, of: MeasuredInterval) -> int:
         # Nobody is busier than all the time: what a task can't do isn't in its utilisation.
         ratio = min(1.0, of.utilisation) / TARGET
         near = abs(ratio - 1) <= HPA_TOLERANCE
@@ -108,7 +108,7 @@ class Hpa:
         return wanted if wanted >= of.tasks else min(of.tasks, max(n for _, n in self._recommended[of.name]))
 
 
-def dhalion(seen: Seen) -> Tasks:
+def dhalion(seen: SeenPath) -> Tasks:
     """One operator at a time."""
     tasks = {each.name: each.tasks for each in seen.operators}
     slow = max(seen.operators, key=lambda each: each.held_up_share)
@@ -121,7 +121,7 @@ def dhalion(seen: Seen) -> Tasks:
     return tasks
 
 
-def static_peak(seen: Seen, peaks_per_second: Mapping[str, float]) -> Tasks:
+def static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
     """For the greatest rate that each operator will be offered."""
     return {
         each.name: seen.within(enough(peaks_per_second[each.name] * each.service_seconds))

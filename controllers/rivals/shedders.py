@@ -11,7 +11,7 @@ Table = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStream:
     """`takes`: pattern → its types. `utility`: pattern → type → share of its events that ended in matches."""
 
     rates: Mapping[str, float]
@@ -27,19 +27,19 @@ class Measured:
         )
 
 
-def none(measured: Measured) -> Table:
+def none(measured: MeasuredStream) -> Table:
     """Drops nothing."""
     return {name: dict.fromkeys(kinds, 0.0) for name, kinds in measured.takes.items()}
 
 
-def random(measured: Measured) -> Table:
+def random(measured: MeasuredStream) -> Table:
     """The same share of everything, as much as is too much."""
     work = measured.work()
     share = max(0.0, 1 - measured.budget / work) if work > 0 else 0.0
     return {name: dict.fromkeys(kinds, share) for name, kinds in measured.takes.items()}
 
 
-def utility(measured: Measured) -> Table:
+def utility(measured: MeasuredStream) -> Table:
     """The types of least utility first, whole, until the rest fits (after eSPICE's threshold).
 
     The last one is dropped in part. A conditional pattern finds nothing once one of its types is gone, which
@@ -58,4 +58,8 @@ def utility(measured: Measured) -> Table:
     return table
 
 
-SHEDDERS: Mapping[str, Callable[[Measured], Table]] = {"none": none, "random": random, "utility": utility}
+SHEDDERS: Mapping[str, Callable[[MeasuredStream], Table]] = {
+    "none": none,
+    "random": random,
+    "utility": utility,
+}

@@ -10,11 +10,11 @@ can't be kept, are exceptions there (7.1.4, 7.1.5): nothing changes.
 import math
 from collections.abc import Sequence
 
-from controllers.parallelism.queueing_topology import Operator
-from controllers.rivals.parallelism_rules import Seen, Tasks
+from controllers.parallelism.queueing_topology import QueueingOperator
+from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 
-def wt(seen: Seen, bound_seconds: float, correction: float = 1.0) -> Tasks:
+def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
     """Tasks of every operator on the path; the evaluation had e switched off, which is a correction of 1."""
     operators = [each.as_operator(seen.minimum, seen.maximum) for each in seen.operators]
     now = {each.name: each.tasks for each in operators}
@@ -31,7 +31,9 @@ def wt(seen: Seen, bound_seconds: float, correction: float = 1.0) -> Tasks:
     return now | _one_path(operators, budget, correction)
 
 
-def _one_path(operators: Sequence[Operator], budget_seconds: float, correction: float) -> dict[str, int]:
+def _one_path(
+    operators: Sequence[QueueingOperator], budget_seconds: float, correction: float
+) -> dict[str, int]:
     tasks = {each.name: min(each.fewest, each.maximum) for each in operators}
     while (wait := sum(each.wait_seconds(tasks[each.name]) for each in operators)) > budget_seconds:
         below = [each for each in operators if tasks[each.name] < each.maximum]
@@ -46,11 +48,11 @@ def _one_path(operators: Sequence[Operator], budget_seconds: float, correction: 
     return tasks
 
 
-def _gain(of: Operator, tasks: int) -> float:
+def _gain(of: QueueingOperator, tasks: int) -> float:
     return of.wait_seconds(tasks) - of.wait_seconds(tasks + 1)
 
 
-def _with_gain_of(of: Operator, gain: float) -> int:
+def _with_gain_of(of: QueueingOperator, gain: float) -> int:
     """P_Δ of Lohrmann's paper."""
     if gain <= 0:
         return of.maximum

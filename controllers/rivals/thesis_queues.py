@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.rebalancing.allocation import Allocation, Move
+from controllers.rebalancing.allocation import Allocation, IndexedMove
 
 NORMAL, BUSY, TOOBUSY, IDLE = "NORMAL", "BUSY", "TOOBUSY", "IDLE"
 OFFLOAD_CHANCE = 0.1
@@ -33,7 +33,9 @@ class Thesis:
     minimum_points: int = 50
     offload_chance: float = OFFLOAD_CHANCE
 
-    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+    def decide(
+        self, plant: Allocation, chance: np.random.Generator
+    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Moves for balance, and moves that release nodes, of one round of all nodes."""
         round_ = _Round(self, plant, chance)
         for node in range(len(plant.nodes)):
@@ -54,8 +56,8 @@ class _Round:
         used = [state for state in self.states if state in (NORMAL, BUSY, TOOBUSY)]
         self.scaling_out = 2 * sum(state != NORMAL for state in used) > len(used)
         self.scaling_down = 2 * used.count(NORMAL) > len(used)
-        self.balance: list[Move] = []
-        self.scaling: list[Move] = []
+        self.balance: list[IndexedMove] = []
+        self.scaling: list[IndexedMove] = []
 
     def _state(self, node: int) -> str:
         if not self.now.available[node]:
@@ -74,7 +76,7 @@ class _Round:
             amount = points if half < self.rival.minimum_points else half
             target = self._target(int(queue), node, whole=amount == points)
             if target is not None:
-                self._make(Move(int(queue), node, target, amount), self.balance)
+                self._make(IndexedMove(int(queue), node, target, amount), self.balance)
 
     def _target(self, queue: int, source: int, whole: bool) -> int | None:
         holders = self.now.points[queue]
@@ -101,7 +103,7 @@ class _Round:
         )
 
     def offload(self, node: int) -> None:
-        before, moves = self.now, list[Move]()
+        before, moves = self.now, list[IndexedMove]()
         for queue, points in before.held[node].items():
             holders = self.now.points[queue]
             normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != node]
@@ -111,10 +113,10 @@ class _Round:
             if target is None:
                 self.now = before
                 return
-            self._make(Move(queue, node, target, points), moves)
+            self._make(IndexedMove(queue, node, target, points), moves)
         self.states[node] = IDLE
         self.scaling += moves
 
-    def _make(self, move: Move, moves: list[Move]) -> None:
+    def _make(self, move: IndexedMove, moves: list[IndexedMove]) -> None:
         moves.append(move)
         self.now = self.now.after([move])

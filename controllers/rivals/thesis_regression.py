@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.parallelism.forecast_law import cheapest
-from controllers.rivals.parallelism_rules import Seen, Tasks
+from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 Floats = npt.NDArray[np.float64]
 DAY_SECONDS, ELAPSED_SECONDS, TASKS = 86_400.0, 10_000.0, 10.0
@@ -50,14 +50,14 @@ class ThesisRegression:
             self._out[name] = _Regression(np.hstack([times, tasks]), out, (1.0, ELAPSED_SECONDS, TASKS))
             self._selectivity[name] = float(out.sum() / max(into.sum(), 1e-9))
 
-    def decide(self, seen: Seen) -> Tasks:
+    def decide(self, seen: SeenPath) -> Tasks:
         """The first step of each operator's cheapest way."""
         return {
             each.name: self._one(seen, each.name, each.tasks) if each.name in self._into else each.tasks
             for each in seen.operators
         }
 
-    def _one(self, seen: Seen, name: str, tasks: int) -> int:
+    def _one(self, seen: SeenPath, name: str, tasks: int) -> int:
         ahead = seen.at_seconds + self._window_seconds * np.arange(1, WINDOWS + 1)
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         times = np.column_stack([ahead / DAY_SECONDS, ahead])

@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
-from controllers.patterns.application import Application, Floats, Pattern, arrange
+from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
 from controllers.patterns.needs import Needs, needs_of
 from controllers.shedding.latency_bound import Waiting
 from queues.errors import BadInput
@@ -147,7 +147,7 @@ OBSERVATION = (
 class SheddingInputs:
     """Parameters and one observation, read: the application and what is asked of it."""
 
-    application: Application
+    application: ArrangedPatterns
     parameters: Values
     observation: Values
 
@@ -199,7 +199,7 @@ class SheddingInputs:
         return self.waiting.utilisation_budget(self.parameters["latency_bound_seconds"], offered_per_second)
 
 
-def application(parameters: Values, observation: Values, where: str) -> Application:
+def application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:
     """The observed patterns, arranged. Raises `BadInput` naming the field."""
     measured = parameters["needs"] == "measured"
     rows = []
@@ -213,11 +213,11 @@ def application(parameters: Values, observation: Values, where: str) -> Applicat
                 f"{where}.patterns[{at}].expression", "needs no event at all; name one it must have"
             )
         given = {key: value for key, value in row.items() if key not in ("expression", "takes")}
-        rows.append(Pattern(needs=needs, **given))
+        rows.append(OperatorPattern(needs=needs, **given))
     return arrange(rows, f"{where}.patterns")
 
 
-def check_names(application: Application, observation: Values, where: str) -> None:
+def check_names(application: ArrangedPatterns, observation: Values, where: str) -> None:
     bottleneck, emitted = observation["bottleneck"], application.emitters
     if bottleneck is not None and bottleneck not in application.operators:
         known = ", ".join(application.operators)
@@ -231,7 +231,7 @@ def check_names(application: Application, observation: Values, where: str) -> No
             )
 
 
-def check_rates(application: Application, observation: Values, where: str) -> None:
+def check_rates(application: ArrangedPatterns, observation: Values, where: str) -> None:
     """A type is made inside or comes from outside: with two rates nobody knows which is true."""
     for operator, types in observation["arrivals"].items():
         taken = {symbol for pattern in application.at(operator) for symbol in pattern.symbols}

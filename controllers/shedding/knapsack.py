@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.patterns.application import Pattern
-from controllers.shedding.problem import Problem
+from controllers.patterns.application import OperatorPattern
+from controllers.shedding.problem import SheddingProblem
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class _Piece:
     slope: float
 
 
-def piecewise(problem: Problem) -> dict[str, list[float]] | None:
+def piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
     """The flows by taking the best pieces first, or None where the structure does not allow it."""
     if not _is_separable(problem):
         return None
@@ -41,7 +41,7 @@ def piecewise(problem: Problem) -> dict[str, list[float]] | None:
     return {name: [flow] for name, flow in flows.items()}
 
 
-def _is_separable(problem: Problem) -> bool:
+def _is_separable(problem: SheddingProblem) -> bool:
     """No alternatives, no type that two patterns emit, and of all a pattern takes one type at most varies."""
     application = problem.overload.application
     if len(problem.varying) < len(problem.patterns) or not all(each.is_plain for each in problem.patterns):
@@ -50,13 +50,13 @@ def _is_separable(problem: Problem) -> bool:
     return len(set(taken)) == len(taken) and not {each.name for each in problem.bottleneck} & set(taken)
 
 
-def _takers(problem: Problem, symbol: str) -> list[Pattern]:
+def _takers(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
     """The patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
     return [each for each in problem.overload.application.takers[symbol] if each.name in ours]
 
 
-def cap(problem: Problem, pattern: Pattern, but: frozenset[str] = frozenset()) -> float:
+def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] = frozenset()) -> float:
     """The most matches/s that the types of a plain pattern (all `but` some) and its limit allow."""
     ratios = problem.offered(pattern) / pattern.counts
     if but:
@@ -66,7 +66,7 @@ def cap(problem: Problem, pattern: Pattern, but: frozenset[str] = frozenset()) -
     return float(min(ratios.min(initial=np.inf), limit))
 
 
-def _gain(problem: Problem, pattern: Pattern) -> list[_Piece]:
+def _gain(problem: SheddingProblem, pattern: OperatorPattern) -> list[_Piece]:
     """The value of the pattern's matches: concave, as pieces of falling slope."""
     if pattern.gain == 0:
         return []

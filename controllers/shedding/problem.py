@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from controllers.patterns.application import Application, Floats, Pattern, Rates
+from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, Rates
 from controllers.patterns.needs import Needs
 
 Perspective = Literal["global", "local"]
@@ -18,7 +18,7 @@ Flows = Mapping[str, Sequence[float]]
 class Overload:
     """One bottleneck and what may be spent there; rates in events/s, `budget` in s of work per s."""
 
-    application: Application
+    application: ArrangedPatterns
     arrivals: Mapping[str, Rates]
     operator: str
     budget: float
@@ -32,7 +32,7 @@ class Overload:
 class Table:
     """What the bottleneck's shedder lets through: for each pattern its types, and arrays beside them."""
 
-    pattern: Pattern
+    pattern: OperatorPattern
     offered: Floats  # events/s
     admitted: Floats
 
@@ -48,7 +48,7 @@ class Table:
         return dict(zip(self.pattern.symbols, np.clip(dropped, 0, 1).tolist(), strict=True))
 
 
-class Problem:
+class SheddingProblem:
     """The overload with what stays constant worked out: which types come at which rate, and at what cost."""
 
     def __init__(self, overload: Overload) -> None:
@@ -76,7 +76,7 @@ class Problem:
         # What is left once the protected types are processed; never below nothing.
         self.budget = max(0.0, overload.budget - spent)
 
-    def cost(self, pattern: Pattern, part: Needs) -> float:
+    def cost(self, pattern: OperatorPattern, part: Needs) -> float:
         """Seconds of work a match of this part takes at the bottleneck."""
         if pattern.operator != self.overload.operator:
             return 0.0
@@ -85,7 +85,7 @@ class Problem:
         protected = self.overload.protected
         return pattern.seconds * sum(n for symbol, n in part.counts.items() if symbol not in protected)
 
-    def offered(self, pattern: Pattern) -> Floats:
+    def offered(self, pattern: OperatorPattern) -> Floats:
         """Events/s of each type the pattern takes, as far as no variable changes them."""
         return self.overload.application.offered(pattern, self.outside, self.untouched)
 
@@ -109,7 +109,7 @@ class Problem:
         return tables
 
 
-def _taken(pattern: Pattern, flows: Sequence[float]) -> Floats:
+def _taken(pattern: OperatorPattern, flows: Sequence[float]) -> Floats:
     """Events/s of each type that the matches take."""
     if pattern.is_plain:
         return pattern.counts * flows[0]

@@ -22,10 +22,10 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, vstack
 
-from controllers.patterns.application import Floats, Pattern
+from controllers.patterns.application import Floats, OperatorPattern
 from controllers.patterns.selectivity import group_rows
 from controllers.shedding.knapsack import cap, piecewise
-from controllers.shedding.problem import Flows, Overload, Problem, Table
+from controllers.shedding.problem import Flows, Overload, SheddingProblem, Table
 
 # What the second program may give up of the first one's value, so that rounding leaves it an answer.
 VALUE_RETAINED = 1 - 1e-12
@@ -41,7 +41,7 @@ def solve(overload: Overload) -> list[Table]:
 
     Raises `SolverError` when the solver gives no answer.
     """
-    problem = Problem(overload)
+    problem = SheddingProblem(overload)
     whole = problem.whole()
     if sum(table.load for table in whole) <= overload.budget:
         return whole
@@ -49,7 +49,7 @@ def solve(overload: Overload) -> list[Table]:
     return problem.tables(by_programs(problem) if flows is None else flows)
 
 
-def by_programs(problem: Problem) -> Flows:
+def by_programs(problem: SheddingProblem) -> Flows:
     """The flows by linear programs: first the greatest value, then the least load that keeps it."""
     program = _Program(problem)
     best = program.minimise(-program.value)
@@ -61,7 +61,7 @@ def by_programs(problem: Problem) -> Flows:
 class _Program:
     """The matrices over one variable per conjunction, patterns in order."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SheddingProblem) -> None:
         self.problem = problem
         self.parts = [(pattern, part) for pattern in problem.patterns for part in pattern.needs.parts()]
         starts = np.cumsum([0, *(len(pattern.needs.parts()) for pattern in problem.patterns)])
@@ -76,7 +76,7 @@ class _Program:
         self.rows.add(dict(zip(spending.tolist(), self.load[spending].tolist(), strict=True)), problem.budget)
         self.equal = self._groups()
 
-    def _supply(self, pattern: Pattern) -> None:
+    def _supply(self, pattern: OperatorPattern) -> None:
         """Σ n v - Σ g v ≤ λ: of a plain pattern's types that don't vary, the scarcest is a bound alone."""
         at, varying = self.root[pattern.name], self.problem.varying
         if pattern.is_plain:

@@ -27,7 +27,7 @@ from controllers.flow.balance import Balance
 from controllers.framework.parameter import Parameter
 from controllers.rivals.shortest_queue import join
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 
 SECONDS, HOG_FROM = 1_200, 400
 PER_REPLICA, LOAD = 1_000.0, 0.6
@@ -46,7 +46,7 @@ SETTINGS = (
 Splitter = Callable[[Floats, float], Floats]
 
 
-class OurLaw:
+class ShippedBalance:
     """The shipped law, told after each second what the responses were."""
 
     def __init__(self, speeds: Floats, rate: float) -> None:
@@ -100,7 +100,7 @@ def capable(settings: Mapping[str, Any], seed: int) -> Floats:
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
     """(response seconds, events received) per second and replica; `done` is what each can do."""
     speeds = speeds_of(settings)
-    ours = OurLaw(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
+    ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
     split = _splitter(law, ours)
     responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
     queue = np.zeros(len(speeds))
@@ -114,7 +114,7 @@ def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats
     return responses, received
 
 
-def _splitter(law: str, ours: OurLaw | None) -> Splitter:
+def _splitter(law: str, ours: ShippedBalance | None) -> Splitter:
     if ours is not None:
         return ours.split
     return (
@@ -129,7 +129,7 @@ def mean_delay_seconds(responses: Floats, events: Floats) -> float:
     return float((responses.max(axis=1) * events).sum() / events.sum())
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Twenty minutes of one law, and the same without the hog."""
     events = arriving(settings, seed, trace)
     responses, received = simulate(law, settings, events, capable(settings, seed))
@@ -142,7 +142,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "undisturbed_mean_seconds": round(undisturbed, 4),
         "ratio": round(delay / undisturbed, 4),
     }
-    return Outcome(metrics, _series(events, responses, received), 1.0)
+    return ScenarioOutcome(metrics, _series(events, responses, received), 1.0)
 
 
 def _series(events: Floats, responses: Floats, received: Floats) -> dict[str, Floats]:

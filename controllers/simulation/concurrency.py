@@ -28,8 +28,8 @@ from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
 from controllers.design.queueing_models import Station, throughput
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, Seen, envoy_threads
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario
+from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, envoy_threads
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 from queues.errors import BadInput
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")
@@ -45,7 +45,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Model:
+class ClosedNetwork:
     """A closed network and what it yields for 1, 2, … threads."""
 
     stations: tuple[Station, ...]
@@ -81,15 +81,15 @@ def _curve(stations: tuple[Station, ...], delay_seconds: float) -> Floats:
     return throughput(stations, MOST_THREADS, delay_seconds)
 
 
-def model(settings: Mapping[str, Any]) -> Model:
+def model(settings: Mapping[str, Any]) -> ClosedNetwork:
     """The network that the settings name."""
     cpus, ratio = int(settings["cpus"]), float(settings["ratio"])
     one, other = Station("engine", cpus, 1.0), Station("other", cpus, ratio)
     return {
-        "repairman": Model((one,), ratio),
-        "escalation": Model((one, other), 0.0),
-        "enrichment": Model((one, other, Station("source", cpus, ratio)), 0.0),
-        "section-4.8": Model((Station("engine", 2, 0.001), Station("web", 2, 0.002)), 0.025),
+        "repairman": ClosedNetwork((one,), ratio),
+        "escalation": ClosedNetwork((one, other), 0.0),
+        "enrichment": ClosedNetwork((one, other, Station("source", cpus, ratio)), 0.0),
+        "section-4.8": ClosedNetwork((Station("engine", 2, 0.001), Station("web", 2, 0.002)), 0.025),
     }[str(settings["model"])]
 
 
@@ -139,7 +139,7 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
     return Explored(first, cold, warm - cold, np.asarray(path, dtype=float))
 
 
-def follow(rival: str, network: Model) -> Explored:
+def follow(rival: str, network: ClosedNetwork) -> Explored:
     """A rival until it stays where it is."""
     limit, path = Limit(), list[int]()
     while len(path) < MOST_STEPS:
@@ -149,13 +149,13 @@ def follow(rival: str, network: Model) -> Explored:
             break
         rate = network.at(threads)
         limit = RIVALS[rival](
-            limit, Seen(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
+            limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
     steps = len(path) if len(path) == MOST_STEPS else max(1, len(path) - SETTLED)
     return Explored(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
 
 
-def contended_share(method: str, network: Model, p: float, others: int) -> float:
+def contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:
     """The share of a saturated station that a law takes beside threads that are always there."""
     capacity = network.capacity_per_second
 
@@ -166,7 +166,7 @@ def contended_share(method: str, network: Model, p: float, others: int) -> float
     return yields(threads) / capacity
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """One law on one network; there is no chance in it, and no arrivals."""
     if trace is not None:
         raise BadInput("--trace", "is not taken: in this scenario there is always work")
@@ -180,7 +180,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "warm_steps": found.warm_steps,
         "share": round(contended_share(law, network, p, found.threads), 5) if ours else None,
     }
-    return Outcome(metrics, {"threads": found.series}, 1.0)
+    return ScenarioOutcome(metrics, {"threads": found.series}, 1.0)
 
 
 SCENARIO = Scenario(

@@ -31,9 +31,9 @@ import numpy as np
 
 from controllers.concurrency.law import Concurrency
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, Seen, envoy_threads
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
-from controllers.simulation.model.thread_engine import Place, Pool, ThreadEngine
+from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, envoy_threads
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
 from queues.errors import BadInput
 
 SECONDS, TICK_SECONDS, STEADY_SECONDS = 900.0, 1.0, 50.0
@@ -127,7 +127,7 @@ class Theirs:
         total = math.fsum(gaps)
         if total > 0:
             rate = len(gaps) / total
-            seen = Seen(self.threads, rate, self.threads / rate, self.least_seconds, self.idle_seconds)
+            seen = LimitStep(self.threads, rate, self.threads / rate, self.least_seconds, self.idle_seconds)
             self.limit = RIVALS[self.rival](self.limit, seen)
         if self.checks % 10 == 0:
             self.rests.append((now, self.threads))
@@ -138,30 +138,32 @@ Hand = Ours | Theirs
 
 
 @dataclass(frozen=True)
-class Plant:
+class SimulatedEngines:
     """What is simulated, and which station is the bottleneck."""
 
     engine: ThreadEngine
-    bottleneck: Place
+    bottleneck: EngineStation
     idle_seconds: float
     least_seconds: float
 
 
-def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> Plant:
+def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> SimulatedEngines:
     kind, servers = settings["bottleneck"], int(settings["servers"])
     cpus = 8 if kind in ("memory", "disk") else 2
     own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
     delay = {"cpu": float(settings["delay_ms"]) / 1_000, "memory": 0.05, "disk": 0.02, "network": 0.0}[kind]
-    pools = [Pool(Place(cpus, own)) for _ in range(servers)]
+    pools = [EnginePool(EngineStation(cpus, own)) for _ in range(servers)]
     shared = {
-        "cpu": [Place(2, 0.0015 if servers > 1 else 0.0013)],
-        "memory": [Place(8, 0.001, crowd=_swapping)],
-        "disk": [Place(1, 0.004, stretch=_seeking)],
-        "network": [Place(1, 0.00095), Place(2, 0.001)],
+        "cpu": [EngineStation(2, 0.0015 if servers > 1 else 0.0013)],
+        "memory": [EngineStation(8, 0.001, crowd=_swapping)],
+        "disk": [EngineStation(1, 0.004, stretch=_seeking)],
+        "network": [EngineStation(1, 0.00095), EngineStation(2, 0.001)],
     }[kind]
     bottleneck = pools[0].own if kind == "memory" else shared[0]
     work = own + sum(place.service_seconds for place in shared)
-    return Plant(ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work)
+    return SimulatedEngines(
+        ThreadEngine(pools, shared, delay, chance), bottleneck, delay + work, delay + 0.6 * work
+    )
 
 
 def _swapping(threads: int) -> float:
@@ -174,7 +176,7 @@ def _seeking(there: int) -> float:
     return 1 + 0.03 * (there - 1)
 
 
-def _hand(law: str, plant: Plant, start: int) -> Hand:
+def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
     if law in ("tcc", "explorer"):
         return Ours(law, {"start": start}, start)
     return Theirs(law, plant.idle_seconds, plant.least_seconds)
@@ -191,7 +193,7 @@ class _Tally:
     shares: list[float] = field(default_factory=list)
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """One law; the seed is of the stations' chances."""
     if trace is not None:
         raise BadInput("--trace", "is not taken: in this scenario there is always work")
@@ -212,13 +214,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     return _outcome(settings, hands, tally)
 
 
-def _compete(plant: Plant, settings: Mapping[str, Any], now: float) -> None:
+def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -> None:
     station = plant.engine.shared[-1]
     rate = float(settings["competitor"]) * station.servers / station.service_seconds
     plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
 
 
-def _check(plant: Plant, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
+def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
     """Every law sees the times between its pool's completions, and how far the explorations were before."""
     epoch = max(hand.epoch for hand in hands) if together else None
     for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
@@ -230,7 +232,12 @@ def _check(plant: Plant, hands: list[Hand], last: list[float], now: float, toget
 
 
 def _count(
-    plant: Plant, settings: Mapping[str, Any], hands: list[Hand], before: list[int], tally: _Tally, now: float
+    plant: SimulatedEngines,
+    settings: Mapping[str, Any],
+    hands: list[Hand],
+    before: list[int],
+    tally: _Tally,
+    now: float,
 ) -> None:
     busy = plant.bottleneck.busy_seconds
     used = (busy - tally.busy_before) / TICK_SECONDS / plant.bottleneck.servers
@@ -246,7 +253,7 @@ def _count(
         tally.shares.append(own / capacity)
 
 
-def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> Outcome:
+def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> ScenarioOutcome:
     rests = hands[0].rests
     later = [threads for _, threads in rests[1:]]
     metrics = {
@@ -262,7 +269,7 @@ def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> O
         "threads_most": max(later) if later else None,
     }
     series = {"threads": np.asarray(tally.threads), "utilisation": np.asarray(tally.utilisation)}
-    return Outcome(metrics, series, TICK_SECONDS)
+    return ScenarioOutcome(metrics, series, TICK_SECONDS)
 
 
 def box(threads: int, coherence: float) -> float:
@@ -270,7 +277,7 @@ def box(threads: int, coherence: float) -> float:
     return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
 
 
-def _drifting(law: str, seed: int) -> Outcome:
+def _drifting(law: str, seed: int) -> ScenarioOutcome:
     chance, half = generator(seed, "box"), DRIFT_WINDOWS // 2
     aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
     hand: Hand = Ours(law, aims) if law in ("tcc", "explorer") else Theirs(law, 0.01, 0.006)
@@ -293,7 +300,7 @@ def _drifting(law: str, seed: int) -> Outcome:
         "peak_fraction_after": round(float(np.mean(after[half // 2 :])), 4),
         "windows_to_recover": int(_kept_from(after >= 0.95)),
     }
-    return Outcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
+    return ScenarioOutcome(metrics, {"threads": np.asarray(threads), "fraction": np.asarray(fractions)}, 1.0)
 
 
 def _kept_from(good: Any) -> int:

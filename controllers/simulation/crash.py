@@ -24,7 +24,7 @@ from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 from controllers.simulation.queues import indexed, observed
 from queues.points import share
 from queues.publishing.splitter import Splitter
@@ -64,7 +64,7 @@ def on_living(plant: Allocation, dead: int) -> int:
     return sum(points for held in plant.points for node, points in held.items() if node != dead)
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Twenty minutes of one law; the instant of the pull, or of the publish, is left to chance."""
     plant = plant_at_start()
     dead, at, until = int(settings["node"]) - 1, int(settings["at"]), int(settings["restore"])
@@ -127,7 +127,7 @@ class _Publisher:
 
 def _thesis(
     plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
-) -> Outcome:
+) -> ScenarioOutcome:
     publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
     sent = np.zeros(SECONDS)
     for second, is_down in enumerate(down):
@@ -139,7 +139,7 @@ def _thesis(
 
 def _ours(
     plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
-) -> Outcome:
+) -> ScenarioOutcome:
     law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
     parameters = {p.name: p.default for p in law.parameters} | {"lost_decisions": BEATS_LOST}
     # Three nodes for queues of two containers: none is to be released while one may fail.
@@ -176,7 +176,7 @@ def _publish(
 
 def _outcome(
     publisher: _Publisher, before: Allocation, after: Allocation, down: Sequence[bool], sent: Floats
-) -> Outcome:
+) -> ScenarioOutcome:
     crash = down.index(True) if True in down else None
     last = publisher.last_first_try
     diverted = 0.0
@@ -190,7 +190,7 @@ def _outcome(
         "seconds_to_divert": round(float(diverted), 3),
         "points_restored": on_living(after, publisher.dead) - on_living(before, publisher.dead),
     }
-    return Outcome(metrics, {"tried_at_node_per_second": sent}, 1.0)
+    return ScenarioOutcome(metrics, {"tried_at_node_per_second": sent}, 1.0)
 
 
 SCENARIO = Scenario(

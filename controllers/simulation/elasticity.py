@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.parameter import Parameter
-from controllers.rivals.parallelism_rules import Seen, enough
+from controllers.rivals.parallelism_rules import SeenPath, enough
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, Chain
 from controllers.simulation.model.elastic_laws import LAWS, Course, Law
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
@@ -40,7 +40,7 @@ SETTINGS = (
 )
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """A week of one law."""
     fresh = _fresh(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
@@ -58,7 +58,7 @@ def steered(law: Law, course: Course) -> Chain:
         if waited == measured_from:
             chain.measure()
         if waited >= interval:
-            seen = Seen(chain.measured(), float(chain.second), MINIMUM, MAXIMUM)
+            seen = SeenPath(chain.measured(), float(chain.second), MINIMUM, MAXIMUM)
             waited = 0
             chain.rescale(law(seen, course.fresh[: chain.second]), pause)
     return chain
@@ -98,7 +98,7 @@ def _wandering(seconds: int, lasting_seconds: float, chance: np.random.Generator
     return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))
 
 
-def _outcome(chain: Chain) -> Outcome:
+def _outcome(chain: Chain) -> ScenarioOutcome:
     latency, in_time = chain.latencies()
     failed, done = float(chain.failed.sum()), float(in_time.sum())
     metrics = {
@@ -114,7 +114,7 @@ def _outcome(chain: Chain) -> Outcome:
         "tasks": chain.counts,
         "latency_seconds": latency,
     }
-    return Outcome(metrics, series, 1.0)
+    return ScenarioOutcome(metrics, series, 1.0)
 
 
 SCENARIO = Scenario(

@@ -39,7 +39,7 @@ from controllers.flow.admission import Flow
 from controllers.framework.parameter import Parameter
 from controllers.rivals.spark_pid import SparkPid
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 
 SAMPLES, SAMPLE_SECONDS = 900, 2.0
 CAPACITY_KB, REFERENCE_KB, FIRST_REFERENCE_KB = 500_000.0, 400_000.0, 420_000.0
@@ -63,7 +63,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenSample:
     """What a law is told before each sample. Events are those of the sample before."""
 
     free_kb: float
@@ -75,15 +75,15 @@ class Seen:
     available: float
 
 
-class Regulator(Protocol):
+class FlowRegulator(Protocol):
     """Who decides what is admitted in the next sample."""
 
-    def admit(self, seen: Seen) -> float:
+    def admit(self, seen: SeenSample) -> float:
         """Events to admit, if so many are there."""
         ...
 
 
-class OurLaw:
+class ShippedFlow:
     """The shipped law in one of its forms, with its state."""
 
     def __init__(self, form: str, tuning: str, delay: int) -> None:
@@ -94,7 +94,7 @@ class OurLaw:
         self.parameters |= {"a": A, "b": -KB_PER_EVENT, "delay": delay, "maximum": 10 * SERVED_PER_SAMPLE}
         self.state: Any = self.law.initial_state(self.parameters)
 
-    def admit(self, seen: Seen) -> float:
+    def admit(self, seen: SeenSample) -> float:
         observation = {"measured": seen.free_kb, "applied": seen.applied}
         parameters = {**self.parameters, "setpoint": seen.setpoint_kb}
         self.state, decision = self.law.decide(parameters, self.state, observation)
@@ -107,7 +107,7 @@ class SparksLaw:
 
     pid: SparkPid = field(default_factory=lambda: SparkPid(SAMPLE_SECONDS))
 
-    def admit(self, seen: Seen) -> float:
+    def admit(self, seen: SeenSample) -> float:
         # What the stage can't serve in the next sample waits for its turn.
         if seen.served > 0:
             per_event_seconds = seen.busy_seconds / seen.served
@@ -120,19 +120,19 @@ class SparksLaw:
 class Uncontrolled:
     """All that is there."""
 
-    def admit(self, seen: Seen) -> float:
+    def admit(self, seen: SeenSample) -> float:
         return seen.available
 
 
-def regulator(law: str, delay: int) -> Regulator:
+def regulator(law: str, delay: int) -> FlowRegulator:
     """Who decides, by the law's name."""
     if law == "spark-pid":
         return SparksLaw()
     if law == "uncontrolled":
         return Uncontrolled()
     if law == "adaptive":
-        return OurLaw("i-p", "adaptive", delay)
-    return OurLaw(law, "fixed", delay)
+        return ShippedFlow("i-p", "adaptive", delay)
+    return ShippedFlow(law, "fixed", delay)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Tally:
     dropped: Floats
 
 
-def simulate(who: Regulator, of: _Course, delay: int) -> _Tally:
+def simulate(who: FlowRegulator, of: _Course, delay: int) -> _Tally:
     """Every sample is decided on the free space at its begin, at rest before the first."""
     tally = _Tally(*(np.zeros(SAMPLES) for _ in range(4)))
     held, source, late = CAPACITY_KB - FIRST_REFERENCE_KB, 0.0, _at_rest()
@@ -179,7 +179,7 @@ def simulate(who: Regulator, of: _Course, delay: int) -> _Tally:
         source += of.offered[k]
         size, available = KB_PER_EVENT * of.gain[k], 0.0 if of.starved[k] else source
         tally.free_kb[k] = CAPACITY_KB - held
-        seen = Seen(
+        seen = SeenSample(
             CAPACITY_KB - held, of.setpoint_kb[k], applied, served, busy_seconds, held / size, available
         )
         applied = min(max(0.0, who.admit(seen)), available)
@@ -204,7 +204,7 @@ def _step(held: float, arriving: float, capable: float, size: float) -> tuple[fl
     return min(max(wanted, 0.0), CAPACITY_KB), max(0.0, capable - idle), dropped
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Half an hour of one law."""
     delay, of = int(settings["delay"]), course(settings, seed, trace)
     tally = simulate(regulator(law, delay), of, delay)
@@ -224,7 +224,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "served_events": tally.served,
         "dropped_events": tally.dropped,
     }
-    return Outcome(metrics, series, SAMPLE_SECONDS)
+    return ScenarioOutcome(metrics, series, SAMPLE_SECONDS)
 
 
 def settling(free_mb: Floats, reference_mb: Floats, hog: bool) -> int | None:

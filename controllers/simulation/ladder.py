@@ -29,7 +29,7 @@ import numpy as np
 from controllers.framework.parameter import Parameter
 from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 
 DECISION_SECONDS, START_SECONDS, OVERLOAD_SECONDS, SECONDS = 5, 300, 600, 3_600
 BASE, QUIET, MISPLACED = 1_000.0, 0.6, 0.85
@@ -43,7 +43,7 @@ SETTINGS = (
 
 
 @dataclass
-class Plant:
+class SimulatedLadder:
     """What the rungs have done so far; capacities in units of `BASE`."""
 
     placed: float = MISPLACED
@@ -80,7 +80,7 @@ class Plant:
 
 
 @dataclass
-class Lane:
+class QueueLane:
     """One queue: what waits, what its producers hold back, and its ladder."""
 
     cap: str
@@ -91,11 +91,11 @@ class Lane:
     level: int = 0
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """An hour of one law; the same arrivals for all, and no chance in it."""
     offered = _offered(settings, trace)
-    lanes = {"events": Lane(str(settings["cap"])), "orders": Lane("throttle")}
-    plant, tally = Plant(), _Tally()
+    lanes = {"events": QueueLane(str(settings["cap"])), "orders": QueueLane("throttle")}
+    plant, tally = SimulatedLadder(), _Tally()
     for second, demand in enumerate(offered.tolist()):
         decides = second % DECISION_SECONDS == 0
         shares = {"events": 1 - ORDERS, "orders": ORDERS}
@@ -120,7 +120,7 @@ def _offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     return np.where(over, height, BASE * QUIET)
 
 
-def _decide(law: str, plant: Plant, lane: Lane, demand: float, share: float) -> None:
+def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, share: float) -> None:
     capacity = plant.capacity() * share
     if law == "none":
         return
@@ -140,7 +140,7 @@ def _decide(law: str, plant: Plant, lane: Lane, demand: float, share: float) -> 
     lane.level = lane.state["rung"]
 
 
-def _pass(lane: Lane, demand: float, capacity: float) -> float:
+def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
     """One second of one queue; answers what was shed."""
     room = max(0.0, capacity - lane.waiting)
     came = demand + lane.held
@@ -167,7 +167,9 @@ class _Tally:
     levels: list[float] = field(default_factory=list)
     shed: list[float] = field(default_factory=list)
 
-    def note(self, law: str, plant: Plant, lanes: Mapping[str, Lane], name: str, dropped: float) -> None:
+    def note(
+        self, law: str, plant: SimulatedLadder, lanes: Mapping[str, QueueLane], name: str, dropped: float
+    ) -> None:
         if name == "events":
             self.shed.append(0.0)
         self.shed[-1] += dropped
@@ -177,7 +179,7 @@ class _Tally:
             lower = [saturated[level] for level in LEVELS[:-1] if level != "throttle"]
             self.early += dropped if not all(lower) else 0.0
 
-    def end_second(self, lanes: Mapping[str, Lane], capacity: float) -> None:
+    def end_second(self, lanes: Mapping[str, QueueLane], capacity: float) -> None:
         level, waiting = (
             max(lane.level for lane in lanes.values()),
             sum(lane.waiting for lane in lanes.values()),
@@ -190,7 +192,7 @@ class _Tally:
         self.seconds += 1
 
 
-def _outcome(lanes: Mapping[str, Lane], tally: _Tally, offered: Floats) -> Outcome:
+def _outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> ScenarioOutcome:
     end = START_SECONDS + OVERLOAD_SECONDS
     unsettled = [at for at in range(end, SECONDS) if not tally.settled[at]]
     last = unsettled[-1] + 1 if unsettled else end
@@ -208,7 +210,7 @@ def _outcome(lanes: Mapping[str, Lane], tally: _Tally, offered: Floats) -> Outco
         "rung": np.asarray(tally.levels),
         "shed_per_second": np.asarray(tally.shed),
     }
-    return Outcome(metrics, series, 1.0)
+    return ScenarioOutcome(metrics, series, 1.0)
 
 
 SCENARIO = Scenario(

@@ -26,7 +26,7 @@ import numpy as np
 
 from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 from controllers.worker_rate.law import WorkerRate
 from controllers.worker_rate.thesis_manager import Static
 
@@ -56,7 +56,7 @@ class Managed(Protocol):
         ...
 
 
-class OurLaw:
+class ShippedManager:
     """The shipped law by one of its methods, with its state."""
 
     def __init__(self, settings: Mapping[str, Any], interval_seconds: int, more: Mapping[str, Any]) -> None:
@@ -99,8 +99,8 @@ def managed(law: str, settings: Mapping[str, Any]) -> Managed:
     if law == "static":
         return StaticWorkers(settings)
     if law == "thesis":
-        return OurLaw(settings, THESIS_INTERVAL_SECONDS, THESIS)
-    return OurLaw(settings, int(settings["interval_seconds"]), {})
+        return ShippedManager(settings, THESIS_INTERVAL_SECONDS, THESIS)
+    return ShippedManager(settings, int(settings["interval_seconds"]), {})
 
 
 def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
@@ -140,7 +140,7 @@ def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
     return tally
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """12,000 s of one law."""
     inflow = events_per_second(settings, seed, trace)
     size = int(settings["events_per_worker"])
@@ -158,7 +158,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "waiting_events": tally.waiting,
         "worker_runs": tally.ran,
     }
-    return Outcome(metrics, series, 1.0)
+    return ScenarioOutcome(metrics, series, 1.0)
 
 
 def longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:

@@ -24,13 +24,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from controllers.framework.parameter import Parameter
-from controllers.rebalancing.allocation import Allocation, Move
+from controllers.rebalancing.allocation import Allocation, IndexedMove
 from controllers.rebalancing.law import Rebalancing
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.rivals.thesis_queues import Thesis
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 from queues.points import TOTAL
 
 BUSY, TOOBUSY = 350.0, 450.0
@@ -62,7 +62,9 @@ SETTINGS = (
 class Balancer(Protocol):
     """Who balances: moves for balance, and moves that release nodes."""
 
-    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+    def decide(
+        self, plant: Allocation, chance: np.random.Generator
+    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """The moves of one decision, in the order in which they are made."""
         ...
 
@@ -81,7 +83,9 @@ class OurLaws:
         self.scaling_state: Any = self.scaling.initial_state(self.scaling_parameters)
         self.load_before: float | None = None
 
-    def decide(self, plant: Allocation, chance: np.random.Generator) -> tuple[list[Move], list[Move]]:
+    def decide(
+        self, plant: Allocation, chance: np.random.Generator
+    ) -> tuple[list[IndexedMove], list[IndexedMove]]:
         """Balance first with the nodes there are; a release only when it can be done entirely."""
         load = float(plant.loads.sum())
         forecast = 1.0 if not self.load_before or not load else max(1.0, 2 - self.load_before / load)
@@ -100,11 +104,11 @@ class OurLaws:
         wanted[[names[name] for name in action["use"]]] = False
         return self._balance(replace(plant, idle=wanted)), []
 
-    def _balance(self, plant: Allocation) -> list[Move]:
+    def _balance(self, plant: Allocation) -> list[IndexedMove]:
         self.state, decision = self.rebalancing.decide(self.balance_parameters, self.state, observed(plant))
         return indexed(plant, decision.action)
 
-    def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[Move] | None:
+    def _release(self, plant: Allocation, nodes: Sequence[int]) -> list[IndexedMove] | None:
         """What empties the nodes, or None when the others can't take it without being BUSY."""
         drained = plant.drained.copy()
         drained[nodes] = True
@@ -141,12 +145,12 @@ def observed(plant: Allocation) -> dict[str, Any]:
     }
 
 
-def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[Move]:
+def indexed(plant: Allocation, action: Mapping[str, Any] | None) -> list[IndexedMove]:
     """The moves of an action by index."""
     nodes = {name: index for index, name in enumerate(plant.nodes)}
     queues = {name: index for index, name in enumerate(plant.queues)}
     moves = [] if action is None else action["moves"]
-    return [Move(queues[m["queue"]], nodes[m["from"]], nodes[m["to"]], m["points"]) for m in moves]
+    return [IndexedMove(queues[m["queue"]], nodes[m["from"]], nodes[m["to"]], m["points"]) for m in moves]
 
 
 def balancer(law: str) -> Balancer:
@@ -202,14 +206,14 @@ class _Tally:
     points_scaling: int = 0
     moves_scaling: int = 0
 
-    def add(self, balance: Sequence[Move], scaling: Sequence[Move]) -> None:
+    def add(self, balance: Sequence[IndexedMove], scaling: Sequence[IndexedMove]) -> None:
         self.points += sum(move.points for move in balance)
         self.moves += len(balance)
         self.points_scaling += sum(move.points for move in scaling)
         self.moves_scaling += len(scaling)
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """One day of one law. Chance: the start and the noise are the same for all laws of a seed."""
     configuration = int(settings["configuration"])
     plant = start(configuration, generator(seed, "start"))
@@ -227,7 +231,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         loads[minute:until] = rates[minute:until] @ shares(plant)
         containers[minute:until] = sum(len(held) for held in plant.points)
         used[minute:until] = (~plant.idle).sum()
-    return Outcome(_metrics(tally, loads, containers, used), _series(rates, loads, containers, used))
+    return ScenarioOutcome(_metrics(tally, loads, containers, used), _series(rates, loads, containers, used))
 
 
 def measured(rates: Floats, minute: int) -> Floats:

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.parameter import Parameter
-from controllers.rivals.shedders import SHEDDERS, Measured, Table
+from controllers.rivals.shedders import SHEDDERS, MeasuredStream, Table
 from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
 from controllers.shedding.latency_bound import utilisation_budget
 from controllers.shedding.law import Shedding
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Outcome, Scenario
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 from controllers.simulation.model.shed_stream import (
     RATES,
     SECONDS,
@@ -170,10 +170,10 @@ class Controlled:
             "permitted": True,
         }
 
-    def _measured(self) -> Measured:
+    def _measured(self) -> MeasuredStream:
         rates = {str(kind): self.rate(str(kind)) for kind in range(len(RATES))}
         takes = {name: [str(kind) for kind in kinds] for name, kinds in TAKES.items()}
-        return Measured(
+        return MeasuredStream(
             rates,
             takes,
             {name: self.seconds(name) for name in SECONDS},
@@ -190,7 +190,7 @@ class Controlled:
         return min(1.0, matches * needs[kind] / self.rate(kind)) if self.rate(kind) > 0 else 0.0
 
 
-class Operator:
+class MatchingOperator:
     """O2's two matchers, and which events they are given."""
 
     def __init__(self, window_seconds: float, state_aware: bool) -> None:
@@ -236,7 +236,7 @@ class Passed:
 
 def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
     """O2 with a law's shedder, or with none and all the time in the world."""
-    operator = Operator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
+    operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
     service, found = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
     joins = Joins(settings["window_seconds"])
     every = float(settings["interval_seconds"])
@@ -310,7 +310,7 @@ def sinks(stream: Stream, found: Mapping[str, Floats], window_seconds: float, af
     return int((s1 >= after).sum() + (s2 >= after).sum())
 
 
-def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Outcome:
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """One law on the stream, and the same stream unshed for the recall."""
     stream, possible = _unshed(tuple(settings.items()), seed, None if trace is None else tuple(trace))
     who = Controlled(law, settings)
@@ -332,7 +332,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "matches": got,
     }
     series = {"latency_seconds": by_window}
-    return Outcome(metrics, series, VIOLATION_SECONDS)
+    return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
 
 
 @lru_cache(maxsize=1)

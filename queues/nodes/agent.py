@@ -22,7 +22,7 @@ import redis
 from queues.errors import WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.login import logged_in
-from queues.nodes.node_state import NodeState, Thresholds, smooth, step
+from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.server_time import CommandTime, shares
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
@@ -38,7 +38,7 @@ log = logging.getLogger("weir.agent")
 
 
 @dataclass(frozen=True)
-class Sample:
+class NodeSample:
     """One look at a node: cumulative server CPU, memory, and its segments' gauges, at a monotonic instant."""
 
     at_seconds: float
@@ -62,7 +62,7 @@ class Parts:
     events: float
 
 
-def parts(before: Sample | None, now: Sample, spec: NodeSpec) -> Parts:
+def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> Parts:
     """Utilisation by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
@@ -90,7 +90,7 @@ class Agent:
         self._clock, self._monotonic = clock, monotonic
         self._node: redis.Redis | None = None
         self._spec: NodeSpec | None = None
-        self._before: Sample | None = None
+        self._before: NodeSample | None = None
         self._state = NodeState()
         self._server_time: dict[str, float] = {}
         self._seq: int | None = None
@@ -115,11 +115,11 @@ class Agent:
         if self._node is not None:
             self._node.close()
 
-    def _sample(self, spec: NodeSpec, queues: list[str]) -> Sample:
+    def _sample(self, spec: NodeSpec, queues: list[str]) -> NodeSample:
         node = self._connected(spec)
         about = {**node.info("memory"), **node.info("cpu")}
         commands = CommandTime.of(node.info("commandstats"))
-        sample = Sample(
+        sample = NodeSample(
             at_seconds=self._monotonic(),
             cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
             memory_bytes=about["used_memory"],
@@ -146,11 +146,11 @@ class Agent:
         self._spec = spec
         return self._node
 
-    def _heartbeat(self, topology: Topology, now: Sample) -> dict[str, Any]:
+    def _heartbeat(self, topology: Topology, now: NodeSample) -> dict[str, Any]:
         spec, held = topology.node(self.name), topology.on_node(self.name)
         utilised = parts(self._before, now, spec)
         raw = max(utilised.cpu, utilised.memory, utilised.events)
-        thresholds = Thresholds(busy=spec.busy, toobusy=spec.toobusy)
+        thresholds = StateThresholds(busy=spec.busy, toobusy=spec.toobusy)
         self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
         self._server_time = self._attributed(now, utilised.cpu, thresholds.alpha)
         self._before = now
@@ -172,7 +172,7 @@ class Agent:
             "containers": shown,
         }
 
-    def _attributed(self, now: Sample, cpu: float, alpha: float) -> dict[str, float]:
+    def _attributed(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
         """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
         if self._before is None:
             return {}

@@ -8,7 +8,7 @@ LEVELS = (NORMAL, BUSY, TOOBUSY)
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class StateThresholds:
     """Shares of capacity at which a state begins, and how far below it must fall to end.
 
     `release_ratio` is the thesis' example, up at 50 % and down at 35 %, as a ratio. `alpha` is the weight of
@@ -37,7 +37,7 @@ def smooth(newest: float, before: float | None, alpha: float) -> float:
     return newest if before is None else alpha * newest + (1 - alpha) * before
 
 
-def step(before: NodeState, raw: float, has_points: bool, thresholds: Thresholds) -> NodeState:
+def step(before: NodeState, raw: float, has_points: bool, thresholds: StateThresholds) -> NodeState:
     """The state after a measurement `raw` (the greatest of the parts, a share of capacity).
 
     A state begins when the smoothed value reaches its threshold and ends when it is below threshold *

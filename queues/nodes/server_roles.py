@@ -45,7 +45,7 @@ MEASURED = " ".join(f"~weir:*:{part}" for part in PARTS)
 
 
 @dataclass(frozen=True)
-class Role:
+class ServerRole:
     """Rights in the words of an ACL: keys and channels, then commands."""
 
     name: str
@@ -54,25 +54,25 @@ class Role:
 
 
 ROLES = (
-    Role("web", f"~weir:* &weir:* {ROWS}", f"~weir:* {ROWS}"),
-    Role("workers", f"~weir:* &weir:* {REMOTE_CONTROL} {ROWS}", f"~weir:* {ROWS}"),
-    Role(
+    ServerRole("web", f"~weir:* &weir:* {ROWS}", f"~weir:* {ROWS}"),
+    ServerRole("workers", f"~weir:* &weir:* {REMOTE_CONTROL} {ROWS}", f"~weir:* {ROWS}"),
+    ServerRole(
         "observer",
         f"%R~weir:* ~weir:snapshot ~weir:metrics ~weir:lease:* ~weir:fence:* &weir:live {ROWS}",
         f"%R~weir:* {GAUGES} {SCRIPTS}",
     ),
-    Role(
+    ServerRole(
         "agent",
         "%R~weir:topology ~weir:heartbeats +get +hget +hset",
         f"%R~weir:* {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
     ),
-    Role(
+    ServerRole(
         "telemetry",
         "%R~weir:topology %R~weir:heartbeats ~weir:producers +get +hget +hgetall +hset +multi +exec "
         f"{SCRIPTS}",
         "~weir:telemetry:* ~weir:process:* +xadd +hincrby +hmget +multi +exec",
     ),
-    Role(
+    ServerRole(
         "pipeline",
         f"%R~weir:* ~weir:pipeline ~weir:pipeline:* ~weir:producers ~weir:lease:* ~weir:fence:* {ROWS}",
         f"~weir:* {ROWS}",
@@ -80,7 +80,7 @@ ROLES = (
 )
 
 
-def variable(role: Role) -> str:
+def variable(role: ServerRole) -> str:
     """The environment variable with a role's password."""
     return f"WEIR_PASSWORD_{role.name.upper()}"
 

@@ -45,7 +45,7 @@ def primary_address() -> str:
         return str(probe.getsockname()[0])
 
 
-class Rates:
+class CounterRates:
     """Cumulative counters as rates per second by the monotonic clock; a counter that went back gives none."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class HostTelemetry:
     ) -> None:
         self._host, self._address = host, address
         self._clock, self._monotonic = clock, monotonic
-        self._rates = Rates()
+        self._rates = CounterRates()
         self._attributes: dict[str, str] = {}
         psutil.cpu_percent(percpu=True)  # the first call only begins the measurement
 
@@ -152,7 +152,7 @@ class HostTelemetry:
                 yield "network", key, self._rates(f"network:{key}", total, now), "bytes/s"
 
 
-class Outbox:
+class UnpublishedEvents:
     """Events that wait to be published, the oldest first; when full the oldest is dropped and counted."""
 
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
@@ -200,7 +200,7 @@ def takes_processes(client: Client) -> bool:
 
 def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None:
     """Sample and publish on each half second, between the beats of the agents, until told to stop."""
-    outbox = Outbox(client)
+    outbox = UnpublishedEvents(client)
     last, second = time.monotonic() - 1.0, 0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):
         last, second = time.monotonic(), second + 1

@@ -14,6 +14,8 @@ PACKAGES = ("queues", "controllers", "workers", "console")
 MOST_MODULES = 16  # of a folder; about a dozen is better
 # Their tests lie together: they share a running plant, or a browser.
 TOGETHER = ("tests/plant", "tests/security", "tests/console/browser")
+# A table keeps its name; and handlers that others wrote name what they are given.
+SHARED = {"Delivery"}
 NOT_OF_THE_CODE = (*TOGETHER, "tests/house")
 
 
@@ -83,6 +85,18 @@ def test_the_map_shows_each_room_with_its_line(room):
     house = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The house")[1].split("\n## ")[0]
     rows = house.split(f"**`{package}`**")[1].split("\n**`")[0]
     assert f"| `{below}/` | {first_line(room).removesuffix('.')}" in rows
+
+
+def test_a_class_has_a_name_of_its_own():
+    """But for schemas, which are named as the API's document shows them, and what SHARED says."""
+    places = collections.defaultdict(list)
+    for path in (path for room in rooms(*PACKAGES) for path in modules(room)):
+        if "api" in path.parts or path.parent.name == "commands":
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(named(path))
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED} == {}
 
 
 @pytest.mark.parametrize("room", rooms(*PACKAGES), ids=named)

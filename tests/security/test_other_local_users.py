@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from bench.running_plant import RunningPlant
-from console.embedded.local import LocalPlant
+from console.embedded.local import EmbeddedServers
 
 OTHERS = 0o077
 STRANGER = "nobody"
@@ -111,7 +111,7 @@ def test_every_process_of_a_plant_makes_files_for_its_owner_alone(plant):
 
 
 def test_no_secret_stands_on_a_command_line(plant):
-    local = LocalPlant(plant.data)
+    local = EmbeddedServers(plant.data)
     key = (plant.data / "secret-key").read_text()
     for process in plant.processes():
         line = " ".join(process.cmdline())
@@ -153,7 +153,7 @@ def test_these_ports_are_all_that_a_plant_listens_on_and_only_on_loopback(plant)
 
 def test_a_server_asks_everybody_for_its_password(plant):
     for name in ("control", "n1", "n2", "n3"):
-        port = LocalPlant(plant.data).ports[name]
+        port = EmbeddedServers(plant.data).ports[name]
         for attempt in ({}, {"password": "guess"}, {"username": "default", "password": ""}):
             with (
                 redis.Redis(port=port, **attempt) as stranger,

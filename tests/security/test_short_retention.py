@@ -10,7 +10,7 @@ from django.test import Client
 
 from console.accounts.access import Actor
 from console.actions import second_person, tasks
-from console.actions.tasks import Wanted
+from console.actions.tasks import WantedTask
 from console.models import AuditEntry
 from queues.errors import BadInput
 from workers.batch import task_definitions
@@ -33,8 +33,8 @@ def somebody(name: str, role: str = "administrator", **more: Any) -> Actor:
     return Actor(more.pop("called", name), role, user=user, **more)
 
 
-def wanted(**parameters: Any) -> Wanted:
-    return Wanted(job="retention", parameters=parameters, parallel=1, requirements=[])
+def wanted(**parameters: Any) -> WantedTask:
+    return WantedTask(job="retention", parameters=parameters, parallel=1, requirements=[])
 
 
 def refused_change(actor: Actor, **parameters: Any) -> BadInput:

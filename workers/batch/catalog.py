@@ -8,21 +8,23 @@ from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import retention, spill
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
-from workers.batch.jobs.parameters import Parameter, timestamp
+from workers.batch.jobs.parameters import JobParameter, timestamp
 from workers.batch.jobs.spark import client
 from workers.history import event_archive, metric_files
 
 HOUR_SECONDS = 3_600
 OWN = "python:"
-ON_ERROR = Parameter(
+ON_ERROR = JobParameter(
     "on_error", "choice", "what to do about an unsound input file", "skip", choices=event_archive.ON_ERROR
 )
 DAYS = (
-    Parameter("since", "day", "the first day; without it, so many days back as the parameter days has", None),
-    Parameter("until", "day", "the last day; without it, today", None),
-    Parameter("days", "integer", "how many days, today included", 2, least=1, most=3_660),
+    JobParameter(
+        "since", "day", "the first day; without it, so many days back as the parameter days has", None
+    ),
+    JobParameter("until", "day", "the last day; without it, today", None),
+    JobParameter("days", "integer", "how many days, today included", 2, least=1, most=3_660),
 )
-QUEUES = Parameter("queues", "names", "the queues; without it, all that are archived", None)
+QUEUES = JobParameter("queues", "names", "the queues; without it, all that are archived", None)
 
 
 def job(name: str) -> Job:
@@ -123,9 +125,13 @@ JOBS = {
             (
                 QUEUES,
                 *DAYS,
-                Parameter("window_seconds", "integer", "a window's length", 60, least=1, most=HOUR_SECONDS),
-                Parameter("history", "integer", "windows of history a row has", 30, least=1, most=1_000),
-                Parameter("horizon", "integer", "windows ahead that are the target", 10, least=1, most=1_000),
+                JobParameter(
+                    "window_seconds", "integer", "a window's length", 60, least=1, most=HOUR_SECONDS
+                ),
+                JobParameter("history", "integer", "windows of history a row has", 30, least=1, most=1_000),
+                JobParameter(
+                    "horizon", "integer", "windows ahead that are the target", 10, least=1, most=1_000
+                ),
                 ON_ERROR,
             ),
             client.opened("forecast_training"),
@@ -137,16 +143,16 @@ JOBS = {
             "replay_extract",
             "A time range of a queue's archived events as one file.",
             (
-                Parameter("queue", "name", "the queue"),
-                Parameter("since", "moment", "the range's begin"),
-                Parameter("until", "moment", "the range's end, itself not included"),
-                Parameter(
+                JobParameter("queue", "name", "the queue"),
+                JobParameter("since", "moment", "the range's begin"),
+                JobParameter("until", "moment", "the range's end, itself not included"),
+                JobParameter(
                     "format", "choice", "the file's format", "csv", choices=("csv", "csv.gz", "parquet")
                 ),
-                Parameter(
+                JobParameter(
                     "step_seconds", "number", "0: events; else rates by this step", 0.0, least=0, most=86_400
                 ),
-                Parameter("name", "name", "the file's name without its ending", None),
+                JobParameter("name", "name", "the file's name without its ending", None),
                 ON_ERROR,
             ),
             client.opened("replay_extract"),

@@ -25,7 +25,7 @@ BEAT_SECONDS = 1.0
 MOST_TRIES = 3
 
 
-class Overtaken(WeirError):  # noqa: N818
+class ChunkLeaseLost(WeirError):  # noqa: N818
     """Another holds the chunk, or its run has ended: stop, and leave no trace."""
 
 
@@ -96,7 +96,7 @@ class ChunkLease:
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
                 # Last: should the commit fail after it, the chunk is done again and replaces the same files.
                 files.show(data, made.outputs)
-        except Overtaken:
+        except ChunkLeaseLost:
             files.discard(data, made.outputs.values())
             raise
 
@@ -115,8 +115,8 @@ class ChunkLease:
         # A single-instance task has one writer in all: the newest claim of the run.
         return rows.filter(run__fence=chunk.fence) if chunk.run.single_instance else rows
 
-    def _overtaken(self) -> Overtaken:
-        return Overtaken(
+    def _overtaken(self) -> ChunkLeaseLost:
+        return ChunkLeaseLost(
             f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is not this worker's any more."
         )
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from queues.errors import BadInput
 from workers.batch import catalog, runs
-from workers.batch.chunk_leases import ChunkLease, Overtaken, claim
+from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Surroundings, Work
 from workers.batch.task_managers import PRESENT_SECONDS
@@ -59,7 +59,7 @@ class BatchWorker:
         try:
             lease.check({"rows": 0, "share": 0.0})
             lease.commit(work(lease), time.monotonic() - began)
-        except Overtaken as error:
+        except ChunkLeaseLost as error:
             logger.warning("%s", error)
             return False
         except BadInput as error:

@@ -32,7 +32,7 @@ class Hang(Failure):
 
 
 @dataclass(slots=True)
-class Attempt:
+class HandlerCall:
     """Calls one handler under its time limit, and adds up what it did.
 
     `until_seconds`: the monotonic time after which no further call is begun.

@@ -20,7 +20,7 @@ from queues.events.block import decode
 from queues.events.unreadable import unreadable
 from queues.segments.segment import Claimed, Segment
 from queues.topology import QueueSpec
-from workers.consumer.attempt import Attempt, OutOfTime
+from workers.consumer.attempt import HandlerCall, OutOfTime
 from workers.consumer.backoff import Backoff
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure
@@ -105,7 +105,7 @@ class Consumer:
         self._backoff, self._monotonic, self._idle_seconds = backoff, monotonic, idle_seconds
         self._began_seconds = monotonic()
         until = self._began_seconds + time_to_work_seconds(spec.handler_timeout_seconds)
-        self._attempt = Attempt(handler, spec.handler_timeout_seconds, until, monotonic)
+        self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
         self._until_seconds = until
         self._keep_alive = KeepAlive(segment, worker_id, alive)
         self._tally, self._completed = Tally(), completed

@@ -32,7 +32,7 @@ FIRST_DIFFERENCES = 20
 
 
 @dataclass(frozen=True)
-class Step:
+class RerunStep:
     """One decision: the size of the action that was decided, and that which would have been (0: none)."""
 
     at: datetime
@@ -57,7 +57,7 @@ class Side:
 class Rerun:
     """All of it. `skipped`: entries that no longer fit the law. `left`: not reached in the time there was."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RerunStep, ...] = ()
     skipped: int = 0
     left: int = 0
     first_error: str = ""
@@ -65,7 +65,7 @@ class Rerun:
     would: Side = field(default_factory=Side)
 
     @property
-    def differing(self) -> list[Step]:
+    def differing(self) -> list[RerunStep]:
         return [step for step in self.steps if step.differs]
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class _Run:
     def __init__(self, law: Law, changed: Mapping[str, Any]) -> None:
         self.law = law
         self.own, self.of_guard = _split(changed)
-        self.steps: list[Step] = []
+        self.steps: list[RerunStep] = []
         self.skipped = 0
         self.first_error = ""
         self._state: dict[str, Any] | None = None
@@ -176,7 +176,7 @@ class _Run:
         decision = guarded.decision
         sizes = (actuators.size(entry.action), actuators.size(decision.action))
         differs = entry.action != (None if decision.action is None else dict(decision.action))
-        self.steps.append(Step(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
+        self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 
     def _document(self, entry: LedgerEntry) -> dict[str, Any]:
         document = ledger.export(entry)

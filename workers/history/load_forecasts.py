@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Past:
+class OfferedLoad:
     """What was offered at which times, events/s; and what a training set did for it."""
 
     at_seconds: Floats
@@ -49,7 +49,7 @@ class LoadForecasts:
     """Asked each second by one thread; `past` reads what came to some queues until now."""
 
     def __init__(
-        self, past: Callable[[Sequence[str], float], Past], every_seconds: float = EVERY_SECONDS
+        self, past: Callable[[Sequence[str], float], OfferedLoad], every_seconds: float = EVERY_SECONDS
     ) -> None:
         self._past, self._every_seconds = past, every_seconds
         self._forecasters: dict[str, Forecaster] = {}
@@ -90,7 +90,7 @@ class LoadForecasts:
                 found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
         self._documents = found
 
-    def _forecast(self, name: str, past: Past, now_seconds: float) -> dict[str, Any]:
+    def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> dict[str, Any]:
         at, rates = means(past)
         if at.size < LEAST_POINTS:
             why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"
@@ -104,7 +104,9 @@ class LoadForecasts:
         }
 
 
-def document(now_seconds: float, past: Past | None = None, refused: str | None = None) -> dict[str, Any]:
+def document(
+    now_seconds: float, past: OfferedLoad | None = None, refused: str | None = None
+) -> dict[str, Any]:
     """One that says nothing yet."""
     at = past.at_seconds if past else np.zeros(0)
     return {
@@ -159,19 +161,19 @@ def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
     return sums[0] / np.maximum(counts, 1), sums[1] / np.maximum(counts, 1)
 
 
-def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> Past:
+def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> OfferedLoad:
     """What was offered to all of the queues, measured and, before that, from their training sets."""
     at, measured = history.of(queues, now_seconds)
     try:
         trained = [training_sets.newest(data, name, now_seconds) for name in queues]
     except TrainingRefused as error:
-        return Past(at, measured, None, str(error))
+        return OfferedLoad(at, measured, None, str(error))
     if not trained or any(each is None for each in trained):
-        return Past(at, measured, None, None)
+        return OfferedLoad(at, measured, None, None)
     return _joined(at, measured, [each for each in trained if each is not None])
 
 
-def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> Past:
+def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
     """The sets' windows that all queues have, up to where the measured begins."""
     common = trained[0].at_seconds
     for each in trained[1:]:
@@ -179,12 +181,12 @@ def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingS
     before = common[common < at.min()] if at.size else common
     sums = sum(each.rates_per_second[np.searchsorted(each.at_seconds, before)] for each in trained)
     until = min(each.newest_day for each in trained)
-    return Past(
+    return OfferedLoad(
         np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None
     )
 
 
-def means(past: Past) -> tuple[Floats, Floats]:
+def means(past: OfferedLoad) -> tuple[Floats, Floats]:
     """Middle and mean of each stretch of time in which something was measured."""
     at, rates = past.at_seconds, past.rates_per_second
     if at.size == 0:

@@ -36,7 +36,7 @@ MOST_ELAPSED_SECONDS = 2.0
 TIMEOUT_SECONDS = 1.0
 
 
-class Overtaken(WeirError):  # noqa: N818
+class PlanOvertaken(WeirError):  # noqa: N818
     """The plan was stopped, or a later tick is at it: this one leaves no trace."""
 
 
@@ -51,7 +51,7 @@ def advance(plan: Plan, control: redis.Redis, now: datetime) -> Plan:
         if fence is not None:
             try:
                 _Step(plan.pk, fence, control, now).run()
-            except Overtaken:
+            except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
             except WeirError as error:
                 # Nothing is undone: the next tick goes on from here.
@@ -163,7 +163,7 @@ class _Step:
     def _write(self, plan: Plan, **values: Any) -> None:
         ours = Plan.objects.filter(pk=plan.pk, fence=self.fence, state=Plan.State.RUNNING)
         if not ours.update(**values):
-            raise Overtaken(f"Plan {plan.pk} is not this tick's any more.")
+            raise PlanOvertaken(f"Plan {plan.pk} is not this tick's any more.")
 
 
 @dataclass(frozen=True)

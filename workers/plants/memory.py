@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Snapshot
@@ -103,15 +103,18 @@ class MemoryPlant:
         Controls().changed(dict(changes))
         self.steered.setdefault(application, {}).update(changes)
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """Its chain, of which nothing is measured."""
-        source = Operator("source", "source", 1, 1, 1, "it only brings events in")
+        source = MeasuredOperator("source", "source", 1, 1, 1, "it only brings events in")
         chain = [
             source,
-            *(Operator(name, "operator", tasks, 1, MOST_TASKS) for name, tasks in self.operators.items()),
+            *(
+                MeasuredOperator(name, "operator", tasks, 1, MOST_TASKS)
+                for name, tasks in self.operators.items()
+            ),
         ]
         links = tuple(Link(before.name, after.name) for before, after in pairwise(chain))
-        return Topology("memory", self.clock(), 1.0, {each.name: each for each in chain}, links)
+        return MeasuredTopology("memory", self.clock(), 1.0, {each.name: each for each in chain}, links)
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""

@@ -5,7 +5,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 
 Snapshot = dict[str, Any]
@@ -22,7 +22,7 @@ class PlantConfused(WeirError):  # noqa: N818
 class Elastic(Protocol):
     """What the parallelism of a plant is seen and set by; of any plant, whatever it is made of."""
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """Its operators, links and measures, all of one moment; the caller's own.
 
         Raises PlantSilent or PlantConfused (with the reason in a sentence) when there is none to be had: then

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.plant import PlantSilent
 from workers.plants.topology import topology_of
@@ -15,7 +15,7 @@ class UnknownPlant(BadInput):
     """A plant that is not registered."""
 
 
-def seen(snapshot: Mapping[str, Any], name: str) -> Topology:
+def seen(snapshot: Mapping[str, Any], name: str) -> MeasuredTopology:
     """The plant's topology in a snapshot. Raises UnknownPlant, and PlantSilent while it is not seen."""
     if name == snapshot["plant"]:
         return topology_of(snapshot)
@@ -26,7 +26,7 @@ def seen(snapshot: Mapping[str, Any], name: str) -> Topology:
     row = others[name]
     if row["state"] != "seen":
         raise PlantSilent(why_unseen(name, row))
-    return Topology.from_document(row["topology"])
+    return MeasuredTopology.from_document(row["topology"])
 
 
 def why_unseen(name: str, row: Mapping[str, Any]) -> str:

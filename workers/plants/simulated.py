@@ -8,8 +8,8 @@ when `run` is called; what is offered in each second is given. Measures are thos
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
-from controllers.rivals.parallelism_rules import Measured
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.rivals.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.elastic_chain import KINDS, Chain
 from workers.plants.plant import PlantSilent
 
@@ -39,7 +39,7 @@ class SimulatedPlant:
         for _ in range(seconds):
             self._chain.run(self._offered(self._chain.second))
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """Of the seconds since it was asked last; what had come before is counted there."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
@@ -49,7 +49,7 @@ class SimulatedPlant:
         chain.measure()
         arrived, failed = chain.arrived[then : chain.second].sum(), chain.failed[then : chain.second].sum()
         left = chain.left[then : chain.second].sum()
-        source = Operator(
+        source = MeasuredOperator(
             SOURCE,
             "source",
             1,
@@ -67,7 +67,7 @@ class SimulatedPlant:
             for (before, after), wait in zip(pairwise(operators), waits[1:], strict=True)
         )
         named = {each.name: each for each in operators}
-        return Topology(self._name, float(chain.second), float(window), named, links)
+        return MeasuredTopology(self._name, float(chain.second), float(window), named, links)
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
@@ -82,13 +82,15 @@ class SimulatedPlant:
         self._chain.rescale({**now, **tasks}, self._pause_seconds)
 
 
-def _shape(tasks: Mapping[str, int]) -> Topology:
-    source = Operator(SOURCE, "source", 1, 1, 1, "it only brings events in")
-    operators = {name: Operator(name, "operator", count, 1, MOST_TASKS) for name, count in tasks.items()}
-    return Topology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
+def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
+    source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "it only brings events in")
+    operators = {
+        name: MeasuredOperator(name, "operator", count, 1, MOST_TASKS) for name, count in tasks.items()
+    }
+    return MeasuredTopology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
 
 
-def _operator(measured: Measured, window_seconds: int) -> Operator:
+def _operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperator:
     """Its tasks are alike: each has its part."""
     tasks = measured.tasks
     offered = measured.rate_per_second * window_seconds / tasks
@@ -103,10 +105,10 @@ def _operator(measured: Measured, window_seconds: int) -> Operator:
         "executions": measured.executed_events / tasks,
         "outputs": measured.emitted_events / tasks,
     }
-    return Operator(measured.name, "operator", tasks, 1, MOST_TASKS, tasks=(task,) * tasks)
+    return MeasuredOperator(measured.name, "operator", tasks, 1, MOST_TASKS, tasks=(task,) * tasks)
 
 
-def _wait_seconds(measured: Measured, window_seconds: int) -> float | None:
+def _wait_seconds(measured: MeasuredInterval, window_seconds: int) -> float | None:
     """By Little's law: what waits over what leaves in a second."""
     leaves = measured.executed_events / window_seconds
     return measured.backlog_events / leaves if leaves else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.topology import KEY
 from queues.topology import Topology as Places
 from workers.consumer.dispatch import send_workers
@@ -52,7 +52,7 @@ class SteeredPlant(ABC):
         """See `workers.coordination.throttling`."""
         throttling.throttle(self._control, queue, seconds)
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """See `workers.plants.topology`."""
         return topology_of(self.observe())
 

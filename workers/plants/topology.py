@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.pipeline.status.status import WINDOW_SECONDS
 
 Rows = Mapping[str, Any]
@@ -25,14 +25,14 @@ SENT_FOR = "its workers are sent for by the loop worker_rate"
 PIPELINE_PRODUCER = "pipeline-"
 
 
-def topology_of(snapshot: Rows) -> Topology:
+def topology_of(snapshot: Rows) -> MeasuredTopology:
     """All of the plant that a snapshot shows. Raises `BadInput` where applications feed each other."""
     applications = (snapshot.get("pipeline") or {}).get("applications") or {}
     queues = snapshot.get("queues") or {}
     operators = {each.name: each for each in _operators(snapshot, applications, queues)}
     links = tuple(_links(operators, applications, queues))
     steered = snapshot.get("steered_by") or {}
-    return Topology(
+    return MeasuredTopology(
         snapshot["plant"],
         snapshot["at"],
         WINDOW_SECONDS,
@@ -43,7 +43,7 @@ def topology_of(snapshot: Rows) -> Topology:
     )
 
 
-def of_application(topology: Topology, application: str) -> Topology:
+def of_application(topology: MeasuredTopology, application: str) -> MeasuredTopology:
     """The application's own stages and operators; none when it is not at work."""
     own = (f"{application}/", f"replicas/{application}")
     return topology.part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
@@ -55,7 +55,7 @@ def place_of(operator: str) -> tuple[str, str]:
     return application, name
 
 
-def _operators(snapshot: Rows, applications: Rows, queues: Rows) -> Iterator[Operator]:
+def _operators(snapshot: Rows, applications: Rows, queues: Rows) -> Iterator[MeasuredOperator]:
     emitted = {queue for each in applications.values() for queue in _sinks(each)}
     published = _published(snapshot.get("producers") or {})
     for name, queue in queues.items():
@@ -83,13 +83,13 @@ def _sinks(application: Rows) -> set[str]:
     return {queue for queues in application["sinks"].values() for queue in queues}
 
 
-def _source(name: str, queue: Rows) -> Operator:
+def _source(name: str, queue: Rows) -> MeasuredOperator:
     dead = [row["dead_per_second"] for row in queue["containers"].values()]
     failed = _sum(dead)
     out = queue["out_per_second"]
     acked = None if out is None or failed is None else max(0.0, out - failed)
     outputs = {"outputs": _counted(queue["in_per_second"])}
-    return Operator(
+    return MeasuredOperator(
         f"producers/{name}",
         "source",
         1,
@@ -102,7 +102,7 @@ def _source(name: str, queue: Rows) -> Operator:
     )
 
 
-def _workers(name: str, queue: Rows, totals: Rows) -> Operator:
+def _workers(name: str, queue: Rows, totals: Rows) -> MeasuredOperator:
     at_once = queue["workers_at_once"]
     tasks = max(1, math.ceil(at_once or 0))
     most = max(tasks, totals.get("worker_slots") or 0)
@@ -115,21 +115,21 @@ def _workers(name: str, queue: Rows, totals: Rows) -> Operator:
         "executions": _counted(queue["out_per_second"], tasks),
         "outputs": None,  # what a handler makes of an event is not counted here
     }
-    return Operator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
+    return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
 
 
-def _rules(application: str, row: Rows) -> Operator:
+def _rules(application: str, row: Rows) -> MeasuredOperator:
     work = tuple(replica["work"] for replica in row["replicas"].values())
-    return Operator(
+    return MeasuredOperator(
         f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
     )
 
 
-def _operator(name: str, row: Rows) -> Operator:
-    return Operator(name, "operator", row["parallelism"], 1, MOST_TASKS, tasks=tuple(row["work"]))
+def _operator(name: str, row: Rows) -> MeasuredOperator:
+    return MeasuredOperator(name, "operator", row["parallelism"], 1, MOST_TASKS, tasks=tuple(row["work"]))
 
 
-def _links(operators: Mapping[str, Operator], applications: Rows, queues: Rows) -> Iterator[Link]:
+def _links(operators: Mapping[str, MeasuredOperator], applications: Rows, queues: Rows) -> Iterator[Link]:
     for name, queue in queues.items():
         for target in _readers(name, queue, applications):
             if f"producers/{name}" in operators:
@@ -159,7 +159,7 @@ def _emits_to(application: Rows, operator: Rows) -> list[str]:
     return sorted({queue for each in types for queue in application["sinks"].get(each, ())})
 
 
-def _held_seconds(application: Rows, queues: Rows, rules: Operator) -> float | None:
+def _held_seconds(application: Rows, queues: Rows, rules: MeasuredOperator) -> float | None:
     """How long an event is held in the result queue until event time has passed it: the watermark's lag, less
     the waiting and the work before.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
+from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 MOST_ENTRIES = 4_096
 RETAINED_SECONDS = 3_600
@@ -65,10 +65,10 @@ def note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:
     slot = int(fields[b"p"])
     if b"b" in fields:
         at = float(fields[b"b"])
-        departures.add([Note(at, slot, BEGAN)], at, slot)
+        departures.add([WorkerNote(at, slot, BEGAN)], at, slot)
     elif b"e" in fields:
         at = float(fields[b"e"])
-        departures.add([Note(at, slot, ENDED)], at, slot)
+        departures.add([WorkerNote(at, slot, ENDED)], at, slot)
     else:
-        done = [Note(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
+        done = [WorkerNote(float(at), slot, DONE, int(events)) for at, events in orjson.loads(fields[b"d"])]
         departures.add(done, float(fields[b"u"]), slot)

@@ -35,7 +35,7 @@ DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one ins
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Note:
+class WorkerNote:
     """What a worker in slot `slot` (its process) tells: it began, completed so many events, ended."""
 
     at_seconds: float
@@ -51,7 +51,7 @@ class Departures:
         self.seq, self.full_seconds = 0, 0.0
         self.recent: deque[float] = deque(maxlen=RETAINED_SAMPLES)
         self._size, self._since, self._at = size, at_seconds, at_seconds
-        self._pending: list[Note] = []
+        self._pending: list[WorkerNote] = []
         self._occupied: set[int] = set()
         self._known_until: dict[int, float] = {}  # of slots at work
         self._begins: dict[int, deque[float]] = defaultdict(deque)  # pending ones of each slot, in order
@@ -67,7 +67,7 @@ class Departures:
         self.recent.clear()
         self._begin_group()
 
-    def add(self, notes: Iterable[Note], known_until: float, slot: int) -> None:
+    def add(self, notes: Iterable[WorkerNote], known_until: float, slot: int) -> None:
         """Notes of one slot, complete up to an instant."""
         for note in notes:
             bisect.insort(self._pending, note)
@@ -130,7 +130,7 @@ class Departures:
         if not self._warm and at_seconds >= self._since and self._is_full(others):
             self._since, self._warm = at_seconds + WARM_UP_SECONDS, True
 
-    def _take(self, note: Note, others: int) -> None:
+    def _take(self, note: WorkerNote, others: int) -> None:
         if note.kind == BEGAN:
             self._begins[note.slot].popleft()
             self._occupied.add(note.slot)
@@ -139,7 +139,7 @@ class Departures:
         elif note.kind == DONE and note.at_seconds > self._since and self._is_full(others):
             self._completed(note.events)
 
-    def _begins_again(self, ended: Note) -> bool:
+    def _begins_again(self, ended: WorkerNote) -> bool:
         begins = self._begins[ended.slot]
         return bool(begins) and begins[0] <= ended.at_seconds + BRIDGE_SECONDS
 

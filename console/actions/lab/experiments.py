@@ -9,7 +9,7 @@ from django.db import transaction
 from console.accounts.access import Actor, demand
 from console.actions import loops as steering
 from console.actions import plans
-from console.actions.lab.lab import Applicable, Wanted, applicable
+from console.actions.lab.lab import Applicable, WantedExperiment, applicable
 from console.audit import audit_log
 from controllers import catalog
 from queues.errors import BadInput
@@ -28,7 +28,7 @@ ALL = "all"
 
 
 @transaction.atomic
-def begin(actor: Actor, wanted: Wanted, where: Surroundings) -> Experiment:
+def begin(actor: Actor, wanted: WantedExperiment, where: Surroundings) -> Experiment:
     """Keep an experiment and begin its run: a chunk a law."""
     demand(actor, "lab.run")
     made = Experiment.objects.create(

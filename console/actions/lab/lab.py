@@ -18,7 +18,7 @@ MOST_TITLE = 120
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedExperiment:
     """An experiment to be; checked."""
 
     scenario: Scenario
@@ -52,7 +52,7 @@ def read_wanted(
     seed: Any,
     title: str = "",
     trace: Trace | None = None,
-) -> Wanted:
+) -> WantedExperiment:
     """Raises BadInput naming scenario, law, seed, title or the setting."""
     scenario = scenario_named(name)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -64,7 +64,7 @@ def read_wanted(
         values = scenario.read_settings(settings)
     except BadInput as error:
         raise at_field(error) from None
-    return Wanted(scenario, read, values, seed, title.strip(), trace)
+    return WantedExperiment(scenario, read, values, seed, title.strip(), trace)
 
 
 def at_field(error: BadInput) -> BadInput:

@@ -190,7 +190,7 @@ def list_tokens(request: HttpRequest) -> dict[str, Any]:
 @router.post("/tokens", response={201: dict[str, Any]}, summary="A new token; its secret is shown this once")
 def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status:
     actor = actor_for(request, "token.mint")
-    scope = tokens.Scope(body.queues, body.actions)
+    scope = tokens.TokenScope(body.queues, body.actions)
     token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
     response["Cache-Control"] = SHOWN_ONCE
     return Status(201, {**_token(token), "token": secret})

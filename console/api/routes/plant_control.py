@@ -20,7 +20,7 @@ from console.connections.control_server import control, latest_snapshot
 from console.input.boundary import Documents
 from console.input.row_id import id_of
 from controllers.framework.guard import STALE_SECONDS
-from controllers.parallelism.measured_topology import AGGREGATES, Operator, Topology
+from controllers.parallelism.measured_topology import AGGREGATES, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.plants import holding
 from workers.plants.foreign import adapters
@@ -34,7 +34,7 @@ OLD_SECONDS = 2 * STALE_SECONDS
 router = Router(tags=["control of plants"])
 
 
-def topology_now(plant: str) -> Topology:
+def topology_now(plant: str) -> MeasuredTopology:
     """The plant as it was seen last. Raises RefusedError: 404 unknown, 503 not seen (lately)."""
     snapshot = latest_snapshot()
     if snapshot is None:
@@ -51,12 +51,12 @@ def topology_now(plant: str) -> Topology:
     return topology
 
 
-def _viewed(request: HttpRequest, plant: str) -> Topology:
+def _viewed(request: HttpRequest, plant: str) -> MeasuredTopology:
     actor_for(request, "plant.view")
     return topology_now(plant)
 
 
-def _worked(request: HttpRequest, plant: str, operator: str) -> Operator:
+def _worked(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
     """An operator that is no source."""
     found = _viewed(request, plant).operator(operator)
     if found.kind == "source":
@@ -64,7 +64,7 @@ def _worked(request: HttpRequest, plant: str, operator: str) -> Operator:
     return found
 
 
-def _source(topology: Topology, operator: str) -> Operator:
+def _source(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
     found = topology.operator(operator)
     if found.kind != "source":
         sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
@@ -72,14 +72,14 @@ def _source(topology: Topology, operator: str) -> Operator:
     return found
 
 
-def _aggregate(found: Operator, measure: str, operation: str, times: float = 1.0) -> float | None:
+def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: float = 1.0) -> float | None:
     how = operation.upper()
     if how not in AGGREGATES:
         raise BadInput("operation", f"takes {', '.join(AGGREGATES)}, not {operation[:40]!r}")
     return _times(found.aggregate(measure, how), times)
 
 
-def _by_task(found: Operator, measure: str, times: float = 1.0) -> dict[str, float | None]:
+def _by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
     return {task: _times(value, times) for task, value in found.by_task(measure).items()}
 
 

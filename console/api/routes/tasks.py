@@ -9,7 +9,7 @@ from ninja import Router
 
 from console.actions import tasks
 from console.actions.task_documents import chunk_document, run_document, task_document
-from console.actions.tasks import Wanted
+from console.actions.tasks import WantedTask
 from console.api.request.authentication import actor_for
 from console.api.request.moment import GivenTime
 from console.api.request.rows import check_rows
@@ -44,8 +44,8 @@ class Change(Given):
     deadline: time | None = None
     enabled: bool = True
 
-    def wanted(self) -> Wanted:
-        return Wanted(**self.model_dump(exclude={"reason", "name"}))
+    def wanted(self) -> WantedTask:
+        return WantedTask(**self.model_dump(exclude={"reason", "name"}))
 
 
 class NewTask(Change):

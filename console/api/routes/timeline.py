@@ -16,7 +16,7 @@ from console.api.routes.plans import Reason
 from console.input.row_id import Id
 from console.models import Mark
 from console.timeline import happenings
-from console.timeline.happenings import Lane, Triangle
+from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
 from queues.errors import BadInput
 from workers.history.metric_history import LAST_SECONDS
@@ -68,7 +68,7 @@ def list_decisions(
     return {"decisions": sorted(found, key=lambda each: each["at"])}
 
 
-def _decision(window: Window, lane: Lane, sign: Triangle) -> dict[str, Any]:
+def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> dict[str, Any]:
     at = window.since.timestamp() + sign.share * window.seconds
     document = {name: getattr(sign, name) for name in ("verdict", "count", "url", "title")}
     return {"at": round(at, 3), "law": lane.law, **document}

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from console.actions.lab.trace_files import read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS as READY
-from controllers.simulation.model.scenario import Outcome, Scenario
+from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
 from queues.errors import BadInput
 
 # scenario → laws, settings, metrics, as the contract promises them; those in READY are simulated.
@@ -152,7 +152,7 @@ def write(path: str, text: str, option: str) -> None:
         raise BadInput(option, f"{path} can't be written ({error.strerror})") from error
 
 
-def series_csv(outcomes: Mapping[str, Outcome]) -> str:
+def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """One row a law and instant: law, seconds, then every series."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
     lines = [",".join(["law", "seconds", *names])]
@@ -164,7 +164,7 @@ def series_csv(outcomes: Mapping[str, Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> str:
+def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """A page of its own: one plot a series, every law a line in it."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
     words = ", ".join(f"{key} = {value:g}" for key, value in settings.items())

@@ -32,7 +32,7 @@ class Command(JsonCommand):
         owner = _owner(options["owner"])
         # Who has a shell here may do what an administrator may; the token never exceeds its owner.
         actor = Actor(name="manage.py", role=role_of(owner), user=owner, queues=queues_of(owner))
-        scope = tokens.Scope(options["queue"], options["action"])
+        scope = tokens.TokenScope(options["queue"], options["action"])
         name, role, days = options["name"], options["role"], options["days"]
         try:
             token, secret = tokens.make(actor, name, role, days, timezone.now(), scope)

@@ -21,7 +21,7 @@ ROLES = ("control", "jobs")
 
 
 @dataclass(frozen=True)
-class Part:
+class ReadinessPart:
     """One part: `age_seconds` since it was last heard (None: never, or it has no age)."""
 
     ok: bool
@@ -35,7 +35,7 @@ class Part:
         return {**document, "message": self.message} if in_words else document
 
 
-def parts(now: datetime) -> dict[str, Part]:
+def parts(now: datetime) -> dict[str, ReadinessPart]:
     """Every part that this plant needs; ready is: all ok."""
     snapshot = latest_snapshot()
     found = {
@@ -53,76 +53,80 @@ def parts(now: datetime) -> dict[str, Part]:
     return found
 
 
-def _database() -> Part:
+def _database() -> ReadinessPart:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        return Part(False, None, f"does not answer: {error}")
-    return Part(True, 0.0, "answers")
+        return ReadinessPart(False, None, f"does not answer: {error}")
+    return ReadinessPart(True, 0.0, "answers")
 
 
-def _control() -> Part:
+def _control() -> ReadinessPart:
     try:
         control().ping()
     except redis.RedisError as error:
-        return Part(False, None, f"does not answer: {error}")
-    return Part(True, 0.0, "answers")
+        return ReadinessPart(False, None, f"does not answer: {error}")
+    return ReadinessPart(True, 0.0, "answers")
 
 
-def _observer(snapshot: dict[str, Any] | None, now_seconds: float) -> Part:
+def _observer(snapshot: dict[str, Any] | None, now_seconds: float) -> ReadinessPart:
     if snapshot is None:
-        return Part(False, None, "has made no snapshot yet; start manage.py observe")
+        return ReadinessPart(False, None, "has made no snapshot yet; start manage.py observe")
     age_seconds = max(0.0, now_seconds - snapshot["at"])
     return _aged(age_seconds, OBSERVER_SECONDS, "observes")
 
 
-def _nodes(nodes: dict[str, Any]) -> Part:
+def _nodes(nodes: dict[str, Any]) -> ReadinessPart:
     """One node that answers is enough to take events; the message says how many do."""
     online = [node for node in nodes.values() if node["state"] != "OFFLINE"]
     age_seconds = max(
         (node["age_seconds"] for node in online if node["age_seconds"] is not None), default=None
     )
-    return Part(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
+    return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
 
 
-def _workers(role: str, hosts: Iterable[dict[str, Any]]) -> Part:
+def _workers(role: str, hosts: Iterable[dict[str, Any]]) -> ReadinessPart:
     ages = [host["age_seconds"] for host in hosts if host["role"] == role and host["age_seconds"] is not None]
     if not ages:
-        return Part(False, None, f"no worker host of role {role} has reported")
+        return ReadinessPart(False, None, f"no worker host of role {role} has reported")
     return _aged(min(ages), HOST_SECONDS, "reports")
 
 
-def _beat(now: datetime) -> dict[str, Part]:
+def _beat(now: datetime) -> dict[str, ReadinessPart]:
     """The clock is seen by what it drives: the newest tick of any loop."""
     loop = Loop.objects.order_by("-ticked_at").exclude(ticked_at=None).first()
     if loop is None:
         needed = Loop.objects.exists()
-        return {"beat": Part(False, None, "no loop has ticked yet")} if needed else {}
+        return {"beat": ReadinessPart(False, None, "no loop has ticked yet")} if needed else {}
     age_seconds = max(0.0, (now - loop.ticked_at).total_seconds())
     return {"beat": _aged(age_seconds, BEAT_INTERVALS * loop.interval_seconds, "ticks")}
 
 
-def _alerter(now: datetime) -> dict[str, Part]:
+def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     """Needed where there is a rule to look after."""
     if not AlertRule.objects.filter(enabled=True).exists():
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     if watch is None:
-        return {"alerter": Part(False, None, "has not checked yet; start manage.py alert")}
+        return {"alerter": ReadinessPart(False, None, "has not checked yet; start manage.py alert")}
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
     return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}
 
 
-def _pipeline(pipeline: dict[str, Any] | None) -> Part:
+def _pipeline(pipeline: dict[str, Any] | None) -> ReadinessPart:
     if pipeline is None or pipeline.get("age_seconds") is None:
-        return Part(False, None, "has not reported; start workers.pipeline.runtime.application")
+        return ReadinessPart(False, None, "has not reported; start workers.pipeline.runtime.application")
     if pipeline["state"] != "running":
-        return Part(False, pipeline["age_seconds"], pipeline.get("error") or f"is {pipeline['state']}")
+        return ReadinessPart(
+            False, pipeline["age_seconds"], pipeline.get("error") or f"is {pipeline['state']}"
+        )
     return _aged(pipeline["age_seconds"], PIPELINE_SECONDS, "runs")
 
 
-def _aged(age_seconds: float, limit_seconds: float, does: str) -> Part:
+def _aged(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:
     if age_seconds <= limit_seconds:
-        return Part(True, age_seconds, does)
-    return Part(False, age_seconds, f"last heard {age_seconds:.0f} s ago, limit {limit_seconds:.0f} s")
+        return ReadinessPart(True, age_seconds, does)
+    return ReadinessPart(
+        False, age_seconds, f"last heard {age_seconds:.0f} s ago, limit {limit_seconds:.0f} s"
+    )

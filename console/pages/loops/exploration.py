@@ -32,7 +32,7 @@ WHAT_IF = (0.5, 0.75, 1.25, 1.5, 2.0)  # of the present number
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredThreads:
     """One decision that measured a number of threads."""
 
     at: datetime
@@ -107,7 +107,7 @@ def read_asked(text: str) -> int | None:
 
 
 def _sentence(
-    phase: str | None, numbers: Numbers, seen: Sequence[Seen], rows: Sequence[Mapping[str, Any]]
+    phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[Mapping[str, Any]]
 ) -> str:
     if not seen:
         return "Nothing is measured yet: that takes events enough for all processes at once."
@@ -127,7 +127,7 @@ def present_state(loop: Loop) -> dict[str, Any]:
     return {"phase": machine.get("phase"), "threads": last.get("threads") or machine.get("threads")}
 
 
-def measured(loop: Loop) -> list[Seen]:
+def measured(loop: Loop) -> list[MeasuredThreads]:
     """The latest decisions that measured something, the newest first: steps, and looks at the steady."""
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
@@ -136,12 +136,12 @@ def measured(loop: Loop) -> list[Seen]:
     return [seen for entry in entries if (seen := _seen(entry)) is not None]
 
 
-def _seen(entry: LedgerEntry) -> Seen | None:
+def _seen(entry: LedgerEntry) -> MeasuredThreads | None:
     terms = entry.terms
     threads, per_second = terms.get("measured_threads"), terms.get("throughput_per_second")
     if threads is None or per_second is None or (entry.action is None and terms["samples"] < CHECKED_SAMPLES):
         return None
-    return Seen(
+    return MeasuredThreads(
         entry.at,
         entry.pk,
         terms.get("epoch", 0),
@@ -156,7 +156,7 @@ def _seen(entry: LedgerEntry) -> Seen | None:
     )
 
 
-def newest_by_threads(seen: Iterable[Seen]) -> list[Point]:
+def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
     """Of the newest exploration and the rest before it, the last measurement of each number of threads."""
     rows = list(seen)
     newest = max((each.epoch for each in rows), default=0)
@@ -170,17 +170,17 @@ def newest_by_threads(seen: Iterable[Seen]) -> list[Point]:
     return sorted(found.values(), key=lambda point: point.threads)
 
 
-def cycles(seen: Iterable[Seen]) -> list[dict[str, Any]]:
+def cycles(seen: Iterable[MeasuredThreads]) -> list[dict[str, Any]]:
     """Explorations, the newest first: when and why each began, its steps, its range, and where it came to
     rest. What was only advised is none."""
-    by_epoch: dict[int, list[Seen]] = {}
+    by_epoch: dict[int, list[MeasuredThreads]] = {}
     for each in seen:
         by_epoch.setdefault(each.epoch, []).append(each)
     explored = {epoch: rows for epoch, rows in by_epoch.items() if any(row.acted for row in rows)}
     return [_cycle(rows[::-1]) for _, rows in sorted(explored.items(), reverse=True)]
 
 
-def _cycle(rows: list[Seen]) -> dict[str, Any]:
+def _cycle(rows: list[MeasuredThreads]) -> dict[str, Any]:
     """Of its decisions, the oldest first."""
     steps = [each for each in rows if each.acted]
     rests = [each for each in rows if each.phase == "steady"]

@@ -18,7 +18,7 @@ from console.pages.loops.plane import Plane
 from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
-from controllers.parallelism.measured_topology import Operator, Topology
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.parallelism_loops import LAWS
 from workers.control.kinds.parallelism_sensors import ACTING, topology_inputs
 from workers.history import metric_history
@@ -102,7 +102,9 @@ def _newest(loop: Loop) -> LedgerEntry | None:
     return loop.entries.order_by("-at", "-id").first()
 
 
-def _operator(operator: Operator, terms: Mapping[str, Any], topology: Topology | None) -> dict[str, Any]:
+def _operator(
+    operator: MeasuredOperator, terms: Mapping[str, Any], topology: MeasuredTopology | None
+) -> dict[str, Any]:
     name = operator.name
     rate = inputs.rate_per_second(operator, topology.window_seconds) if topology else None
     service = inputs.service_seconds(operator)
@@ -123,7 +125,7 @@ def _operator(operator: Operator, terms: Mapping[str, Any], topology: Topology |
 
 
 def _paths(
-    topology: Topology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
+    topology: MeasuredTopology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
 ) -> list[dict[str, Any]]:
     """Each path: measured now, what the law expects of the slowest, and the bound of both."""
     if topology is None:

@@ -86,7 +86,7 @@ def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, 
     return found
 
 
-def chart_of(steps: Sequence[what_if.Step]) -> dict[str, Any]:
+def chart_of(steps: Sequence[what_if.RerunStep]) -> dict[str, Any]:
     """Two step lines in a box of WIDTH by HEIGHT, from 0 (or the least) to the most of both."""
     first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
     low = min(0.0, *(min(step.did, step.would) for step in steps))

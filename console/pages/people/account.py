@@ -56,7 +56,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     actor, posted = actor_of(request), request.POST
     try:
         days = number_of(posted.get("days", ""), "days")
-        scope = tokens.Scope(
+        scope = tokens.TokenScope(
             posted.getlist("queues"), [each for each in posted.get("actions", "").split() if each]
         )
         token, secret = tokens.make(

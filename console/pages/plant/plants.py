@@ -18,7 +18,7 @@ from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import show, snapshot_of
 from controllers.parallelism.inputs import rate_per_second, service_seconds
-from controllers.parallelism.measured_topology import Operator, Topology
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
@@ -38,7 +38,7 @@ class Shown:
     state: str
     age_seconds: float | None
     error: str | None
-    topology: Topology | None
+    topology: MeasuredTopology | None
     holder: str | None
     held_until: float | None
 
@@ -120,7 +120,7 @@ def shown(snapshot: Mapping[str, Any] | None, name: str) -> Shown:
     row = (snapshot.get("plants") or {}).get(name)
     if row is None:
         return Shown(name, "", "unseen", None, "it has not been observed yet", None, None, None)
-    topology = Topology.from_document(row["topology"]) if row["topology"] else None
+    topology = MeasuredTopology.from_document(row["topology"]) if row["topology"] else None
     held = row["steered_by"] or {}
     holder = held.get("holder") or (topology.holder if topology else None)
     until = held.get("until") or (topology.held_until if topology else None)
@@ -128,7 +128,7 @@ def shown(snapshot: Mapping[str, Any] | None, name: str) -> Shown:
     return Shown(name, row["kind"], row["state"], row["age_seconds"], error, topology, holder, until)
 
 
-def _local(snapshot: Mapping[str, Any]) -> tuple[Topology | None, str | None]:
+def _local(snapshot: Mapping[str, Any]) -> tuple[MeasuredTopology | None, str | None]:
     try:
         return topology_of(snapshot), None
     except BadInput as error:
@@ -142,12 +142,12 @@ def _tasks(found: Shown) -> int | None:
     return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
 
 
-def _operators(topology: Topology) -> list[dict[str, Any]]:
+def _operators(topology: MeasuredTopology) -> list[dict[str, Any]]:
     names = dict.fromkeys(name for path in topology.paths.values() for name in path)
     return [_operator(topology.operators[name], topology.window_seconds) for name in names]
 
 
-def _operator(operator: Operator, window_seconds: float) -> dict[str, Any]:
+def _operator(operator: MeasuredOperator, window_seconds: float) -> dict[str, Any]:
     outputs = operator.measure("outputs")
     return {
         "name": operator.name,
@@ -169,7 +169,7 @@ def _operator(operator: Operator, window_seconds: float) -> dict[str, Any]:
     }
 
 
-def _paths(topology: Topology) -> list[dict[str, Any]]:
+def _paths(topology: MeasuredTopology) -> list[dict[str, Any]]:
     """The slowest first; those whose latency isn't known last."""
     found = [
         {"name": name, "operators": path, "latency_seconds": topology.path_latency_seconds(path)}
@@ -265,7 +265,7 @@ def _refusals() -> Iterator[None]:
         raise BadInput("plant", str(error)) from error
 
 
-def _seen(request: HttpRequest, name: str) -> Topology:
+def _seen(request: HttpRequest, name: str) -> MeasuredTopology:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantSilent("There is no snapshot yet.")

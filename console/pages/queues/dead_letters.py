@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, admit, requires
 from console.actions import dead_letters, letter_steering
-from console.actions.dead_letters import Found, Letter, LetterFilter, Name
+from console.actions.dead_letters import FoundLetters, Letter, LetterFilter, Name
 from console.actions.letter_steering import EDITABLE
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
@@ -46,7 +46,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
     # A form that was refused is shown over the filter it was made from.
     asked = _asked(submitted) if submitted else request.GET
     wanted, wrong = chosen_or_refused(filter_of, asked)
-    found = dead_letters.search(wanted) if wanted is not None else Found([], [], False)
+    found = dead_letters.search(wanted) if wanted is not None else FoundLetters([], [], False)
     page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
     query = asked.copy()
     query.pop("page", None)

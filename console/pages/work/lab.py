@@ -20,7 +20,7 @@ from console.actions.lab.experiment_documents import (
     results_table,
     series_names,
 )
-from console.actions.lab.lab import Wanted, applicable, read_wanted, scenario_named, typed_setting
+from console.actions.lab.lab import WantedExperiment, applicable, read_wanted, scenario_named, typed_setting
 from console.actions.lab.traces import Trace, chosen_trace, known_traces, uploaded_trace
 from console.connections.surroundings import surroundings
 from console.display.override_words import ending_of, instead_words, short
@@ -168,7 +168,7 @@ def _opened(made: Experiment, message: str) -> Done:
     return Done(message, url, {"experiment": made.pk, "go": url})
 
 
-def _wanted(request: HttpRequest) -> Wanted:
+def _wanted(request: HttpRequest) -> WantedExperiment:
     posted = request.POST
     scenario = scenario_named(posted.get("scenario", ""))
     declared = {each.name: each for each in scenario.settings}
@@ -188,7 +188,7 @@ def _wanted(request: HttpRequest) -> Wanted:
         raise BadInput(place, error.message) from None
     # Last, since an uploaded file is kept.
     trace = _trace(request)
-    return Wanted(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
+    return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
 
 
 def _settings(posted: QueryDict) -> dict[str, str]:

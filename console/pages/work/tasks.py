@@ -21,7 +21,7 @@ from console.actions.task_documents import (
     run_document,
     task_document,
 )
-from console.actions.tasks import Wanted
+from console.actions.tasks import WantedTask
 from console.connections.surroundings import surroundings
 from console.input.form_values import number_of, time_of
 from console.pages.frame.action import Done, action, text_of
@@ -232,11 +232,11 @@ def _values(posted: QueryDict) -> dict[str, str]:
     }
 
 
-def _wanted(posted: QueryDict, job: str) -> Wanted:
+def _wanted(posted: QueryDict, job: str) -> WantedTask:
     when = posted.get("when", "hand")
     if when not in WHEN:
         raise BadInput("when", f"takes {', '.join(WHEN)}, not {when[:40]!r}.")
-    return Wanted(
+    return WantedTask(
         job=job,
         parameters=_values(posted),
         parallel=_whole(posted.get("parallel", "1"), "parallel"),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.rivals.parallelism_rules import Measured
+from controllers.rivals.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.scenario import Floats, generator
 
 TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0
@@ -126,12 +126,12 @@ class Chain:
             self.tasks, self.paused_seconds = wanted, pause_seconds
             self.rescales += 1
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[MeasuredInterval]:
         """Of each operator, since the measuring began."""
         window, seconds = self._window, max(1, self._window.seconds)
         noise = 1 + MEASURED_NOISE * self._chance.standard_normal(len(KINDS))
         return [
-            Measured(
+            MeasuredInterval(
                 kind.name,
                 self.tasks[at],
                 window.offered[at] * SHARES[at] / seconds,

@@ -13,7 +13,15 @@ from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
 from controllers.parallelism.joint_law import ParallelismJoint
 from controllers.parallelism.queueing_law import ParallelismQueueing
-from controllers.rivals.parallelism_rules import Hpa, Measured, Seen, Tasks, dhalion, ds2, static_peak
+from controllers.rivals.parallelism_rules import (
+    Hpa,
+    MeasuredInterval,
+    SeenPath,
+    Tasks,
+    dhalion,
+    ds2,
+    static_peak,
+)
 from controllers.rivals.thesis_queueing import wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
@@ -28,7 +36,7 @@ TARGET_UTILISATION, TASK_COST, CHANGE_COST, MOST_DEVIATION = 0.85, 0.1, 1.0, 0.3
 JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
 SHARE_OF = {kind.name: share for kind, share in zip(KINDS, SHARES, strict=True)}
 # What was measured, and what came so far, per second.
-Law = Callable[[Seen, Floats], Tasks]
+Law = Callable[[SeenPath, Floats], Tasks]
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ def _rg(course: Course, steered: Steered) -> Law:
     records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
     window = float(course.settings["interval_seconds"])
 
-    def recorded(seen: Seen, past: Floats) -> Tasks:
+    def recorded(seen: SeenPath, past: Floats) -> Tasks:
         for each in seen.operators:
             records[each.name].append(
                 Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
@@ -83,7 +91,7 @@ def _static_peak(course: Course, steered: Steered) -> Law:
     peaks = {kind.name: greatest * share for kind, share in zip(KINDS, SHARES, strict=True)}
     set_once: dict[str, int] = {}
 
-    def decide(seen: Seen, past: Floats) -> Tasks:
+    def decide(seen: SeenPath, past: Floats) -> Tasks:
         # Its peak is no matter of what is measured later.
         if not set_once:
             set_once.update(static_peak(seen, peaks))
@@ -95,7 +103,7 @@ def _static_peak(course: Course, steered: Steered) -> Law:
 def _queueing(course: Course, steered: Steered) -> Law:
     law = ParallelismQueueing()
 
-    def decide(seen: Seen, past: Floats) -> Tasks:
+    def decide(seen: SeenPath, past: Floats) -> Tasks:
         parameters = catalog.read_parameters(
             law,
             {
@@ -125,13 +133,13 @@ def _forecast(course: Course, steered: Steered) -> Law:
     """What is missed follows from what is foreseen at the source; where that is a guess, DS2's rule holds."""
     law, foresee = ParallelismForecast(), _Forecasts(course)
 
-    def decide(seen: Seen, past: Floats) -> Tasks:
+    def decide(seen: SeenPath, past: Floats) -> Tasks:
         mean, deviation = foresee.windows(past)
         if is_rejected(mean, deviation, MOST_DEVIATION):
             return ds2(seen)
         return {each.name: one(seen, each, mean, deviation) for each in seen.operators}
 
-    def one(seen: Seen, of: Measured, mean: Floats, deviation: Floats) -> int:
+    def one(seen: SeenPath, of: MeasuredInterval, mean: Floats, deviation: Floats) -> int:
         share = SHARE_OF[of.name]
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         rate = TARGET_UTILISATION / of.service_seconds
@@ -162,7 +170,7 @@ def _joint(course: Course, steered: Steered) -> Law:
         "deadline_seconds": TIMEOUT_SECONDS,
     }
 
-    def decide(seen: Seen, past: Floats) -> Tasks:
+    def decide(seen: SeenPath, past: Floats) -> Tasks:
         nonlocal state
         mean, deviation = foresee.steps(past)
         limits = {"minimum": seen.minimum, "maximum": seen.maximum}
@@ -176,7 +184,7 @@ def asked_jointly(
     law: ParallelismJoint,
     given: Mapping[str, float],
     state: Json,
-    seen: Seen,
+    seen: SeenPath,
     mean: Floats | None,
     deviation: Floats | None,
 ) -> tuple[Json, Tasks]:
@@ -229,7 +237,7 @@ class _Forecasts:
         return picked[0], picked[1]
 
 
-def _tasks_of(seen: Seen, decision: Decision) -> Tasks:
+def _tasks_of(seen: SeenPath, decision: Decision) -> Tasks:
     now = {each.name: each.tasks for each in seen.operators}
     return now if decision.action is None else {**now, **decision.action["tasks"]}
 

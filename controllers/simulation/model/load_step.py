@@ -18,7 +18,7 @@ import numpy as np
 
 from controllers.parallelism.joint_law import ParallelismJoint
 from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.rivals.parallelism_rules import TARGET, Hpa, Measured, Seen, Tasks, dhalion, ds2
+from controllers.rivals.parallelism_rules import TARGET, Hpa, MeasuredInterval, SeenPath, Tasks, dhalion, ds2
 from controllers.simulation.model.elastic_laws import asked_jointly
 from controllers.simulation.model.scenario import generator
 
@@ -78,13 +78,13 @@ def taken(law: str, seed: int) -> Taken:
 
 def _seen(
     step: int, load: float, tasks: Tasks, backlog: Mapping[str, float], chance: np.random.Generator
-) -> Seen:
+) -> SeenPath:
     rows = []
     for name, alone in ALONE.items():
         offered, service = 1 + NOISE * chance.standard_normal(2)
         true = curve(alone).service_seconds(tasks[name])
         busy = load * true > tasks[name]
-        row = Measured(
+        row = MeasuredInterval(
             name,
             tasks[name],
             load * float(offered),
@@ -95,7 +95,7 @@ def _seen(
             float(busy or backlog[name] > load),
         )
         rows.append(row)
-    return Seen(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
+    return SeenPath(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
 
 
 def _taken(history: list[dict[str, int]], violated: int) -> Taken:
@@ -109,11 +109,11 @@ def _taken(history: list[dict[str, int]], violated: int) -> Taken:
     return Taken(changes, violated, sum(history[-1].values()) / best, reversals)
 
 
-def _joint() -> Callable[[Seen], Tasks]:
+def _joint() -> Callable[[SeenPath], Tasks]:
     law = ParallelismJoint()
     state = law.initial_state({})
 
-    def decide(seen: Seen) -> Tasks:
+    def decide(seen: SeenPath) -> Tasks:
         nonlocal state
         state, tasks = asked_jointly(law, SETTINGS, state, seen, None, None)
         return tasks
@@ -121,7 +121,7 @@ def _joint() -> Callable[[Seen], Tasks]:
     return decide
 
 
-LAWS: Mapping[str, Callable[[], Callable[[Seen], Tasks]]] = {
+LAWS: Mapping[str, Callable[[], Callable[[SeenPath], Tasks]]] = {
     "joint": _joint,
     "ds2": lambda: ds2,
     "hpa": lambda: Hpa().decide,

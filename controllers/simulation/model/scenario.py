@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioOutcome:
     """One law's run: its metrics, and series by name, one value per `series_seconds`."""
 
     metrics: Mapping[str, float | int | None]
@@ -22,7 +22,7 @@ class Outcome:
     series_seconds: float = 60.0
 
 
-Run = Callable[[str, Mapping[str, Any], int, Floats | None], Outcome]
+Run = Callable[[str, Mapping[str, Any], int, Floats | None], ScenarioOutcome]
 
 
 @dataclass(frozen=True)

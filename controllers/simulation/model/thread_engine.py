@@ -18,7 +18,7 @@ CHUNK = 4_096
 
 
 @dataclass
-class Place:
+class EngineStation:
     """A station with its queue. `stretch(there)` multiplies service when so many are there, `crowd(threads)`
     when so many threads are under way (a memory that they share)."""
 
@@ -32,10 +32,10 @@ class Place:
 
 
 @dataclass
-class Pool:
+class EnginePool:
     """One engine: its own station, and what its threads completed since it was last asked."""
 
-    own: Place
+    own: EngineStation
     wanted: int = 0
     alive: int = 0
     completions: list[float] = field(default_factory=list)
@@ -46,7 +46,11 @@ class ThreadEngine:
     """All engines on one clock. `run(until)` advances it."""
 
     def __init__(
-        self, pools: list[Pool], shared: list[Place], delay_seconds: float, chance: np.random.Generator
+        self,
+        pools: list[EnginePool],
+        shared: list[EngineStation],
+        delay_seconds: float,
+        chance: np.random.Generator,
     ) -> None:
         self.pools, self.shared, self.delay_seconds = pools, shared, delay_seconds
         self.now = 0.0
@@ -94,7 +98,7 @@ class ThreadEngine:
         self.of_thread.append(pool)
         return len(self.of_thread) - 1
 
-    def _place(self, thread: int, stage: int) -> Place | None:
+    def _place(self, thread: int, stage: int) -> EngineStation | None:
         """Stage 0 is the engine's own, 1 the delay, 2 and on the shared ones; None is the delay."""
         if thread < 0:
             return self.shared[-1]
@@ -111,7 +115,7 @@ class ThreadEngine:
         else:
             place.waiting.append(thread)
 
-    def _serve(self, place: Place, thread: int, stage: int) -> None:
+    def _serve(self, place: EngineStation, thread: int, stage: int) -> None:
         place.busy += 1
         seconds = place.service_seconds * next(self.draws)
         if place.stretch is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.waiting import until
 
@@ -23,18 +23,18 @@ def far():
 
     busy, calm = task(0.91, 4_100.0, 0.0021), task(0.31, 1_900.0, 0.0008)
     operators = {
-        "Source: came": Operator(
+        "Source: came": MeasuredOperator(
             "Source: came", "source", 1, fixed="a source", tasks=({"outputs": 8_200.0},)
         ),
-        "parse": Operator("parse", "operator", 2, 1, 8, tasks=(busy, task(0.87, 4_000.0, 0.0021))),
-        "enrich with the customers' last known place": Operator(
+        "parse": MeasuredOperator("parse", "operator", 2, 1, 8, tasks=(busy, task(0.87, 4_000.0, 0.0021))),
+        "enrich with the customers' last known place": MeasuredOperator(
             "enrich with the customers' last known place", "operator", 1, 1, 8, tasks=(calm,)
         ),
-        "sink": Operator("sink", "operator", 1, 1, 8, tasks=(calm,)),
+        "sink": MeasuredOperator("sink", "operator", 1, 1, 8, tasks=(calm,)),
     }
     names = list(operators)
     links = tuple(Link(names[at], names[at + 1], 0.25 * at) for at in range(3))
-    return Topology("east", 5.0, 10.0, operators, links).to_document()
+    return MeasuredTopology("east", 5.0, 10.0, operators, links).to_document()
 
 
 def row(**more):

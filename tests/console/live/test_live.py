@@ -18,7 +18,7 @@ from console.connections.control_server import SNAPSHOT_KEY
 from console.live.consumer import LiveConsumer
 from console.live.fanout import CHANNEL, Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener
-from console.live.message import Message
+from console.live.message import LiveMessage
 from console.live.view import view_named
 from console.models import ApiToken
 from tests.console.conftest import sample_snapshot
@@ -278,7 +278,7 @@ async def test_a_fanout_without_a_control_server_tells_silence_instead_of_failin
 async def test_a_slow_listener_loses_the_oldest_only():
     listener = Listener()
     for number in range(QUEUE_MESSAGES + 3):
-        listener.put(Message({"seq": number}))
+        listener.put(LiveMessage({"seq": number}))
     assert [await listener.next() for _ in range(QUEUE_MESSAGES)] == [
-        Message({"seq": number}).text for number in range(3, QUEUE_MESSAGES + 3)
+        LiveMessage({"seq": number}).text for number in range(3, QUEUE_MESSAGES + 3)
     ]

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from console.connections.control_server import SNAPSHOT_KEY
 from console.models import AuditEntry
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
 from workers.pipeline.declaration.controls import key_of
@@ -37,10 +37,10 @@ def east(stored_snapshot, control):
     made = {key: value for key, value in POSTED.items() if key != "reason"}
     RegisteredPlant.objects.create(**made)
     operators = {
-        "in": Operator("in", "source", 1, fixed="a source"),
-        "work": Operator("work", "operator", 2, 1, 8, tasks=({"utilisation": 0.9, "inputs": 50.0},)),
+        "in": MeasuredOperator("in", "source", 1, fixed="a source"),
+        "work": MeasuredOperator("work", "operator", 2, 1, 8, tasks=({"utilisation": 0.9, "inputs": 50.0},)),
     }
-    topology = Topology("east", 5.0, 10.0, operators, (Link("in", "work", 0.2),)).to_document()
+    topology = MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "work", 0.2),)).to_document()
 
     def change(**more):
         row = {

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from console.pages.loops.what_if import chart_of
-from workers.control.what_if import Step
+from workers.control.what_if import RerunStep
 from workers.models import Loop
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_the_chart_is_two_step_lines_in_its_box():
     begin = timezone.now()
     sizes = [(0.0, 1.0), (0.0, 1.0), (4.0, 1.0)]
     steps = [
-        Step(begin + timedelta(seconds=5 * number), number, did, would, "", "", did != would)
+        RerunStep(begin + timedelta(seconds=5 * number), number, did, would, "", "", did != would)
         for number, (did, would) in enumerate(sizes)
     ]
     chart = chart_of(steps)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controllers import catalog
 from controllers.concurrency.law import Concurrency
-from controllers.concurrency.throughput import Measurement, Sample, first_samples, second_samples
+from controllers.concurrency.throughput import Measurement, ThroughputSample, first_samples, second_samples
 from controllers.concurrency.throughput_curve import (
     Point,
     StationCurve,
@@ -124,8 +124,8 @@ def test_the_sample_sizes_are_those_of_the_errata():
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=400), st.integers(1, 399))
 def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps, cut):
-    whole = Sample().with_more(gaps)
-    parts = Sample().with_more(gaps[:cut]).with_more(gaps[cut:])
+    whole = ThroughputSample().with_more(gaps)
+    parts = ThroughputSample().with_more(gaps[:cut]).with_more(gaps[cut:])
     kept = sorted(gaps)[: len(gaps) - len(gaps) // 100]
     for sample in (whole, parts):
         found = sample.measured(1)

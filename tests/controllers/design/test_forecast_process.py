@@ -9,7 +9,7 @@ from controllers.design.forecast import (
     MOST_POINTS,
     Forecaster,
     Kernel,
-    Process,
+    PointProcess,
     averages,
     is_rejected,
     likeliest,
@@ -53,7 +53,8 @@ def test_climbing_makes_the_data_likelier():
     values = daily(at * DAY)
     start = Kernel(day=2.0, now=0.01, noise=1.0)
     assert (
-        likeliest(at, values, start).log_likelihood > Process.through(start, at, values).log_likelihood + 10
+        likeliest(at, values, start).log_likelihood
+        > PointProcess.through(start, at, values).log_likelihood + 10
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from controllers import catalog
 from controllers.parallelism.inputs import joint, queueing, source_per_second, steered_paths
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 
 
 def task(inputs, service_seconds, **more):
@@ -15,12 +15,12 @@ def task(inputs, service_seconds, **more):
 @pytest.fixture
 def topology():
     operators = [
-        Operator("source", "source", 1, fixed="a source"),
-        Operator("rules", "operator", 2, fixed="declared"),
-        Operator("hosts", "operator", 3, tasks=(task(300, 0.010), task(100, 0.030), task(0, None))),
-        Operator("sites", "operator", 1, tasks=(task(50, 0.001),)),
-        Operator("alert", "operator", 1, fixed="sent for"),
-        Operator("desk", "operator", 1, fixed="sent for"),
+        MeasuredOperator("source", "source", 1, fixed="a source"),
+        MeasuredOperator("rules", "operator", 2, fixed="declared"),
+        MeasuredOperator("hosts", "operator", 3, tasks=(task(300, 0.010), task(100, 0.030), task(0, None))),
+        MeasuredOperator("sites", "operator", 1, tasks=(task(50, 0.001),)),
+        MeasuredOperator("alert", "operator", 1, fixed="sent for"),
+        MeasuredOperator("desk", "operator", 1, fixed="sent for"),
     ]
     links = [
         Link("source", "rules", 0.5),
@@ -29,7 +29,7 @@ def topology():
         Link("sites", "alert", 0.1),
         Link("sites", "desk", 0.1),
     ]
-    return Topology("main", 100.0, 10.0, {each.name: each for each in operators}, tuple(links))
+    return MeasuredTopology("main", 100.0, 10.0, {each.name: each for each in operators}, tuple(links))
 
 
 def test_only_ways_between_what_can_be_set_are_seen_and_each_once(topology):
@@ -59,10 +59,12 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
 @pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
 def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law, see):
     tasks = (task(0, None), task(0, None), task(0, None))
-    idle = {**topology.operators, "sites": Operator("sites", "operator", 3, tasks=tasks)}
+    idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 3, tasks=tasks)}
     made = catalog.law(law)
     parameters = catalog.read_parameters(made, {"bound_seconds": 5.0})
-    observed = catalog.read_observation(made, see(Topology("main", 100.0, 10.0, idle, topology.links)))
+    observed = catalog.read_observation(
+        made, see(MeasuredTopology("main", 100.0, 10.0, idle, topology.links))
+    )
     _, decision = made.decide(parameters, made.initial_state(parameters), observed)
     assert decision.limited_by != "unmeasured"
     if law == "parallelism_queueing":
@@ -71,8 +73,8 @@ def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law,
 
 @pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
 def test_an_operator_that_was_not_measured_lets_the_law_hold(topology, law, see):
-    idle = {**topology.operators, "sites": Operator("sites", "operator", 1)}
-    unmeasured = Topology("main", 100.0, 10.0, idle, topology.links)
+    idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 1)}
+    unmeasured = MeasuredTopology("main", 100.0, 10.0, idle, topology.links)
     made = catalog.law(law)
     parameters = catalog.read_parameters(made, {})
     observed = catalog.read_observation(made, see(unmeasured))

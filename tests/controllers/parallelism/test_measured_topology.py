@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.parallelism.measured_topology import COUNTS, MEASURES, Link, Operator, Topology
+from controllers.parallelism.measured_topology import (
+    COUNTS,
+    MEASURES,
+    Link,
+    MeasuredOperator,
+    MeasuredTopology,
+)
 from queues.errors import BadInput
 
 
@@ -16,13 +22,16 @@ def task(**measures):
 
 def made(operators, links, **more):
     named = {each.name: each for each in operators}
-    return Topology("main", 1.0, 10.0, named, tuple(Link(*each) for each in links), **more)
+    return MeasuredTopology("main", 1.0, 10.0, named, tuple(Link(*each) for each in links), **more)
 
 
 def diamond():
     """A source, and two ways to a sink."""
     names = ("left", "right", "sink")
-    operators = [Operator("source", "source", 1), *(Operator(name, "operator", 2) for name in names)]
+    operators = [
+        MeasuredOperator("source", "source", 1),
+        *(MeasuredOperator(name, "operator", 2) for name in names),
+    ]
     return made(
         operators,
         [
@@ -47,7 +56,7 @@ def test_tasks_are_named_from_one_and_each_has_a_channel_to_every_task_after_it(
 
 
 def test_counts_of_an_operator_are_summed_and_the_rest_is_the_mean_of_what_is_known():
-    operator = Operator(
+    operator = MeasuredOperator(
         "parse",
         "operator",
         3,
@@ -67,10 +76,10 @@ def test_counts_of_an_operator_are_summed_and_the_rest_is_the_mean_of_what_is_kn
 def test_a_paths_latency_is_that_of_channels_and_operators_but_unknown_where_one_is():
     quick = task(latency_seconds=0.1)
     operators = [
-        Operator("source", "source", 1, tasks=(task(latency_seconds=9.0),)),
-        Operator("parse", "operator", 1, tasks=(quick,)),
-        Operator("sink", "operator", 1, tasks=(quick,)),
-        Operator("dead-end", "operator", 1),
+        MeasuredOperator("source", "source", 1, tasks=(task(latency_seconds=9.0),)),
+        MeasuredOperator("parse", "operator", 1, tasks=(quick,)),
+        MeasuredOperator("sink", "operator", 1, tasks=(quick,)),
+        MeasuredOperator("dead-end", "operator", 1),
     ]
     topology = made(operators, [("source", "parse", 0.5), ("parse", "sink", 0.2), ("parse", "dead-end", 0.0)])
     assert topology.path_latency_seconds(("source", "parse", "sink")) == pytest.approx(0.9)
@@ -88,15 +97,15 @@ def test_a_paths_latency_is_that_of_channels_and_operators_but_unknown_where_one
     ],
 )
 def test_a_topology_with_a_cycle_or_a_link_to_nowhere_is_refused(links, said):
-    operators = [Operator("a", "operator", 1), Operator("b", "operator", 1)]
+    operators = [MeasuredOperator("a", "operator", 1), MeasuredOperator("b", "operator", 1)]
     if any("source" in link for link in links):
-        operators.append(Operator("source", "source", 1))
+        operators.append(MeasuredOperator("source", "source", 1))
     with pytest.raises(BadInput, match=said):
         made(operators, links)
 
 
 def test_a_circle_apart_from_the_paths_is_found_too():
-    operators = [Operator(name, "operator", 1) for name in "abc"]
+    operators = [MeasuredOperator(name, "operator", 1) for name in "abc"]
     with pytest.raises(BadInput, match="lead from a back to it"):
         made(operators, [("a", "b"), ("b", "a")])
 
@@ -104,21 +113,21 @@ def test_a_circle_apart_from_the_paths_is_found_too():
 def test_too_many_paths_are_refused_rather_than_walked():
     rungs = [(f"n{level}-{a}", f"n{level + 1}-{b}") for level in range(12) for a in "xy" for b in "xy"]
     operators = [
-        Operator(name, "operator", 1) for name in dict.fromkeys(end for rung in rungs for end in rung)
+        MeasuredOperator(name, "operator", 1) for name in dict.fromkeys(end for rung in rungs for end in rung)
     ]
     with pytest.raises(BadInput, match="more than 1000 paths"):
         made(operators, rungs)
 
 
 def test_a_long_chain_is_one_path():
-    operators = [Operator(f"n{at}", "operator", 1) for at in range(2_000)]
+    operators = [MeasuredOperator(f"n{at}", "operator", 1) for at in range(2_000)]
     chain = made(operators, [(f"n{at}", f"n{at + 1}") for at in range(1_999)])
     assert [len(path) for path in chain.paths.values()] == [2_000]
 
 
 def test_tasks_are_checked_together_and_the_first_that_does_not_fit_is_named():
-    fixed = Operator("replicas", "operator", 2, fixed="they are declared")
-    topology = made([fixed, Operator("hosts", "operator", 2, 1, 8)], [("replicas", "hosts")])
+    fixed = MeasuredOperator("replicas", "operator", 2, fixed="they are declared")
+    topology = made([fixed, MeasuredOperator("hosts", "operator", 2, 1, 8)], [("replicas", "hosts")])
     assert topology.check_tasks({"hosts": 8}) == {"hosts": 8}
     for tasks, field in (
         ({"hosts": 9}, "tasks.hosts"),
@@ -139,13 +148,13 @@ TASKS = st.lists(st.fixed_dictionaries({each.name: NUMBERS for each in MEASURES}
 @given(st.lists(TASKS, min_size=1, max_size=4))
 def test_a_document_gives_the_same_topology_again(tasks):
     operators = [
-        Operator(f"op{place}", "operator", max(1, len(rows)), tasks=tuple(rows))
+        MeasuredOperator(f"op{place}", "operator", max(1, len(rows)), tasks=tuple(rows))
         for place, rows in enumerate(tasks)
     ]
     links = [(f"op{at}", f"op{at + 1}", 0.1 * at) for at in range(len(tasks) - 1)]
     topology = made(operators, links, holder="weir-2", held_until=5.0)
     document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
-    again = Topology.from_document(document)
+    again = MeasuredTopology.from_document(document)
     assert again.to_document() == document
     for name in (*COUNTS, "latency_seconds"):
         assert again.operators["op0"].measure(name) == operators[0].measure(name)
@@ -166,8 +175,8 @@ def test_a_document_gives_the_same_topology_again(tasks):
     ],
 )
 def test_a_document_that_is_wrong_or_half_is_refused_by_name(spoil, field):
-    document = made([Operator("a", "operator", 1)], []).to_document()
+    document = made([MeasuredOperator("a", "operator", 1)], []).to_document()
     spoil(document)
     with pytest.raises(BadInput) as refused:
-        Topology.from_document(document)
+        MeasuredTopology.from_document(document)
     assert field in refused.value.field

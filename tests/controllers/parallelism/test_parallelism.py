@@ -13,7 +13,7 @@ from controllers import catalog
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, cheapest
 from controllers.parallelism.queueing_law import ParallelismQueueing
-from controllers.parallelism.queueing_topology import Operator
+from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 from queues.errors import BadInput
 
@@ -61,7 +61,9 @@ def test_the_inverse_with_the_correction_is_exact_where_the_thesis_is_unstable()
 
 def operators(chance, names, most):
     return {
-        name: Operator(name, 4, float(chance.uniform(0.1, 8)), float(chance.uniform(0.1, 6)), 0.0, 1, most)
+        name: QueueingOperator(
+            name, 4, float(chance.uniform(0.1, 8)), float(chance.uniform(0.1, 6)), 0.0, 1, most
+        )
         for name in names
     }
 
@@ -132,7 +134,7 @@ def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_optimum(c
 
 @given(st.floats(0.001, 100), st.floats(0.001, 50), st.floats(1e-3, 100))
 def test_the_tasks_for_a_wait_are_the_fewest_that_keep_it(weight, load, wait):
-    each = Operator("x", 1, weight, load, 0.0, 1, 10**9)
+    each = QueueingOperator("x", 1, weight, load, 0.0, 1, 10**9)
     tasks = each.tasks_for(wait)
     assert each.wait_seconds(tasks) <= wait * (1 + 1e-6)
     assert tasks == each.fewest or each.wait_seconds(tasks - 1) > wait * (1 - 1e-6)

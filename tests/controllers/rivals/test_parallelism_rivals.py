@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.rivals.parallelism_rules import Hpa, Measured, Seen, dhalion, ds2, static_peak
+from controllers.rivals.parallelism_rules import Hpa, MeasuredInterval, SeenPath, dhalion, ds2, static_peak
 from controllers.rivals.thesis_queueing import wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
 
 
 def measured(name, tasks, load, **other):
     """An operator of 1 ms whose tasks are offered `load` tasks' work."""
-    return Measured(name, tasks, load * 1000, 0.001, **{**NOTHING, **other})
+    return MeasuredInterval(name, tasks, load * 1000, 0.001, **{**NOTHING, **other})
 
 
 NOTHING = {"backlog_events": 0.0, "executed_events": 0.0, "emitted_events": 0.0, "held_up_share": 0.0}
 
 
 def seen(*operators, at=0.0, most=20):
-    return Seen(operators, at, 1, most)
+    return SeenPath(operators, at, 1, most)
 
 
 @st.composite
@@ -90,7 +90,7 @@ def test_the_thesis_changes_nothing_where_a_bottleneck_is_at_its_maximum_or_the_
 @pytest.mark.parametrize(("correction", "tasks"), [(1.0, 6), (0.5, 3)])
 def test_the_thesis_multiplies_by_e_and_ends_with_too_few_tasks(correction, tasks):
     # E31: a = 1 s, b = 4.5 tasks, a wait of 1 s; with e = .5 it takes 5.
-    one = Measured("o", 5, 20.25, 1 / 4.5, **NOTHING)
+    one = MeasuredInterval("o", 5, 20.25, 1 / 4.5, **NOTHING)
     assert wt(seen(one), 1.0 + one.service_seconds, correction) == {"o": tasks}
 
 

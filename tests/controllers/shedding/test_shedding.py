@@ -14,7 +14,7 @@ from controllers.shedding.inputs import SheddingInputs, application
 from controllers.shedding.knapsack import piecewise
 from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
 from controllers.shedding.law import Shedding, shed_tables
-from controllers.shedding.problem import Overload, Problem
+from controllers.shedding.problem import Overload, SheddingProblem
 from controllers.shedding.program import by_programs, solve
 from queues.errors import BadInput
 from tests.controllers.shedding.applications import observation
@@ -169,7 +169,7 @@ def test_random_nested_applications_get_the_value_of_the_full_program(count):
 def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
     compared = 0
     for _, overload in overloads(150):
-        problem = Problem(overload)
+        problem = SheddingProblem(overload)
         flows = piecewise(problem)
         if flows is not None and sum(table.load for table in problem.whole()) > overload.budget:
             compared += 1

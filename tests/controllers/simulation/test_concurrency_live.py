@@ -6,7 +6,7 @@ import pytest
 from controllers.concurrency.throughput_curve import station_throughput
 from controllers.simulation.concurrency_live import SCENARIO
 from controllers.simulation.model.scenario import generator
-from controllers.simulation.model.thread_engine import Place, Pool, ThreadEngine
+from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
 
 
 def metrics(law, seed=1, **settings):
@@ -21,8 +21,8 @@ def test_the_drifting_box_is_followed_to_its_new_peak():
 
 
 def test_an_engine_completes_what_the_queueing_model_says():
-    pools = [Pool(Place(2, 0.001))]
-    engine = ThreadEngine(pools, [Place(2, 0.0013)], 0.007, generator(1, "engine"))
+    pools = [EnginePool(EngineStation(2, 0.001))]
+    engine = ThreadEngine(pools, [EngineStation(2, 0.0013)], 0.007, generator(1, "engine"))
     engine.resize(0, 6)
     engine.run(30.0)
     # Six threads hardly queue: a pass takes the delay and both services.
@@ -31,8 +31,8 @@ def test_an_engine_completes_what_the_queueing_model_says():
 
 
 def test_a_pool_that_shrinks_loses_its_threads_as_they_end_their_events():
-    pools = [Pool(Place(2, 0.001))]
-    engine = ThreadEngine(pools, [Place(2, 0.001)], 0.01, generator(1, "engine"))
+    pools = [EnginePool(EngineStation(2, 0.001))]
+    engine = ThreadEngine(pools, [EngineStation(2, 0.001)], 0.01, generator(1, "engine"))
     engine.resize(0, 10)
     engine.run(1.0)
     engine.resize(0, 3)

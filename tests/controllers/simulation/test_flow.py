@@ -45,7 +45,7 @@ def test_a_new_setpoint_overshoots_as_the_errata_say():
     assert run("i-p", noise=0).metrics["overshoot"] == pytest.approx(0.169, abs=0.001)
 
 
-class Believing(flow.OurLaw):
+class Believing(flow.ShippedFlow):
     """The law that is not told what was really admitted."""
 
     def admit(self, seen):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import redis
 
-from queues.nodes.agent import HEARTBEATS, Agent, Parts, Sample, connect, parts
+from queues.nodes.agent import HEARTBEATS, Agent, NodeSample, Parts, connect, parts
 from queues.nodes.membership import Membership
 from queues.segments.segment import Segment
 from queues.topology import KEY, Capacity, NodeSpec, Topology
@@ -28,8 +28,8 @@ def agent(control_server: Server, plant_topology: Topology):
     control.close()
 
 
-def sample(at: float, cpu: float, memory: int, maxmemory: int, inserted: int) -> Sample:
-    return Sample(at, cpu, memory, maxmemory, {"alert": {"inserted_events": inserted}})
+def sample(at: float, cpu: float, memory: int, maxmemory: int, inserted: int) -> NodeSample:
+    return NodeSample(at, cpu, memory, maxmemory, {"alert": {"inserted_events": inserted}})
 
 
 def test_utilisation_by_part_is_a_share_of_capacity():

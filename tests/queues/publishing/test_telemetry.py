@@ -7,7 +7,7 @@ import pytest
 
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
-from queues.publishing.telemetry import HostTelemetry, Outbox, Rates, primary_address
+from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, primary_address
 from queues.topology import KEY
 from tests.servers import Server
 
@@ -44,7 +44,7 @@ def test_the_busiest_processes_are_named_with_their_pid_and_memory():
 
 
 def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():
-    rates = Rates()
+    rates = CounterRates()
     assert rates("x", 10, 0.0) is None
     assert rates("x", 30, 2.0) == 10.0
     assert rates("x", 5, 3.0) is None
@@ -61,7 +61,7 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
     document = json.loads(plant_topology.to_json())
     del document["queues"]["telemetry"]
     control.set(KEY, json.dumps(document))
-    outbox = Outbox(client, most_events=3)
+    outbox = UnpublishedEvents(client, most_events=3)
     with caplog.at_level(logging.WARNING):
         for number in range(5):
             outbox.add("telemetry", [{"id": f"e{number}", "type": "cpu"}])

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
-from workers.alerts.conditions.evidence import Ended, Failing, LoopFacts, Tick, facts_of_loops
+from workers.alerts.conditions.evidence import Ended, Failing, LedgerTick, LoopFacts, facts_of_loops
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, notifying
-from workers.alerts.evaluation.evaluator import Overtaken
+from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
@@ -194,7 +194,7 @@ def test_an_evaluator_that_was_overtaken_writes_nothing(looks):
     looks.fence = 7
     looks.look()
     looks.snapshot, looks.fence = lost(), 6
-    with pytest.raises(Overtaken):
+    with pytest.raises(EvaluatorOvertaken):
         looks.look()
     assert not Alert.objects.exists()
 
@@ -243,7 +243,7 @@ def loop_facts(looks: Looks, ticks: list[tuple[str | None, str, float | None]]) 
     """A loop whose last ticks had (limited_by, verdict, value), one each 5 s, the last just now."""
     times = [looks.now - 5.0 * (len(ticks) - 1 - at) for at in range(len(ticks))]
     rows = [
-        Tick(at, time, True, value, limit, verdict)
+        LedgerTick(at, time, True, value, limit, verdict)
         for at, (time, (limit, verdict, value)) in enumerate(zip(times, ticks, strict=True))
     ]
     return LoopFacts(

@@ -9,10 +9,10 @@ from typing import Any
 from queues.errors import BadInput
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Made, Piece
-from workers.batch.jobs.parameters import Parameter
+from workers.batch.jobs.parameters import JobParameter
 
-CHUNKS = Parameter("chunks", "integer", "how many", 3, least=0, most=100)
-FAULT = Parameter("fault", "text", "what goes wrong", None)
+CHUNKS = JobParameter("chunks", "integer", "how many", 3, least=0, most=100)
+FAULT = JobParameter("fault", "text", "what goes wrong", None)
 
 
 def _numbered(values: Any, where: Any):

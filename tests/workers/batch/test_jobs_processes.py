@@ -26,7 +26,7 @@ from tests.waiting import until
 from tests.workers.celery_worker import CeleryWorker
 from tests.workers.samples import batch_of
 from workers.batch.catalog import JOBS
-from workers.batch.chunk_leases import Overtaken
+from workers.batch.chunk_leases import ChunkLeaseLost
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Surroundings
 from workers.batch.jobs.spark.client import SparkProcess
@@ -388,7 +388,7 @@ class CancelledSeat:
 
     def check(self, progress: dict[str, Any] | None = None) -> None:
         if progress is not None:
-            raise Overtaken("The run was cancelled.")
+            raise ChunkLeaseLost("The run was cancelled.")
 
 
 @pytest.mark.spark
@@ -397,7 +397,7 @@ def test_a_cancelled_spark_job_ends_its_process_and_shows_nothing(
 ) -> None:
     lay(tmp_path, "a", events(5_000))
     process = SparkProcess("stream_statistics")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ChunkLeaseLost):
         process.work(CancelledSeat(tmp_path, control))
     until(lambda: not java_of(tmp_path), 30)
     assert not list(tmp_path.glob("statistics/*/day=*"))

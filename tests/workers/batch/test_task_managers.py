@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, Overtaken, claim
+from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
 from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
@@ -158,14 +158,14 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: B
     assert successor.chunk.pk == paused.chunk.pk and successor.chunk.fence > paused.chunk.fence
     (bench.data / "old").write_text("old")
     (bench.data / "new").write_text("new")
-    with pytest.raises(Overtaken):
+    with pytest.raises(ChunkLeaseLost):
         paused.check()
-    with pytest.raises(Overtaken):
+    with pytest.raises(ChunkLeaseLost):
         paused.commit(Made(1, {"result": "old"}), 1.0)
     assert not (bench.data / "result").exists() and not (bench.data / "old").exists()
     successor.commit(Made(1, {"result": "new"}), 1.0)
     assert (bench.data / "result").read_text() == "new"
-    with pytest.raises(Overtaken):
+    with pytest.raises(ChunkLeaseLost):
         paused.commit(Made(1, {"result": "old"}), 1.0)
     run.refresh_from_db()
     assert run.chunks_done == 1
@@ -220,7 +220,7 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     bench.lease(run).commit(Made(7), 1.0)
     late = bench.lease(run)
     assert runs.cancel(run, bench.now).state == "cancelled"
-    with pytest.raises(Overtaken):
+    with pytest.raises(ChunkLeaseLost):
         late.check()
     assert refusal(runs.cancel, run, bench.now) == "run"
     assert runs.resume(run, bench.now).state == "queued"

@@ -19,7 +19,7 @@ from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.workers.samples import delivery_of, fill
-from workers.consumer.attempt import Attempt, Hang
+from workers.consumer.attempt import HandlerCall, Hang
 from workers.consumer.backoff import Backoff
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
@@ -282,7 +282,7 @@ def test_separation_finds_exactly_the_poison_and_handles_all_others_once(
     count: int, poison: set[int]
 ) -> None:
     handler = Recorder(lambda value: value in poison)
-    attempt = Attempt(handler, 5.0, 1.0, monotonic=lambda: 0.0)
+    attempt = HandlerCall(handler, 5.0, 1.0, monotonic=lambda: 0.0)
     delivery = delivery_of(count)
     found = attempt.separate(delivery, Failure(0, "bad"))
     names = delivery.ids().to_pylist()
@@ -300,7 +300,7 @@ def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
             threading.Event().wait()
             return Outcome()
 
-    attempt = Attempt(Hanging(), 0.02, 1.0, monotonic=lambda: 0.0)
+    attempt = HandlerCall(Hanging(), 0.02, 1.0, monotonic=lambda: 0.0)
     found = attempt.separate(delivery_of(50), Hang(0, "hung"))
     assert [rows.num_rows for rows, _ in found] == [1, 1, 1, 47]
     assert "not tried" in found[-1][1]
@@ -324,6 +324,6 @@ def test_blocks_that_failed_together_are_not_tried_together() -> None:
 
 
 def test_dead_letters_of_a_separation_are_in_the_order_of_the_block() -> None:
-    attempt = Attempt(Recorder(lambda value: value in (1, 6)), 5.0, 1.0, monotonic=lambda: 0.0)
+    attempt = HandlerCall(Recorder(lambda value: value in (1, 6)), 5.0, 1.0, monotonic=lambda: 0.0)
     found = attempt.separate(delivery_of(8), Failure(0, "bad"))
     assert [pc.max(rows["value"]).as_py() for rows, _ in found] == [1, 6]

@@ -258,7 +258,7 @@ class Overload:
         rows = {row["name"]: row for row in seen["patterns"] if row["operator"] == "jobs"}
         rates = seen["arrivals"]["jobs"]
         waiting = Waiting(1.0, seen["batch_seconds"], seen["elsewhere_seconds"])
-        measured = shedders.Measured(
+        measured = shedders.MeasuredStream(
             rates,
             {name: [kind for kind in row["takes"] if kind in rates] for name, row in rows.items()},
             {name: row["seconds"] for name, row in rows.items()},

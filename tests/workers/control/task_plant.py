@@ -12,7 +12,7 @@ from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.control.engine import tick_law
 from workers.control.kinds.parallelism_loops import LAWS, ensure_parallelism_loops
 from workers.history import metrics
-from workers.history.load_forecasts import LoadForecasts, Past
+from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -85,10 +85,10 @@ class TaskPlant:
         self.control.set(SNAPSHOT_KEY, orjson.dumps(found))
         return found
 
-    def _past(self, queues: list[str], now_seconds: float) -> Past:
+    def _past(self, queues: list[str], now_seconds: float) -> OfferedLoad:
         at = now_seconds - np.arange(6 * 3_600, 0, -30.0)
         noise = np.random.default_rng(3).normal(1.0, 0.04, at.size)
-        return Past(at, np.asarray([offered(each) for each in at]) * noise, None, None)
+        return OfferedLoad(at, np.asarray([offered(each) for each in at]) * noise, None, None)
 
     @staticmethod
     def _work(operator: dict, name: str, tasks: int, rate: float) -> None:

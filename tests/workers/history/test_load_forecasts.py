@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.snapshot.test_local_plant import documented
 from workers.history import metrics
-from workers.history.load_forecasts import History, LoadForecasts, Past, means, past_of
+from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, means, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
@@ -82,13 +82,13 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
     at = NOON + np.arange(600.0)
-    middles, rates = means(Past(at, np.where(at < NOON + 300, 2.0, 4.0), None, None))
+    middles, rates = means(OfferedLoad(at, np.where(at < NOON + 300, 2.0, 4.0), None, None))
     assert middles.size == 10 and rates[0] == 2.0 and rates[-1] == 4.0
     assert middles[-1] == pytest.approx(at[-1] - 30)
 
 
 def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
-    foresight = LoadForecasts(lambda queues, now: Past(now - np.arange(90.0), np.ones(90), None, None))
+    foresight = LoadForecasts(lambda queues, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
     foresight.rows({"shop": ["orders"]}, NOON)
     foresight.wait()
     row = foresight.rows({"shop": ["orders"]}, NOON)["shop"]
@@ -110,7 +110,7 @@ def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
 
     def past(queues, now):
         asked.append(now)
-        return Past(now - np.arange(600.0), np.ones(600), None, None)
+        return OfferedLoad(now - np.arange(600.0), np.ones(600), None, None)
 
     foresight = LoadForecasts(past)
     for second in (0, 1, 30, 59, 60, 61):

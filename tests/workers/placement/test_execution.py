@@ -151,7 +151,7 @@ def test_a_tick_whose_lease_was_taken_over_writes_nothing(plant, user):
     begun = late._begin()
     with Lease(plant.control, f"plan:{plan.pk}", 5.0, at_least=7) as fence:
         execution._Step(plan.pk, fence, plant.control, plant.now)._begin()
-    with pytest.raises(execution.Overtaken):
+    with pytest.raises(execution.PlanOvertaken):
         late._move_points(begun)
     assert plant.points() == EVEN
 

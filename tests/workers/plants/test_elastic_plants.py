@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.accounts.access import create_token
 from console.connections.control_server import SNAPSHOT_KEY
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
@@ -186,7 +186,7 @@ def rig(request):
 def test_a_topology_is_one_document_of_one_moment(rig):
     topology = rig.plant.topology()
     document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
-    assert Topology.from_document(document).to_document() == document
+    assert MeasuredTopology.from_document(document).to_document() == document
     assert topology.at > 0
     first, second = rig.operators
     assert any({first, second} <= set(path) for path in topology.paths.values())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
@@ -33,10 +33,10 @@ class Far:
         if self.error is not None:
             raise self.error
         operators = {
-            "in": Operator("in", "source", 1, fixed="a source"),
-            "work": Operator("work", "operator", 2, 1, 8),
+            "in": MeasuredOperator("in", "source", 1, fixed="a source"),
+            "work": MeasuredOperator("work", "operator", 2, 1, 8),
         }
-        return Topology("main", 5.0, 10.0, operators, (Link("in", "work"),))
+        return MeasuredTopology("main", 5.0, 10.0, operators, (Link("in", "work"),))
 
     def close(self):
         self.closed = True

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
+from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 DISPATCH_SECONDS = 0.01
 
@@ -20,7 +20,7 @@ class Worker:
 
     slot: int
     left: int
-    done: list[Note] = field(default_factory=list)
+    done: list[WorkerNote] = field(default_factory=list)
 
 
 class SimulatedHost:
@@ -73,7 +73,7 @@ class SimulatedHost:
             self._plan(self.chance.uniform(0, DISPATCH_SECONDS), "begin", Worker(self._names, self.calls))
 
     def _begin(self, worker: Worker) -> None:
-        self.departures.add([Note(self.now, worker.slot, BEGAN)], self.now, worker.slot)
+        self.departures.add([WorkerNote(self.now, worker.slot, BEGAN)], self.now, worker.slot)
         self._call(worker)
 
     def _call(self, worker: Worker) -> None:
@@ -89,7 +89,7 @@ class SimulatedHost:
         if self._waiting:
             self._call(self._waiting.popleft())
         worker.left -= 1
-        worker.done.append(Note(self.now, worker.slot, DONE, self.events))
+        worker.done.append(WorkerNote(self.now, worker.slot, DONE, self.events))
         if worker.left:
             self._call(worker)
         else:
@@ -98,7 +98,7 @@ class SimulatedHost:
     def _end(self, worker: Worker) -> None:
         """What was done is told at the end of its round, as a worker tells it."""
         self.departures.add(worker.done, self.now, worker.slot)
-        self.departures.add([Note(self.now, worker.slot, ENDED)], self.now, worker.slot)
+        self.departures.add([WorkerNote(self.now, worker.slot, ENDED)], self.now, worker.slot)
         if len(self.slots) > self.wanted:
             self.slots.remove(worker.slot)
         elif self.has_work:

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.pool.completions import CompletionReporter, key_of, note
-from workers.pool.departures import BEGAN, DONE, ENDED, RETAINED_SAMPLES, WARM_UP_SECONDS, Departures, Note
+from workers.pool.departures import (
+    BEGAN,
+    DONE,
+    ENDED,
+    RETAINED_SAMPLES,
+    WARM_UP_SECONDS,
+    Departures,
+    WorkerNote,
+)
 
 START = 1_000.0
 
@@ -19,11 +27,11 @@ class Workers:
 
     def work(self, slot: int, begin: float, calls: int, seconds: float, events: int) -> float:
         """A worker from begin on; gives its end."""
-        done = [Note(begin + (at + 1) * seconds, slot, DONE, events) for at in range(calls)]
+        done = [WorkerNote(begin + (at + 1) * seconds, slot, DONE, events) for at in range(calls)]
         end = begin + calls * seconds
-        self.departures.add([Note(begin, slot, BEGAN)], begin, slot)
+        self.departures.add([WorkerNote(begin, slot, BEGAN)], begin, slot)
         self.departures.add(done, end, slot)
-        self.departures.add([Note(end, slot, ENDED)], end, slot)
+        self.departures.add([WorkerNote(end, slot, ENDED)], end, slot)
         return end
 
     def settled(self, at: float) -> dict:
@@ -64,16 +72,16 @@ def test_the_gap_that_dispatching_takes_belongs_to_the_work():
 
 def test_nothing_is_settled_beyond_the_begin_of_the_longest_call_under_way():
     workers = Workers(2)
-    workers.departures.add([Note(START + 1, 2, BEGAN)], START + 1, 2)
+    workers.departures.add([WorkerNote(START + 1, 2, BEGAN)], START + 1, 2)
     workers.work(1, START, 100, 0.1, 1)
     assert workers.settled(START + 30)["seq"] == 0
-    workers.departures.add([Note(START + 9, 2, DONE, 7)], START + 9, 2)
+    workers.departures.add([WorkerNote(START + 9, 2, DONE, 7)], START + 9, 2)
     assert workers.settled(START + 31)["full_seconds"] == pytest.approx(8.0 - WARM_UP_SECONDS, abs=0.1)
 
 
 def test_a_slot_that_was_killed_in_the_middle_holds_nobody_up():
     workers = Workers(2)
-    workers.departures.add([Note(START + 1, 9, BEGAN)], START + 1, 9)
+    workers.departures.add([WorkerNote(START + 1, 9, BEGAN)], START + 1, 9)
     for slot in workers.slots:
         workers.work(slot, START, 50, 0.1, 1)
     assert workers.settled(START + 30)["full_seconds"] == pytest.approx(5.0 - WARM_UP_SECONDS, abs=0.1)
@@ -155,11 +163,11 @@ def test_a_worker_that_no_host_runs_tells_nobody(control):
 
 def test_a_call_that_takes_for_ever_does_not_let_notes_pile_up():
     workers = Workers(2)
-    workers.departures.add([Note(START, 2, BEGAN)], START, 2)
-    workers.departures.add([Note(START, 1, BEGAN)], START, 1)
+    workers.departures.add([WorkerNote(START, 2, BEGAN)], START, 2)
+    workers.departures.add([WorkerNote(START, 1, BEGAN)], START, 1)
     for second in range(1, 60):
         at = START + second
-        done = [Note(at - 1 + each / 1_000, 1, DONE, 1) for each in range(1, 1_000)]
+        done = [WorkerNote(at - 1 + each / 1_000, 1, DONE, 1) for each in range(1, 1_000)]
         workers.departures.add(done, at, 1)
         workers.departures.settle(at, workers.slots)
     assert workers.departures.to_json()["per_second"] == pytest.approx(1_000, rel=0.05)

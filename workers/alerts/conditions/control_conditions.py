@@ -8,7 +8,7 @@ from typing import Any
 from controllers.framework.guard import reversals
 from controllers.framework.reason import capitalised, counted
 from workers.alerts.conditions.condition import Condition, Reading
-from workers.alerts.conditions.evidence import Ended, Evidence, LoopFacts, Tick
+from workers.alerts.conditions.evidence import Ended, Evidence, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import loop_words
 
 STALE = "stale measurement"
@@ -46,7 +46,7 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     return queue.get("kind") or ("jobs" if loop.law == "worker_rate" else None)
 
 
-def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[Tick]:
+def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
     return [tick for tick in loop.ticks if tick.at > evidence.now - window_seconds]
 
 
@@ -113,7 +113,7 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         )
 
 
-def _blind_seconds(ticks: Sequence[Tick]) -> float:
+def _blind_seconds(ticks: Sequence[LedgerTick]) -> float:
     """How long, up to the last tick, every tick was held on a stale measurement."""
     first = None
     for tick in reversed(ticks):

@@ -34,7 +34,7 @@ AUDIT_KEY = "weir:audit:verdict"
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class LedgerTick:
     """One ledger entry, as far as conditions look at it."""
 
     id: int
@@ -58,7 +58,7 @@ class LoopFacts:
     ticked_at: float | None
     held_since: float | None = None
     mode: str = "auto"
-    ticks: Sequence[Tick] = ()
+    ticks: Sequence[LedgerTick] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Gatherer:
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._freshness = Freshness()
-        self._ticks: dict[int, deque[Tick]] = {}
+        self._ticks: dict[int, deque[LedgerTick]] = {}
         self._last = 0
         self._checking: set[int] = set()
 
@@ -178,7 +178,7 @@ class Gatherer:
         for ticks in self._ticks.values() if verdicts else ():
             for at, tick in enumerate(ticks):
                 if tick.id in verdicts:
-                    ticks[at] = Tick(
+                    ticks[at] = LedgerTick(
                         tick.id, tick.at, tick.acted, tick.value, tick.limited_by, verdicts[tick.id]
                     )
 
@@ -215,23 +215,23 @@ class Gatherer:
         return [queue for queue, there in zip(queues, found, strict=True) if there]
 
 
-def ticks_of(entries: Any) -> Iterable[tuple[int, Tick]]:
+def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
     """(loop id, tick) of ledger entries, in their order."""
     # Whether it acted is asked of the database: an action may hold a thousand moves, and none is read.
     rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
     columns = ("pk", "loop_id", "at", "acts", "guarded", "limited_by", "verdict")
     for key, loop, at, acts, value, limited_by, verdict in rows.values_list(*columns).iterator():
-        yield loop, Tick(key, at.timestamp(), bool(acts), value, limited_by, verdict)
+        yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limited_by, verdict)
 
 
-def facts_of_loops(now: float, ticks: Mapping[int, Sequence[Tick]]) -> list[LoopFacts]:
+def facts_of_loops(now: float, ticks: Mapping[int, Sequence[LedgerTick]]) -> list[LoopFacts]:
     loops = list(active_loops())
     held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
     return [loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk)) for loop in loops]
 
 
-def loop_facts(loop: Loop, ticks: Sequence[Tick], held: Any = None) -> LoopFacts:
+def loop_facts(loop: Loop, ticks: Sequence[LedgerTick], held: Any = None) -> LoopFacts:
     mode = held.value if held else loop.mode
     handed_over = held is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
     return LoopFacts(

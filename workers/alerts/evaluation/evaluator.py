@@ -32,7 +32,7 @@ MEASURED = ("value", "worst", "sentence", "impact")
 MOST_MEASURED = 100
 
 
-class Overtaken(Exception):  # noqa: N818
+class EvaluatorOvertaken(Exception):  # noqa: N818
     """Another evaluator was there since: nothing was written."""
 
 
@@ -76,7 +76,7 @@ def _begun(now: float, fence: int) -> Check:
     """The check that begins, unless a greater number was there."""
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
-        raise Overtaken
+        raise EvaluatorOvertaken
     at = timestamp(now)
     AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
     lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=machine.SAME_SECONDS))

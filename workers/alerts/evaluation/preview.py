@@ -18,7 +18,14 @@ from queues.errors import BadTopology
 from queues.topology import KEY, Topology
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
-from workers.alerts.conditions.evidence import Evidence, Tick, failed_plans, failed_runs, loop_facts, ticks_of
+from workers.alerts.conditions.evidence import (
+    Evidence,
+    LedgerTick,
+    failed_plans,
+    failed_runs,
+    loop_facts,
+    ticks_of,
+)
 from workers.alerts.lifecycle import machine
 from workers.alerts.lifecycle.machine import Episode
 from workers.alerts.lifecycle.models import AlertRule
@@ -193,7 +200,7 @@ def _put(snapshot: dict[str, Any], series: str, value: float | None) -> None:
 
 def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """The ledger as it stood each minute."""
-    found: dict[int, list[Tick]] = {}
+    found: dict[int, list[LedgerTick]] = {}
     entries = LedgerEntry.objects.filter(at__gte=_moment(since - window_seconds), at__lt=_moment(until))
     for loop, tick in ticks_of(entries):
         found.setdefault(loop, []).append(tick)

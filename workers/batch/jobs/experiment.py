@@ -13,13 +13,13 @@ from typing import Any
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
-from workers.batch.jobs.parameters import Parameter
+from workers.batch.jobs.parameters import JobParameter
 from workers.host.environment import needed
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
 
 NAME = "experiment"
-PARAMETERS = (Parameter("experiment", "integer", "the number of an experiment of the lab", least=1),)
+PARAMETERS = (JobParameter("experiment", "integer", "the number of an experiment of the lab", least=1),)
 COMMAND = (sys.executable, "-m", "workers.lab.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25

@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from workers.batch.jobs.parameters import Parameter, read_parameters
+from workers.batch.jobs.parameters import JobParameter, read_parameters
 
 REQUIREMENTS = ("spark", "memory")
 
@@ -59,7 +59,7 @@ class Job:
 
     name: str
     help: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[JobParameter, ...]
     opened: Opened
     pieces: Callable[[Values, Surroundings], Iterable[Piece]] | None = None
     next_piece: Callable[[Values, Surroundings, str | None], Piece | None] | None = None

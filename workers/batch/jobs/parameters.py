@@ -11,7 +11,7 @@ from workers.steering.names import NAME
 
 
 @dataclass(frozen=True)
-class Parameter:
+class JobParameter:
     """kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), moment
     (ISO 8601; without a zone: UTC). Values are kept as JSON: a day and a moment as text.
 
@@ -55,7 +55,7 @@ class Parameter:
         return low if self.most == math.inf else f"{low} to {self.most:g}"
 
 
-def read_parameters(job: str, declared: Iterable[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters, defaults filled in. Raises BadInput for an unknown name or a value that doesn't fit."""
     known = {parameter.name: parameter for parameter in declared}
     for name in given:
@@ -71,14 +71,14 @@ def timestamp(text: str) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-def _integer(parameter: Parameter, value: Any) -> int:
+def _integer(parameter: JobParameter, value: Any) -> int:
     number = _number(parameter, value)
     if number != int(number):
         raise ValueError
     return int(number)
 
 
-def _number(parameter: Parameter, value: Any) -> float:
+def _number(parameter: JobParameter, value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
     number = float(value)
@@ -87,34 +87,34 @@ def _number(parameter: Parameter, value: Any) -> float:
     return number
 
 
-def _name(parameter: Parameter, value: Any) -> str:
+def _name(parameter: JobParameter, value: Any) -> str:
     if not NAME.match(value):
         raise ValueError
     return str(value)
 
 
-def _names(parameter: Parameter, value: Any) -> list[str]:
+def _names(parameter: JobParameter, value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     return [_name(parameter, part.strip()) for part in parts]
 
 
-def _text(parameter: Parameter, value: Any) -> str:
+def _text(parameter: JobParameter, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _choice(parameter: Parameter, value: Any) -> str:
+def _choice(parameter: JobParameter, value: Any) -> str:
     if value not in parameter.choices:
         raise ValueError
     return str(value)
 
 
-def _day(parameter: Parameter, value: Any) -> str:
+def _day(parameter: JobParameter, value: Any) -> str:
     return date.fromisoformat(value).isoformat()
 
 
-def _moment(parameter: Parameter, value: Any) -> str:
+def _moment(parameter: JobParameter, value: Any) -> str:
     return timestamp(value).astimezone(UTC).isoformat()
 
 

@@ -18,7 +18,7 @@ from django.db.models import Max, Min, QuerySet
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Message
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
-from workers.batch.jobs.parameters import Parameter
+from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive
 from workers.models import Keep, LedgerEntry
 
@@ -30,8 +30,8 @@ FILE_BATCH = 200
 LOCK_SECONDS = 20.0
 
 
-def days_parameter(name: str, default: int, what: str) -> Parameter:
-    return Parameter(
+def days_parameter(name: str, default: int, what: str) -> JobParameter:
+    return JobParameter(
         name, "integer", f"days that {what} are kept (0: for ever)", default, least=0, most=MOST_DAYS
     )
 

@@ -17,7 +17,7 @@ from controllers.design.forecast import is_rejected, missed_events
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
-from controllers.parallelism.measured_topology import Operator, Topology
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.control.kinds import pipeline_sensors
 from workers.plants.plant import PlantSilent
@@ -74,7 +74,10 @@ def forecast(
 
 
 def _missed(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: Topology, operator: Operator
+    target: Mapping[str, Any],
+    snapshot: Mapping[str, Any],
+    topology: MeasuredTopology,
+    operator: MeasuredOperator,
 ) -> tuple[str, list[list[float]] | None]:
     """Windows by tasks; or why there is nothing to decide on."""
     rate = inputs.rate_per_second(operator, topology.window_seconds)
@@ -119,7 +122,7 @@ def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> s
 
 def topology_inputs(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float, law: str | None = None
-) -> tuple[Topology | None, Measured]:
+) -> tuple[MeasuredTopology | None, Measured]:
     """What there is to decide on, and how good it is for a law."""
     if "plant" in target:
         topology, measured = _of_plant(target["plant"], snapshot, now_seconds)
@@ -134,7 +137,9 @@ def topology_inputs(
     return topology, measured
 
 
-def holder_of(target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: Topology) -> str | None:
+def holder_of(
+    target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: MeasuredTopology
+) -> str | None:
     """Who else steers the tasks, in a sentence: through this console, or at the plant itself."""
     here = ((snapshot.get("plants") or {}).get(target.get("plant")) or {}).get("steered_by")
     holder = here or {"holder": topology.holder, "until": topology.held_until}
@@ -185,7 +190,7 @@ def operator_readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) ->
     }
 
 
-def _capacity_per_second(topology: Topology) -> float | None:
+def _capacity_per_second(topology: MeasuredTopology) -> float | None:
     """What the narrowest operator lets through of what comes from the source, as it is measured now."""
     source, passes = inputs.source_per_second(topology), []
     for operator in inputs.steered(topology):
@@ -196,7 +201,9 @@ def _capacity_per_second(topology: Topology) -> float | None:
     return min(passes, default=None)
 
 
-def _of_plant(name: str, snapshot: Mapping[str, Any], now_seconds: float) -> tuple[Topology | None, Measured]:
+def _of_plant(
+    name: str, snapshot: Mapping[str, Any], now_seconds: float
+) -> tuple[MeasuredTopology | None, Measured]:
     at_seconds = snapshot.get("at")
     if at_seconds is None:
         return None, Measured(None, "there is no snapshot yet")
@@ -214,7 +221,7 @@ def _of_plant(name: str, snapshot: Mapping[str, Any], now_seconds: float) -> tup
 
 def _of_application(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float
-) -> tuple[Topology | None, Measured]:
+) -> tuple[MeasuredTopology | None, Measured]:
     measured = pipeline_sensors.measured(target, snapshot, now_seconds)
     if measured.invalid:
         return None, measured

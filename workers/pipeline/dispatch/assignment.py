@@ -16,7 +16,7 @@ LEAST_PIECE_EVENTS = 2_000  # below it a batch of its own costs more than it gai
 MOST_OWED_EVENTS = 200_000.0
 
 
-class Part(NamedTuple):
+class AssignedRange(NamedTuple):
     """Entries of one container (`queue/node`), after one id and through another."""
 
     container: str
@@ -32,7 +32,7 @@ class Assignment:
     """
 
     tick: int
-    parts: tuple[Part, ...]
+    parts: tuple[AssignedRange, ...]
     watermark_us: int | None
     controls: Controls
     at_seconds: float = 0.0
@@ -55,7 +55,7 @@ class Assignment:
     def from_document(cls, document: Any) -> "Assignment":
         """Raises BadInput when it is not of this version."""
         check_version(document, "assignment")
-        parts = tuple(Part(*part) for part in document["parts"])
+        parts = tuple(AssignedRange(*part) for part in document["parts"])
         controls = Controls().changed(document["controls"])
         return cls(document["tick"], parts, document["watermark_us"], controls, document["at_seconds"])
 
@@ -94,21 +94,21 @@ def divide(
     return given, targets
 
 
-def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[Part]:
+def _chain(start: Cursor, container: str, entries: tuple[Entry, ...]) -> list[AssignedRange]:
     """Each entry as a range of its own, beginning where the one before ends."""
     after = [start.ids.get(container, BEGINNING), *(entry[0] for entry in entries)]
     return [
-        Part(container, before, through, events)
+        AssignedRange(container, before, through, events)
         for before, (through, events, _) in zip(after, entries, strict=False)
     ]
 
 
-def _joined(parts: list[Part]) -> tuple[Part, ...]:
+def _joined(parts: list[AssignedRange]) -> tuple[AssignedRange, ...]:
     """Ranges that follow one another in a container, as one."""
-    joined: list[Part] = []
+    joined: list[AssignedRange] = []
     for part in parts:
         if joined and joined[-1].container == part.container:
             before = joined.pop()
-            part = Part(part.container, before.after, part.through, before.events + part.events)
+            part = AssignedRange(part.container, before.after, part.through, before.events + part.events)
         joined.append(part)
     return tuple(joined)

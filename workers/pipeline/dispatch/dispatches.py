@@ -30,7 +30,7 @@ return 1
 """
 
 
-class Overtaken(WeirError):  # noqa: N818
+class DispatcherOvertaken(WeirError):  # noqa: N818
     """Somebody else dispatches for the same application."""
 
 
@@ -56,7 +56,7 @@ class Dispatches:
         events = sum(each.events for each in assignments.values())
         written = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
         if not self._dispatch(keys=keys, args=written):
-            raise Overtaken("another process dispatches for this application; stop one of them.")
+            raise DispatcherOvertaken("another process dispatches for this application; stop one of them.")
 
     def after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """A replica's assignments of later dispatches, in order."""

@@ -27,7 +27,7 @@ from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import bounded
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, by_type
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
-from workers.pipeline.tiers.state import StateStore, Written
+from workers.pipeline.tiers.state import StateStore, WrittenState
 
 _NOTHING = pa.table({"time": pa.array([], pa.int64())})
 
@@ -198,7 +198,7 @@ class Work:
         due: pa.Table,
         late: pa.Table,
         count: OperatorCount,
-    ) -> Written:
+    ) -> WrittenState:
         memory = OperatorMemory.of(before)
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
@@ -214,7 +214,7 @@ class Work:
                 _count_control_matches(shedder, found, count.of(pattern.name))
             if len(found) > found.suppressed.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
-        return Written(memory.written(places), *self._outputs(places, made), late=_told(late))
+        return WrittenState(memory.written(places), *self._outputs(places, made), late=_told(late))
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""

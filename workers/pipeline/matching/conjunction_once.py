@@ -45,7 +45,7 @@ class ConjunctionOnce(RetainedRows):
         found: list[list[int]] = []
         left: list[int] = []
         for start in np.unique(keyed.starts).tolist():
-            pool = Pool(self._places, self._within_us)
+            pool = UnusedEvents(self._places, self._within_us)
             for row in range(start, int(keyed.ends[start])):
                 match = pool.take(row, times[row], sets[row])
                 if match:
@@ -54,7 +54,7 @@ class ConjunctionOnce(RetainedRows):
         return found, left
 
 
-class Pool:
+class UnusedEvents:
     """Of one key, the events that no match has used yet (row and time), by the mask of the symbols they
     satisfy: those of one mask are alike, so the oldest of them comes first. places: the bits to be filled.
     """

@@ -33,7 +33,7 @@ class Ending(Enum):
     LATE = "late"
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
     """Taking an event that satisfies `symbol` leaves `rest` to come. hidden: it is not part of the match."""
 
     symbol: str
@@ -46,7 +46,7 @@ class Option(NamedTuple):
     where a repetition went on or ended.
     """
 
-    what: Move | Ending
+    what: Transition | Ending
     choices: tuple[int, ...] = ()
 
 
@@ -56,7 +56,7 @@ MOST_STATES = 20_000
 
 def options(item: Item) -> tuple[Option, ...]:
     """What may be done next, the most preferred first, each once."""
-    found: dict[Move | Ending, Option] = {}
+    found: dict[Transition | Ending, Option] = {}
     for option in _options(item):
         found.setdefault(option.what, option)
     return tuple(found.values())
@@ -65,7 +65,7 @@ def options(item: Item) -> tuple[Option, ...]:
 def _options(item: Item) -> Iterator[Option]:
     match item:
         case Symbol(name):
-            yield Option(Move(name, False, EMPTY))
+            yield Option(Transition(name, False, EMPTY))
         case Sequence(items):
             yield from _of_sequence(items)
         case Choice(items):
@@ -77,13 +77,13 @@ def _options(item: Item) -> Iterator[Option]:
             yield from _of_repeat(item)
         case Hidden(part):
             for what, choices in _options(part):
-                yield Option(_concealed(what) if isinstance(what, Move) else what, choices)
+                yield Option(_concealed(what) if isinstance(what, Transition) else what, choices)
         case Absent():
             yield Option(Ending.LATE)
 
 
-def _concealed(move: Move) -> Move:
-    return Move(move.symbol, True, hidden(move.rest))
+def _concealed(move: Transition) -> Transition:
+    return Transition(move.symbol, True, hidden(move.rest))
 
 
 def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
@@ -96,12 +96,12 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
     first, rest = items[0], items[1:]
     if isinstance(first, Absent):
         for what, choices in _options(sequence(rest)):
-            yield Option(what if isinstance(what, Move) else Ending.LATE, choices)
+            yield Option(what if isinstance(what, Transition) else Ending.LATE, choices)
         return
     ended: set[Ending] = set()
     for what, choices in _options(first):
-        if isinstance(what, Move):
-            yield Option(Move(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
+        if isinstance(what, Transition):
+            yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
         elif rest and not ended:
             yield from (Option(after, (*choices, *more)) for after, more in _options(sequence(rest)))
         elif not rest and what not in ended:
@@ -118,7 +118,7 @@ def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
                 endings.append(what)
                 break
             others = (*items[:place], what.rest, *items[place + 1 :])
-            yield Option(Move(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
+            yield Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
     if len(endings) == len(items):
         yield Option(Ending.LATE if Ending.LATE in endings else Ending.NOW)
 
@@ -128,9 +128,9 @@ def _of_repeat(item: Repeat) -> Iterator[Option]:
     again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
     body = list(_options(item.item))
     moves = [
-        Option(Move(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *choices))
+        Option(Transition(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *choices))
         for what, choices in body
-        if isinstance(what, Move)
+        if isinstance(what, Transition)
     ]
     may_end = item.least == 0 or len(moves) < len(body)
     if may_end and not item.greedy:
@@ -308,7 +308,7 @@ class Automaton:
         endings = [option.what for option in found if isinstance(option.what, Ending)]
         ends = Ending.NOW in endings
         for what, choices in found:
-            if isinstance(what, Move):
+            if isinstance(what, Transition):
                 takes.append(Take(self._bits[what.symbol], what.hidden, self.number(what.rest), choices))
             elif what is Ending.NOW and not self._to_the_last:
                 break  # what comes behind is never preferred to ending

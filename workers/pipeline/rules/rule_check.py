@@ -5,7 +5,7 @@ can be said without Spark.
 from collections.abc import Collection, Iterator
 
 from queues.errors import BadInput, Forbidden
-from workers.pipeline.rules.rule_language import Cost, Written, cost_of, written
+from workers.pipeline.rules.rule_language import Cost, WrittenRule, cost_of, written
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 
 MOST_RULES = 64
@@ -95,5 +95,5 @@ def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
     return tuple(sorted(set().union(*(each.criteria for each in _written(rules)))))
 
 
-def _written(rules: Collection[Rule]) -> list[Written]:
+def _written(rules: Collection[Rule]) -> list[WrittenRule]:
     return [written(text, rule.name) for rule in rules for _, text, _ in expressions_of(rule)]

@@ -17,7 +17,7 @@ from sqlglot import exp
 from workers.pipeline.events.layout import criterion_column
 from workers.pipeline.rules.reference import subnet_of
 from workers.pipeline.rules.rule_functions import SUBNET, number_of
-from workers.pipeline.rules.rule_language import TYPES, Written, chained
+from workers.pipeline.rules.rule_language import TYPES, WrittenRule, chained
 
 DOT = r"\."  # Java splits by this one without making a regular expression of it
 _TYPES: dict[str, types.DataType] = {
@@ -49,7 +49,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def column_of(expression: Written) -> Column:
+def column_of(expression: WrittenRule) -> Column:
     """The column that an expression stands for."""
     return _column(expression.tree)
 

@@ -162,7 +162,7 @@ class _Parser(SparkParser):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRule:
     """An expression, read and checked. columns: what it names; criteria: likewise."""
 
     tree: exp.Expression
@@ -171,7 +171,7 @@ class Written:
 
 
 @lru_cache(maxsize=1024)
-def written(text: str, field: str) -> Written:
+def written(text: str, field: str) -> WrittenRule:
     """An expression of the language. Raises BadInput naming `field`; Forbidden for what is not of the
     language, or larger than it may be.
     """
@@ -261,7 +261,7 @@ def _check_string(written: str, before: TokenType | None, field: str) -> None:
         raise Forbidden(field, r"takes \\, \' and \" in a text, and no other \ in it")
 
 
-def _checked(tree: exp.Expression, field: str) -> Written:
+def _checked(tree: exp.Expression, field: str) -> WrittenRule:
     columns: set[str] = set()
     criteria: set[str] = set()
     waiting = [tree]
@@ -276,7 +276,7 @@ def _checked(tree: exp.Expression, field: str) -> Written:
             criteria.add(node.name)
         waiting += operands(node)
     _check_nesting(tree, field)
-    return Written(tree, frozenset(columns), frozenset(criteria))
+    return WrittenRule(tree, frozenset(columns), frozenset(criteria))
 
 
 def _called(node: exp.Expression) -> str:
@@ -454,7 +454,7 @@ class Cost:
     joined: int = 1
 
 
-def cost_of(expression: Written, columns: Mapping[str, Cost], field: str) -> Cost:
+def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) -> Cost:
     """Raises Forbidden where rules that build on one another grow beyond measure."""
     cost = _cost(expression.tree, columns)
     if cost.parts > MOST_WRITTEN:

@@ -39,7 +39,7 @@ from queues.errors import BadInput, WeirError
 from queues.private_files import keep_private
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.declaration.declared import Declarations, Declared, of_file
-from workers.pipeline.runtime.hosted import Hosted, Place
+from workers.pipeline.runtime.hosted import Hosted, HostingPlace
 from workers.pipeline.runtime.session import start_session
 from workers.pipeline.runtime.watchdog import STUCK_SECONDS, Watchdog, end_process
 from workers.pipeline.status.published import Statuses
@@ -110,7 +110,7 @@ class PipelineProcess:
         try:
             with Beat(self._statuses, self._watchdog):
                 spark = start_session("pipeline", settings.master, settings.data / "pipeline")
-                place = Place(
+                place = HostingPlace(
                     spark,
                     self._control,
                     settings.control_url,
@@ -131,7 +131,7 @@ class PipelineProcess:
             self._statuses.enter_state("failed", told)
             raise WeirError(f"{told}; start it again.") from error
 
-    def _host(self, place: Place, reset: bool) -> None:
+    def _host(self, place: HostingPlace, reset: bool) -> None:
         try:
             self._follow(place, reset)
             while not self._stopping.wait(1.0):
@@ -140,7 +140,7 @@ class PipelineProcess:
             for hosted in self._hosted.values():
                 hosted.leave()
 
-    def _follow(self, place: Place, reset: bool) -> None:
+    def _follow(self, place: HostingPlace, reset: bool) -> None:
         """What is wanted runs, what is not wanted any more is stopped."""
         self._watchdog.feed()
         try:

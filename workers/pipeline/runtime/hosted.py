@@ -28,7 +28,7 @@ log = logging.getLogger("weir.pipeline")
 
 
 @dataclass(frozen=True)
-class Place:
+class HostingPlace:
     """Where applications run: the session, the control server, the folders, the times."""
 
     spark: SparkSession
@@ -44,7 +44,12 @@ class Hosted:
     """Raises BadInput where its first version is wrong, or its checkpoint can't be continued."""
 
     def __init__(
-        self, place: Place, declared: Declared, declarations: Declarations, statuses: Statuses, reset: bool
+        self,
+        place: HostingPlace,
+        declared: Declared,
+        declarations: Declarations,
+        statuses: Statuses,
+        reset: bool,
     ) -> None:
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self.declared = self.refused = declared

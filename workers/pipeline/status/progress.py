@@ -14,7 +14,7 @@ SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before i
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One worker of the chain with something to do: for how long it has finished nothing, and how long its
     last batch took (None: it has finished none since the start).
     """
@@ -48,7 +48,7 @@ class ProgressInputs:
     dispatcher dispatches nothing, as far as it knows.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ChainStep, ...] = ()
     silent_seconds: float = 0.0
     undispatched_seconds: float = 0.0
     stall_reason: str | None = None

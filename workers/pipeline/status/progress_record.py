@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import ProgressInputs, Step, since, stall
+from workers.pipeline.status.progress import ChainStep, ProgressInputs, since, stall
 
 Finished = tuple[float, float]  # when the last batch ended (monotonic), how long it took
 
@@ -70,7 +70,7 @@ class ProgressRecord:
             return "stalled", reason
         return ("starting" if given and not self._replicas else "running"), None
 
-    def _steps(self, now: float, given: Mapping[str, float]) -> list[Step]:
+    def _steps(self, now: float, given: Mapping[str, float]) -> list[ChainStep]:
         steps = [
             self._step(f"replica {name}", now, at, self._replicas.get(name))
             for name, at in sorted(given.items())
@@ -79,8 +79,8 @@ class ProgressRecord:
             steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))
         return steps
 
-    def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> Step:
+    def _step(self, name: str, now: float, given_at: float, last: Finished | None) -> ChainStep:
         """It counts from its piece, its last batch or the start, whichever is latest."""
         if last is None:
-            return Step(name, since(now, self._began, given_at), None)
-        return Step(name, since(now, self._began, given_at, last[0]), last[1])
+            return ChainStep(name, since(now, self._began, given_at), None)
+        return ChainStep(name, since(now, self._began, given_at, last[0]), last[1])

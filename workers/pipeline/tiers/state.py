@@ -66,7 +66,7 @@ class StateFromTheFuture(WeirError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenState:
     """What a task made of a batch. places: place → (state, event time (µs) at which it has to be looked at
     again without events, or None). between, outbox: name → complex events. late: rows that came too late.
     """
@@ -123,7 +123,7 @@ class StateStore:
                 found[place] = state
         return found
 
-    def write(self, batch: int, made: Written) -> None:
+    def write(self, batch: int, made: WrittenState) -> None:
         """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
         keys = [self._state, self._pending, f"{self._between}:{batch}", self._outbox, self._late]
         if not self._write(keys=keys, args=made.arguments(batch)):

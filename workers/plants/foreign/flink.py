@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from controllers.parallelism.measured_topology import MOST_TASKS, Link, Operator, Topology
+from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -40,7 +40,7 @@ class Vertex:
 
 
 @dataclass(frozen=True)
-class Job:
+class FlinkJob:
     """A running job; `shape` changes with every rescale and restart."""
 
     id: str
@@ -70,7 +70,7 @@ class FlinkPlant:
         self._samples_kept: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
         job = self._job()
         if job.shape != self._shape:
@@ -119,7 +119,7 @@ class FlinkPlant:
             raise PlantConfused(f"{self._line.name} refuses us ({status}): {first_error(document)[1]}")
         return document
 
-    def _job(self) -> Job:
+    def _job(self) -> FlinkJob:
         try:
             found = self._get(f"jobs/{self._id()}")
             if found["state"] != "RUNNING":
@@ -142,7 +142,7 @@ class FlinkPlant:
         """How many tasks an operator may have: vertices share slots, a subtask of each in one."""
         return max(1, int(self._get("overview").get("slots-total") or 1))
 
-    def _values(self, job: Job, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
+    def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
         wanted = (*COUNTS, BUSY)
         names = [f"{subtask}.{name}" for subtask in range(vertex.parallelism) for name in wanted]
         rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
@@ -154,7 +154,7 @@ class FlinkPlant:
             tuple(found.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )
 
-    def _topology(self, job: Job, slots: int) -> Topology:
+    def _topology(self, job: FlinkJob, slots: int) -> MeasuredTopology:
         window = self._samples_kept[-1].at - self._samples_kept[0].at if self._samples_kept else 0.0
         vertices = named(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
@@ -162,13 +162,13 @@ class FlinkPlant:
         links = tuple(
             Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs
         )
-        return Topology(self._line.name, self._clock(), window or WINDOW_SECONDS, operators, links)
+        return MeasuredTopology(self._line.name, self._clock(), window or WINDOW_SECONDS, operators, links)
 
-    def _operator(self, name: str, vertex: Vertex, slots: int, window: float) -> Operator:
+    def _operator(self, name: str, vertex: Vertex, slots: int, window: float) -> MeasuredOperator:
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
         kind, fixed = ("operator", None) if vertex.inputs else ("source", NOT_SET)
         most = max(1, min(vertex.most, slots))
-        return Operator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
+        return MeasuredOperator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
         samples = list(_samples(self._samples_kept, vertex.id, subtask))
@@ -194,7 +194,7 @@ def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator
             yield WorkSample(elapsed, came, round(came), round(gave), busy_seconds)
 
 
-def job_of(document: Mapping[str, Any]) -> Job:
+def job_of(document: Mapping[str, Any]) -> FlinkJob:
     """Of `/jobs/{id}`. Raises KeyError, TypeError or ValueError where it is something else."""
     inputs = {
         node["id"]: tuple(each["id"] for each in node.get("inputs", ())) for node in document["plan"]["nodes"]
@@ -210,7 +210,7 @@ def job_of(document: Mapping[str, Any]) -> Job:
         for row in document["vertices"]
     )
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
-    return Job(str(document["jid"]), vertices, (document["jid"], *started))
+    return FlinkJob(str(document["jid"]), vertices, (document["jid"], *started))
 
 
 def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:

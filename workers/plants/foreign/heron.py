@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
-from controllers.parallelism.measured_topology import Link, Operator, Topology
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -64,7 +64,7 @@ class HeronPlant:
         self._cluster, self._role = options.get("cluster", ""), options.get("role", "")
         self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """Of the last WINDOW_SECONDS. Raises PlantSilent and PlantConfused."""
         components = self._components()
         found = {each.name: self._timeline(each) for each in components}
@@ -75,7 +75,7 @@ class HeronPlant:
             for each in components
             for before in dict.fromkeys(name for name, _ in each.inputs)
         )
-        return Topology(self._line.name, self._clock(), float(WINDOW_SECONDS), operators, links)
+        return MeasuredTopology(self._line.name, self._clock(), float(WINDOW_SECONDS), operators, links)
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
@@ -87,7 +87,7 @@ class HeronPlant:
         """By `heron update`, and only when they are others. Raises as `Elastic` says."""
         components = {each.name: each for each in self._components()}
         operators = {name: _operator(each, {}, {}) for name, each in components.items()}
-        checked = Topology(self._line.name, 0.0, 1.0, operators).check_tasks(tasks)
+        checked = MeasuredTopology(self._line.name, 0.0, 1.0, operators).check_tasks(tasks)
         wanted = {name: n for name, n in checked.items() if n != len(components[name].instances)}
         if not wanted:
             return
@@ -177,14 +177,16 @@ def metrics_of(component: Component) -> list[str]:
     return [*emitted, *(f"{name}/{stream}" for name in worked for stream in streams)]
 
 
-def _operator(component: Component, timeline: Timeline, emitted: Mapping[str, float | None]) -> Operator:
+def _operator(
+    component: Component, timeline: Timeline, emitted: Mapping[str, float | None]
+) -> MeasuredOperator:
     count = len(component.instances)
     tasks = tuple(_task(component, instance, timeline, emitted) for instance in component.instances)
     if component.is_spout:
         failed = _sums(timeline, "__fail-count", component)
         acked = _sums(timeline, "__ack-count", component)
-        return Operator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
-    return Operator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks)
+        return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
+    return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks)
 
 
 def _task(

@@ -8,7 +8,7 @@ is sent again, which changes nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.holding import SECONDS, PlantHeld
@@ -21,11 +21,11 @@ class RemotePlant:
     def __init__(self, line: PlantClient) -> None:
         self._line = line
 
-    def topology(self) -> Topology:
+    def topology(self) -> MeasuredTopology:
         """What the plant says of itself now. Raises PlantSilent and PlantConfused."""
         document = self._ask("GET", "gettopology")
         try:
-            return Topology.from_document(document)
+            return MeasuredTopology.from_document(document)
         except BadInput as error:
             raise PlantConfused(f"{self._line.name} answers what can't be understood ({error}).") from error
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from controllers.parallelism.measured_topology import Topology
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.plants.foreign.adapters import Adapter, adapter_of, registered
 from workers.plants.models import RegisteredPlant
@@ -35,7 +35,7 @@ class Lookout:
         self.row, self._make, self._monotonic = row, make, monotonic
         self._adapter: Adapter | None = None
         self._lock = threading.Lock()
-        self._topology: Topology | None = None
+        self._topology: MeasuredTopology | None = None
         self._seen_at: float | None = None
         self._error: str | None = None
 
@@ -133,7 +133,7 @@ class PlantWatch:
         lookout.close()
 
 
-def figures(topology: Topology) -> dict[str, float | None]:
+def figures(topology: MeasuredTopology) -> dict[str, float | None]:
     """Tasks that can be set, what sources bring in, and the slowest path's latency."""
     given = [each.measure("outputs") for each in topology.operators.values() if each.kind == "source"]
     known = [each for each in given if each is not None]

@@ -8,7 +8,7 @@ from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.dispatch.dispatcher import Dispatcher
-from workers.pipeline.dispatch.dispatches import Dispatches, Overtaken
+from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
 REPLICAS = ("iap1", "iap2")
@@ -133,7 +133,7 @@ def test_a_second_dispatcher_is_refused_and_changes_nothing(
     assert dispatcher.step() == 1_000
     publish(1_000)
     times.now += 1.0
-    with pytest.raises(Overtaken):
+    with pytest.raises(DispatcherOvertaken):
         other.step()
     assert sum(given(control).values()) == 1_000
     other.close()

@@ -8,7 +8,7 @@ import pytest
 from queues.errors import NoContainerAvailable
 from queues.events import block
 from workers.pipeline.inter_event.outbox import Outbox
-from workers.pipeline.tiers.state import StateStore, Written
+from workers.pipeline.tiers.state import StateStore, WrittenState
 
 
 class Publisher:
@@ -30,7 +30,7 @@ def store(control):
     store = StateStore(control, "exact")
     events = [{"id": f"c{n}", "time": 1.0, "type": "abc", "source": "s", "attributes": {}} for n in range(3)]
     rows = pa.Table.from_batches([block.from_events(events, 0)]).combine_chunks().to_batches()[0]
-    store.write(1, Written({"op/1": (b"state", None)}, outbox={"alert|1/1/0": rows}))
+    store.write(1, WrittenState({"op/1": (b"state", None)}, outbox={"alert|1/1/0": rows}))
     return store
 
 

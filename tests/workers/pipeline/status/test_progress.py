@@ -3,7 +3,7 @@
 import pytest
 
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import ProgressInputs, Step, stall
+from workers.pipeline.status.progress import ChainStep, ProgressInputs, stall
 from workers.pipeline.status.progress_record import ProgressRecord
 
 
@@ -17,22 +17,23 @@ def test_who_has_nothing_to_do_is_not_stalled():
     [(14.0, 0.2, False), (16.0, 0.2, True), (40.0, 20.0, False), (61.0, 20.0, True)],
 )
 def test_a_worker_is_measured_by_its_own_last_batch(seconds, batch_seconds, stalled):
-    step = Step("replica iap1", seconds, batch_seconds)
+    step = ChainStep("replica iap1", seconds, batch_seconds)
     assert step.is_stalled is stalled
     assert (stall(ProgressInputs((step,))) is not None) is stalled
 
 
 def test_the_first_batch_has_time_for_compiling():
-    assert stall(ProgressInputs((Step("replica iap1", 50.0, None),))) is None
-    slow = ProgressInputs((Step("replica iap1", 70.0, None),))
+    assert stall(ProgressInputs((ChainStep("replica iap1", 50.0, None),))) is None
+    slow = ProgressInputs((ChainStep("replica iap1", 70.0, None),))
     assert "first batch" in stall(slow)
     assert slow.stuck_seconds == 0.0, "a new start would only begin it once more"
-    assert ProgressInputs((Step("replica iap1", 400.0, None),)).stuck_seconds == 160.0
+    assert ProgressInputs((ChainStep("replica iap1", 400.0, None),)).stuck_seconds == 160.0
 
 
 def test_the_one_that_is_stalled_for_longest_is_named():
     sight = ProgressInputs(
-        (Step("replica iap1", 20.0, 0.2), Step("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
+        (ChainStep("replica iap1", 20.0, 0.2), ChainStep("replica iap2", 45.0, 0.2)),
+        undispatched_seconds=30.0,
     )
     assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
     assert sight.stuck_seconds == 45.0

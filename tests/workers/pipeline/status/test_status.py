@@ -9,7 +9,7 @@ import pytest
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
-from workers.pipeline.dispatch.assignment import Assignment, Part
+from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.inter_event.combining import Combined
@@ -46,7 +46,7 @@ class Times:
 
 def given(control, times: Times, tick: int = 1) -> None:
     """The dispatcher gives iap1 a piece of 10 events."""
-    piece = Assignment(tick, (Part("telemetry/n1", "0-0", "1-0", 10),), None, Controls(), times())
+    piece = Assignment(tick, (AssignedRange("telemetry/n1", "0-0", "1-0", 10),), None, Controls(), times())
     Dispatches(control, "performance").commit(Cursor(tick=tick - 1), Cursor(tick=tick), {"iap1": piece})
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching.event_by_event.attempt import Event
-from workers.pipeline.matching.event_by_event.machine import MatchAutomaton, Rules, Taken
+from workers.pipeline.matching.event_by_event.machine import MachineRules, MatchAutomaton, Taken
 from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
 from workers.pipeline.matching.event_by_event.row_search import RowSearch
 from workers.pipeline.matching.kept.group_state import GroupStates
@@ -15,7 +15,7 @@ from workers.pipeline.matching.kept.matches import EVENT, KEYED, Matches, nothin
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class Found(NamedTuple):
+class FoundMatches(NamedTuple):
     key: str
     group: int
     taken: Taken
@@ -27,7 +27,7 @@ class Interpreted:
     """
 
     def __init__(self, pattern: Pattern) -> None:
-        self._rules = Rules(pattern)
+        self._rules = MachineRules(pattern)
         self._machines: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 
@@ -37,7 +37,7 @@ class Interpreted:
             rows, masks = rows.take(pa.array(wanted)), masks[wanted]
         events = zip(*(rows.column(name).to_pylist() for name in EVENT.names), strict=True)
         keys, groups = rows.column("match_key").to_pylist(), rows.column("group").to_pylist()
-        found: list[Found] = []
+        found: list[FoundMatches] = []
         for event, mask, key, group in zip(events, masks.tolist(), keys, groups, strict=True):
             if self._deadlines and self._deadlines[0][0] < event[0]:
                 found += self._advance(event[0])
@@ -48,28 +48,28 @@ class Interpreted:
         by_rows = self._rules.pattern.consume == "skip-past-last"
         return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
 
-    def _take(self, event: Event, mask: int, key: str, group: int) -> list[Found]:
+    def _take(self, event: Event, mask: int, key: str, group: int) -> list[FoundMatches]:
         if key not in self._machines:
             self._machines[key] = self._match_automaton(), group
         machine = self._machines[key][0]
         before_us = machine.deadline_us()
         found = machine.take(event, mask)
         self._watch(key, before_us)
-        return [Found(key, group, taken) for taken in found]
+        return [FoundMatches(key, group, taken) for taken in found]
 
     def _watch(self, key: str, before_us: int | None) -> None:
         deadline_us = self._machines[key][0].deadline_us()
         if deadline_us is not None and deadline_us != before_us:
             heapq.heappush(self._deadlines, (deadline_us, key))
 
-    def _advance(self, now_us: int) -> list[Found]:
-        found: list[Found] = []
+    def _advance(self, now_us: int) -> list[FoundMatches]:
+        found: list[FoundMatches] = []
         while self._deadlines and self._deadlines[0][0] < now_us:
             deadline_us, key = heapq.heappop(self._deadlines)
             if key not in self._machines or self._machines[key][0].deadline_us() != deadline_us:
                 continue
             machine, group = self._machines[key]
-            found += [Found(key, group, taken) for taken in machine.advance(deadline_us + 1)]
+            found += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
             self._watch(key, deadline_us)
             if machine.is_empty():
                 del self._machines[key]
@@ -86,11 +86,15 @@ class Interpreted:
         machines = [(key, group, machine) for key, (machine, group) in self._machines.items()]
         self._machines, self._deadlines = {}, []
         return self._told(
-            [Found(key, group, taken) for key, group, machine in machines for taken in machine.finish()]
+            [
+                FoundMatches(key, group, taken)
+                for key, group, machine in machines
+                for taken in machine.finish()
+            ]
         )
 
     @staticmethod
-    def _told(found: list[Found]) -> Matches:
+    def _told(found: list[FoundMatches]) -> Matches:
         if not found:
             return nothing()
         rows = [(*event, each.key, each.group) for each in found for event in each.taken]
