@@ -21,7 +21,7 @@ PAGES = frozenset({"overview", "nodes", "node", "queues", "queue", "workers", "p
 
 
 @dataclass(frozen=True)
-class PastMoment:
+class PastInstant:
     """A moment that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
 
     at: datetime | None
@@ -36,7 +36,7 @@ class PastMoment:
         return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
 
 
-def past_of(request: HttpRequest) -> PastMoment | None:
+def past_of(request: HttpRequest) -> PastInstant | None:
     """The moment a request asks for; None when it is about now. Read once a request."""
     if not hasattr(request, "weir_past"):
         asked = request.GET.get("at", "").strip()
@@ -51,15 +51,15 @@ def time_shown(request: HttpRequest) -> datetime:
     return past.at if past and past.at else timezone.now()
 
 
-def _past(asked: str) -> PastMoment:
+def _past(asked: str) -> PastInstant:
     try:
         at = time_of(asked, "at")
     except BadInput as error:
-        return PastMoment(None, error=str(error))
+        return PastInstant(None, error=str(error))
     snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
     if snapshot is not None:
-        return PastMoment(at, snapshot)
-    return PastMoment(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
+        return PastInstant(at, snapshot)
+    return PastInstant(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
 
 
 def _moment(at_seconds: float | None) -> datetime | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching.event_by_event.attempt import Event
-from workers.pipeline.matching.event_by_event.machine import MachineRules, MatchAutomaton, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, MatchAutomaton, Taken
 from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
 from workers.pipeline.matching.event_by_event.row_search import RowSearch
 from workers.pipeline.matching.kept.group_state import GroupStates
@@ -27,7 +27,7 @@ class Interpreted:
     """
 
     def __init__(self, pattern: Pattern) -> None:
-        self._rules = MachineRules(pattern)
+        self._rules = AutomatonRules(pattern)
         self._machines: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 

@@ -41,7 +41,7 @@ class MatchAutomaton(Protocol):
 
 
 @dataclass
-class MachineRules:
+class AutomatonRules:
     """What a pattern's machines share. needed: bit of a symbol → events of it that each match has at
     least.
     """

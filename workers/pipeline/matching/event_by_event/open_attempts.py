@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
-from workers.pipeline.matching.event_by_event.machine import MachineRules, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, Taken
 
 Likeness = tuple[int, ...]  # events taken, states
 
@@ -22,7 +22,7 @@ class OpenAttempts:
     of them can take the same events, so only the oldest is looked at.
     """
 
-    def __init__(self, rules: MachineRules) -> None:
+    def __init__(self, rules: AutomatonRules) -> None:
         self._rules = rules
         self._open: dict[int, Attempt] = {}
         self._order: deque[int] = deque()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
-from workers.pipeline.matching.event_by_event.machine import MachineRules, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, Taken
 
 _COMPACT_ROWS = 1_000
 
@@ -22,7 +22,7 @@ class RowSearch:
     begins would have to wait, and be gone over again when it fails.
     """
 
-    def __init__(self, rules: MachineRules) -> None:
+    def __init__(self, rules: AutomatonRules) -> None:
         self._rules = rules
         self._rows: list[tuple[Event, int]] = []
         self._head = 0
