@@ -8,7 +8,7 @@ from bench.burst import LIMITS, SLOW_HANDLER, burst, handled_by
 from bench.running_plant import RunningPlant
 from workers.control.kinds.schedule import TICK_SECONDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]
 CONTAINERS = 3
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from bench.running_plant import RunningPlant
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_the_counters_of_the_overview_move(desk: Page):

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from bench.running_plant import RunningPlant
 
-pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_reload(

@@ -24,7 +24,7 @@ from workers.control.engine import DUE_SHARE, LEASE_SECONDS
 from workers.control.kinds.schedule import TICK_SECONDS
 from workers.coordination.leases import Lease
 
-pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]
 QUEUE, EVENTS_PER_SECOND, FLUSHES_PER_SECOND = "alert", 1_000, 5
 BACK_SECONDS = 10.0
 USUAL_LAG_SECONDS = 5.0

@@ -17,7 +17,7 @@ from workers.plants.models import RegisteredPlant
 from workers.plants.registry import seen
 from workers.snapshot.local import LocalPlant
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.django_db, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.django_db, pytest.mark.timeout(1200)]
 VARIABLE = "WEIR_FIRST_TOKEN"
 
 

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from bench.running_plant import RunningPlant
 
 # Slow by waiting: what it shows of an hour is shown of an instant by the forms' tests.
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 def test_the_override_expires_on_the_open_page_and_in_the_loop(plant: RunningPlant, desk: Page):

@@ -6,7 +6,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from queues.nodes.server import free_port
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
 from tests.servers import Server
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 ENTRIES = 30
@@ -300,6 +303,39 @@ def test_what_a_digest_covers_does_not_depend_on_how_a_database_spells_it():
     }
     assert canonical(content, 1, ORIGIN) == canonical(spelt, 1, ORIGIN)
     assert canonical(content, 1, ORIGIN) != canonical(content | {"after": {"1": 1}}, 1, ORIGIN)
+
+
+FIRING = "SELECT sentence FROM workers_alert WHERE rule_name = 'audit-altered' AND state = 'firing'"
+
+
+@pytest.mark.timeout(400)
+def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Path, control_server: Server):
+    """With the real process: the file is altered behind its back right after a check that found it whole."""
+    shutil.copy(written / "weir.sqlite3", tmp_path / "weir.sqlite3")
+    plant, control = environment_of(tmp_path, control_server.url), control_server.client()
+    assert managed(plant, "seed").returncode == 0
+
+    def found() -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(control.get("weir:audit:verdict") or "{}")
+        return said
+
+    def alerts() -> list[Any]:
+        with closing(sqlite3.connect(tmp_path / "weir.sqlite3")) as connection:
+            return connection.execute(FIRING).fetchall()
+
+    process = subprocess.Popen([sys.executable, "manage.py", "alert"], cwd=ROOT, env=plant)
+    try:
+        until(lambda: found().get("sound"), 200)
+        assert not alerts()
+        at_the_file(plant, with_triggers_put_back(ATTACKS["a field"][2]))
+        altered = time.monotonic()
+        ((sentence,),) = until(alerts, 120, every_seconds=0.5)
+        seconds = time.monotonic() - altered
+    finally:
+        process.terminate()
+        process.wait(60)
+    print(f"an altered row was an alert after {seconds:.1f} s (limit 60)")
+    assert "not as it was written" in sentence and seconds <= 60
 
 
 # On PostgreSQL.

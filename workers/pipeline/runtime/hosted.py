@@ -21,6 +21,7 @@ from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence
 
+FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 15.0
 LONG_ENOUGH_SECONDS = 60.0  # after which a failure is a new one
 
@@ -61,7 +62,7 @@ class Hosted:
         self._checkpoint = open_checkpoint(self._folder, place.control, declared.name)
         self._status = statuses.board(self._application)
         self._running: Running | None = None
-        self._pause_seconds, self._started, self._start_at = 1.0, 0.0, 0.0
+        self._pause_seconds, self._started, self._start_at = FIRST_PAUSE_SECONDS, 0.0, 0.0
         declarations.note_at_work(declared)
 
     def _checked(self, declared: Declared) -> Application:
@@ -118,6 +119,8 @@ class Hosted:
             self._status,
             place.trigger_seconds,
             place.patience_seconds,
+            # A start that failed may have failed for want of the host's time: the next one asks for less.
+            one_at_a_time=self._pause_seconds > FIRST_PAUSE_SECONDS,
         )
         self._status.enter_state("running")
 
@@ -125,7 +128,7 @@ class Hosted:
         log.error("%s failed and is started again: %s", self.declared.name, error)
         self._status.enter_state("failed", sentence(error))
         if time.monotonic() - self._started > LONG_ENOUGH_SECONDS:
-            self._pause_seconds = 1.0
+            self._pause_seconds = FIRST_PAUSE_SECONDS
         self._start_at = time.monotonic() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
         self.end()

@@ -34,6 +34,7 @@ INTRA, INTER = TIERS = ("intra-event", "inter-event")
 DISPATCH_SECONDS = 0.1
 STOPPING_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
+SOURCES_SECONDS = 60.0  # for all queries together; less than the watchdog allows a start
 
 log = logging.getLogger("weir.pipeline")
 
@@ -52,11 +53,16 @@ class Running:
         patience_seconds: float = PATIENCE_SECONDS,
         dispatch_seconds: float = DISPATCH_SECONDS,
         tiers: tuple[str, ...] = TIERS,
+        one_at_a_time: bool = False,
     ) -> None:
-        """tiers: which of the two it works; they meet in the result queue, and may run apart."""
+        """tiers: which of the two it works; they meet in the result queue, and may run apart.
+        one_at_a_time: whether a query waits for the sources of the one before it. Spark gives the Python
+        worker behind a source 10 seconds to begin; on a loaded host several at once all come too late.
+        """
         self._spark, self._application, self._checkpoint = spark, application, checkpoint
         self._control_url, self._status = control_url, status
         self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
+        self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = redis.Redis.from_url(control_url, socket_timeout=10.0)
         self._client = Client(control_url, producer=f"pipeline-{application.name}")
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
@@ -124,7 +130,10 @@ class Running:
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
         writer = writer.option("checkpointLocation", self._checkpoint.of(name).location)
         self._works.append(work)
-        self._queries.append(writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start())
+        query = writer.trigger(processingTime=f"{self._trigger_seconds} seconds").start()
+        self._queries.append(query)
+        if self._one_at_a_time:
+            _await_sources(query, self._sources_by)
 
     def _dispatch(self, pause_seconds: float) -> None:
         """The dispatcher's thread. A server that is away is tried again; anything else ends the run."""
@@ -170,6 +179,15 @@ class Running:
         self._nodes.close()
         self._client.close()
         self._control.close()
+
+
+def _await_sources(query: StreamingQuery, deadline: float) -> None:
+    """Until the query's sources answer, or it has failed, or it is too late."""
+    pause = threading.Event()
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        if time.monotonic() >= deadline:
+            return
+        pause.wait(0.1)
 
 
 def _end_query(query: StreamingQuery, deadline: float) -> None:
