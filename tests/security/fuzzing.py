@@ -271,7 +271,7 @@ def taken_back(work: Callable[[], Any]) -> Any:
 
 
 def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]) -> Any:
-    """One request; fails for an answer of 500 or more, and for a hang. `/readyz` may say that a part is away."""
+    """One request; fails for 500 or more and for a hang. `/readyz` may say that a part is away."""
     begun = time.monotonic()
     answer = taken_back(lambda: work(caller.browser()))
     seconds = time.monotonic() - begun
