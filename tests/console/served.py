@@ -18,6 +18,8 @@ from tests.servers import Server
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
+# For tests that watch with more sockets than one person may have.
+MANY_SOCKETS = {"WEIR_LIVE_SOCKETS_PER_PERSON": "200"}
 PASSWORD = "a long enough pass phrase"
 
 
@@ -60,8 +62,10 @@ class Served:
 
 
 @contextmanager
-def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[Served]:
-    """A console on these servers, its database and files in `data`; it ends with the block."""
+def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: str) -> Iterator[Served]:
+    """A console on these servers, its database and files in `data`, with these variables in its environment;
+    it ends with the block.
+    """
     environment = {
         **os.environ,
         "WEIR_DATA": str(data),
@@ -69,8 +73,7 @@ def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[S
         "WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items()),
         "WEIR_ADMIN_PASSWORD": PASSWORD,
         "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
-        # Tests watch with more sockets than one person may have.
-        "WEIR_LIVE_SOCKETS_PER_PERSON": "200",
+        **variables,
     }
     for command in ("migrate", "collectstatic", "seed"):
         more = [] if command == "seed" else ["--verbosity=0", "--no-input"]
@@ -89,7 +92,7 @@ def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[S
         )
     console = Served(port, log, environment)
     try:
-        until(console.answers, 40)
+        until(console.answers, 200)
         yield console
     finally:
         process.terminate()
@@ -100,5 +103,6 @@ def serving(control: Server, nodes: dict[str, Server], data: Path) -> Iterator[S
 def served(
     _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    with serving(_control_server, _node_servers, tmp_path_factory.mktemp("console")) as console:
+    data = tmp_path_factory.mktemp("console")
+    with serving(_control_server, _node_servers, data, **MANY_SOCKETS) as console:
         yield console

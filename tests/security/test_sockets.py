@@ -45,8 +45,9 @@ def options_of(served: Served) -> dict[str, Any]:
 async def closing(connection: Any) -> tuple[int, str]:
     """The close code and reason; what is sent before is passed over."""
     with pytest.raises(ConnectionClosed) as closed:
-        while True:
-            await asyncio.wait_for(connection.recv(), 10)
+        async with asyncio.timeout(60):
+            while True:
+                await connection.recv()
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
 

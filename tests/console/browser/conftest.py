@@ -8,7 +8,7 @@ import redis
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.browser.screen import CHROMIUM, DESKTOP, Observer, whole_snapshot
-from tests.console.served import PASSWORD, Served, serving
+from tests.console.served import MANY_SOCKETS, PASSWORD, Served, serving
 from tests.servers import Server
 
 ARGUMENTS = [
@@ -24,7 +24,8 @@ ARGUMENTS = [
 def served(
     _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    with serving(_control_server, _node_servers, tmp_path_factory.mktemp("console")) as console:
+    data = tmp_path_factory.mktemp("console")
+    with serving(_control_server, _node_servers, data, **MANY_SOCKETS) as console:
         yield console
 
 
