@@ -24,7 +24,7 @@ from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operators import OperatorCount
+from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.status import StatusBoard
 from workers.plants.published import SNAPSHOT_KEY, PublishedPlant

@@ -13,7 +13,8 @@ from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.portion import EVENTS_PER_TASK
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
+from workers.pipeline.inter_event.operator_counts import OperatorCount
+from workers.pipeline.inter_event.operators import Unit, Work
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, shares_of_groups
 from workers.pipeline.tiers.batch_work import BatchWork

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workers.pipeline.inter_event.combining import Combined
-from workers.pipeline.inter_event.operators import OperatorCount
+from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.patterns.graph import Graph, Operator
 
 

@@ -8,7 +8,7 @@ watermark has passed it is late.
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import redis
 
 from workers.pipeline.events.connections import control_of
 from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_types, added
 from workers.pipeline.inter_event.operator_memory import OperatorMemory
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
 from workers.pipeline.matching.complex_event import complex_events
@@ -29,8 +30,6 @@ from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDeci
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState
 
-_NOTHING = pa.table({"time": pa.array([], pa.int64())})
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -39,64 +38,6 @@ class Unit:
     operator: str
     groups: tuple[int, ...]
     task: int = 1
-
-
-@dataclass
-class PatternCount:
-    """types: event type → events that the pattern was given. seconds: of matching, its state included. quiet:
-    not emitted. shed: event type → events that it did without. control_types: those given that are of spared
-    keys; control_events, control_matches (quiet ones left out): the same by group (`shedder`), empty while
-    nothing is shed.
-    """
-
-    types: dict[str, int] = field(default_factory=dict)
-    matches: int = 0
-    suppressed: int = 0
-    seconds: float = 0.0
-    shed: dict[str, int] = field(default_factory=dict)
-    control_types: dict[str, int] = field(default_factory=dict)
-    control_events: list[int] = field(default_factory=list)
-    control_matches: list[int] = field(default_factory=list)
-
-    def add(self, other: "PatternCount") -> None:
-        self.matches, self.suppressed = self.matches + other.matches, self.suppressed + other.suppressed
-        self.seconds += other.seconds
-        for name in ("types", "shed", "control_types"):
-            _add_types(getattr(self, name), getattr(other, name))
-        self.control_events = _added(self.control_events, other.control_events)
-        self.control_matches = _added(self.control_matches, other.control_matches)
-
-
-@dataclass
-class OperatorCount:
-    """What a task, or a batch, did of an operator. events: due rows. late: rows that came too late. task:
-    whose, from 1. early_us: of its due rows all but 5 % are later.
-    """
-
-    operator: str
-    task: int = 1
-    events: int = 0
-    late: int = 0
-    seconds: float = 0.0
-    early_us: int | None = None
-    patterns: dict[str, PatternCount] = field(default_factory=dict)
-
-    @property
-    def matches(self) -> int:
-        """Complex events that it emitted."""
-        return sum(pattern.matches for pattern in self.patterns.values())
-
-    def of(self, pattern: str) -> PatternCount:
-        return self.patterns.setdefault(pattern, PatternCount())
-
-    def add(self, other: "OperatorCount") -> None:
-        self.events += other.events
-        self.late += other.late
-        self.seconds += other.seconds
-        known = [each for each in (self.early_us, other.early_us) if each is not None]
-        self.early_us = min(known, default=None)
-        for name, count in other.patterns.items():
-            self.of(name).add(count)
 
 
 @dataclass(frozen=True)
@@ -163,7 +104,7 @@ class Work:
             tables += [_marked(rows, groups, True) for rows in emitted if rows.num_rows]
         tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
         if not tables:
-            return _NOTHING
+            return pa.table({"time": pa.array([], pa.int64())})
         return _complete(pa.concat_tables(tables, promote_options="default"), operator)
 
     def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
@@ -251,7 +192,7 @@ class Work:
                 masks = _admitted(matcher.pattern, due, masks, decisions, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
-            _add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
+            add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         found = joined(parts)
@@ -341,10 +282,10 @@ def _admitted(
     """The masks without what the pattern does without; what is dropped and spared is counted."""
     dropped = decisions.dropped(pattern, masks)
     named = types_named(pattern)
-    _add_types(count.shed, bounded(by_type(due, dropped), named))
+    add_types(count.shed, bounded(by_type(due, dropped), named))
     control = decisions.control & (masks != 0)
-    _add_types(count.control_types, bounded(by_type(due, control), named))
-    count.control_events = _added(count.control_events, _by_group(decisions.groups[control]))
+    add_types(count.control_types, bounded(by_type(due, control), named))
+    count.control_events = added(count.control_events, _by_group(decisions.groups[control]))
     return np.where(dropped, 0, masks)
 
 
@@ -353,18 +294,8 @@ def _count_control_matches(shedder: Shedder, found: Matches, count: PatternCount
         return
     keys = KeyRanks(shedder, found.keys)
     groups = keys.groups[keys.control & ~found.suppressed]
-    count.control_matches = _added(count.control_matches, _by_group(groups))
+    count.control_matches = added(count.control_matches, _by_group(groups))
 
 
 def _by_group(groups: np.ndarray) -> list[int]:
     return np.bincount(groups, minlength=CONTROL_GROUPS).tolist()
-
-
-def _added(own: list[int], others: list[int]) -> list[int]:
-    """Group by group; an empty list counts nothing."""
-    return [a + b for a, b in zip(own, others, strict=True)] if own and others else own or others
-
-
-def _add_types(own: dict[str, int], others: dict[str, int]) -> None:
-    for event_type, events in others.items():
-        own[event_type] = own.get(event_type, 0) + events

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workers.pipeline.inter_event.operators import OperatorCount, PatternCount
+from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.shedding.recall import recall_of
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS

@@ -33,7 +33,7 @@ from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operators import PatternCount
+from workers.pipeline.inter_event.operator_counts import PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.patterns.graph import Graph, Operator, types_named
 from workers.pipeline.shedding.shed_counts import bounded

@@ -12,7 +12,8 @@ from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.inter_event.combining import Barrier, Combined, combine
-from workers.pipeline.inter_event.operators import OperatorCount, Unit, Work
+from workers.pipeline.inter_event.operator_counts import OperatorCount
+from workers.pipeline.inter_event.operators import Unit, Work
 from workers.pipeline.intra_event.result_writer import ResultWriter
 from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups

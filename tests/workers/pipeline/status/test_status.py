@@ -14,7 +14,7 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
-from workers.pipeline.inter_event.operators import OperatorCount, PatternCount
+from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.status.published import KEY, Statuses
 from workers.pipeline.status.status import StatusBoard
