@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from console.storage import append_only
 from queues.points import share
 from queues.topology import KEY, NodeSpec, QueueSpec, Topology
+from tests.console.served import served as served
 from tests.servers import Server, new_server
 
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each

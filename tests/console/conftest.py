@@ -19,7 +19,6 @@ from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
-from tests.console.served import served as served  # a fixture of every test here
 from tests.servers import Server
 
 

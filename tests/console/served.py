@@ -99,10 +99,11 @@ def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: 
         process.wait(20)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(
     _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
+    """One console for all tests that need a served one: to start it takes longer than most of them."""
     data = tmp_path_factory.mktemp("console")
     with serving(_control_server, _node_servers, data, **MANY_SOCKETS) as console:
         yield console

@@ -150,6 +150,7 @@ def told_in_production(tmp_path: Path, **environment: str) -> dict:
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_in_production_http_leads_to_https_and_browsers_stay_there(tmp_path):
     told = told_in_production(tmp_path)
     assert told["http/"][:2] == [301, "https://console.example.org/"]
@@ -158,6 +159,7 @@ def test_in_production_http_leads_to_https_and_browsers_stay_there(tmp_path):
     assert told["health check"] == 200, "and by the address of its own machine"
 
 
+@pytest.mark.slow
 def test_https_by_setting_can_be_left_to_the_proxy(tmp_path):
     told = told_in_production(tmp_path, WEIR_SSL_REDIRECT="0", WEIR_HSTS_SECONDS="0")
     assert told["http/healthz"] == told["https/healthz"] == [200, None, None]

@@ -34,6 +34,7 @@ def test_a_cluster_of_ours_knows_no_key(keys, tmp_path, monkeypatch):
     assert "hunter2" not in environment(tmp_path).values()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_sparks_java_and_its_python_workers_know_no_key_and_reach_no_file_by_text(keys, tmp_path):

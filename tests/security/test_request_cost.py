@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from console.embedded.processes import web
-from tests.console.served import ROOT, Served, serving
+from tests.console.served import ROOT, Served
 from tests.security.arrow_bodies import batch_of, columns, schema_of, stream
 from tests.security.producing import ADDRESS, ARROW, LINES
 
@@ -177,10 +177,9 @@ def empty_blocks(size_bytes: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def console(_control_server, _node_servers, tmp_path_factory) -> Iterator[tuple[Served, dict[str, str]]]:
-    """A console of its own, and a token of each role that no quota holds back."""
-    with serving(_control_server, _node_servers, tmp_path_factory.mktemp("console")) as served:
-        yield served, tokens_of(served)
+def console(served: Served) -> tuple[Served, dict[str, str]]:
+    """A console, and a token of each role."""
+    return served, tokens_of(served)
 
 
 def tokens_of(served: Served) -> dict[str, str]:

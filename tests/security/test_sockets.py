@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,7 +21,8 @@ from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
 from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
 from tests.console.live.test_live import HOST, OUR_ORIGIN, cookie_of, opened
-from tests.console.served import Served
+from tests.console.served import Served, serving
+from tests.servers import Server
 
 PER_PERSON = 20
 NONSENSE = [
@@ -114,22 +117,50 @@ def test_a_strange_handshake_leaves_no_traceback(served, control, quiet_log, hea
         assert connection.recv(4096).startswith(b"HTTP/1.1 ")
 
 
-async def test_a_person_has_20_sockets_and_the_21st_is_told_so(served, control, quiet_log):
+@pytest.fixture
+def alone(_control_server: Server, _node_servers: dict[str, Server], tmp_path: Path) -> Iterator[Served]:
+    """A console with the limits that it has by itself."""
+    with serving(_control_server, _node_servers, tmp_path) as console:
+        yield console
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_person_has_20_sockets_and_the_21st_is_told_so(alone, control):
     control.set(SNAPSHOT_KEY, orjson.dumps(sample_snapshot()))
-    options = options_of(served)
+    options = options_of(alone)
     async with AsyncExitStack() as stack:
         held = [
-            await stack.enter_async_context(websockets.connect(served.live, **options))
+            await stack.enter_async_context(websockets.connect(alone.live, **options))
             for _ in range(PER_PERSON)
         ]
         for connection in held:
             await asyncio.wait_for(connection.recv(), 10)
-        async with websockets.connect(served.live, **options) as one_more:
+        async with websockets.connect(alone.live, **options) as one_more:
             code, reason = await closing(one_more)
         assert code == 4429 and "20 live connections" in reason
         await held[0].close()
-        async with websockets.connect(served.live, **options) as instead:
+        async with websockets.connect(alone.live, **options) as instead:
             assert await asyncio.wait_for(instead.recv(), 10)
+    assert "Traceback" not in alone.log.read_text()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_person_has_so_many_sockets_and_the_next_is_told_so(
+    application, control, browsers, people: dict[str, User], stored_snapshot, settings
+):
+    assert settings.WEIR_LIVE_SOCKETS_PER_PERSON == PER_PERSON
+    settings.WEIR_LIVE_SOCKETS_PER_PERSON = 2
+    app = CookieMiddleware(URLRouter([path("live/", LiveConsumer.as_asgi())]))
+    async with AsyncExitStack() as stack:
+        for role in ("viewer", "viewer", "operator"):
+            held = await stack.enter_async_context(opened(app, OUR_ORIGIN, cookie_of(browsers[role])))
+            await held.receive()
+        one_more = Socket(app, [HOST, OUR_ORIGIN, cookie_of(browsers["viewer"])])
+        assert await one_more.connect()
+        assert await one_more.closing_code() == 4429
+    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as after:
+        assert "snapshot" in await after.receive()
 
 
 @pytest.mark.django_db(transaction=True)

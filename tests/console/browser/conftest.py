@@ -8,8 +8,7 @@ import redis
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.browser.screen import CHROMIUM, DESKTOP, Observer, whole_snapshot
-from tests.console.served import MANY_SOCKETS, PASSWORD, Served, serving
-from tests.servers import Server
+from tests.console.served import PASSWORD, Served
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -18,15 +17,6 @@ ARGUMENTS = [
     "--no-first-run",
     "--disable-sync",
 ]
-
-
-@pytest.fixture(scope="package")
-def served(
-    _control_server: Server, _node_servers: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    data = tmp_path_factory.mktemp("console")
-    with serving(_control_server, _node_servers, data, **MANY_SOCKETS) as console:
-        yield console
 
 
 @pytest.fixture(scope="package")

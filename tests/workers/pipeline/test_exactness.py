@@ -28,6 +28,7 @@ def running(tmp_path, control_server, control, plant_topology):
     application.end()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.faults
 @pytest.mark.timeout(600)

@@ -54,6 +54,7 @@ def alive_workers(web_port: int) -> int:
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_worker_joins_the_master(started):
     port, web_port = free_port(), free_port()
@@ -63,6 +64,7 @@ def test_a_worker_joins_the_master(started):
     until(lambda: alive_workers(web_port) == 1, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_worker_with_another_secret_is_refused_and_no_secret_is_on_a_command_line(started, tmp_path):
     port, web_port = free_port(), free_port()
