@@ -23,12 +23,10 @@ from tests.console.served import served as served
 from tests.servers import Server, new_server
 
 # How long an example takes says nothing on a machine that others use too. CI takes the same examples each
-# time, and fewer, so that its verdict is about the change and comes soon; whoever runs the tests by hand
-# looks for new ones.
+# time, so that its verdict is about the change; whoever runs the tests by hand looks for new ones.
 IN_CI = os.environ.get("CI") == "true"
-hypothesis_settings.register_profile(
-    "weir", deadline=None, derandomize=IN_CI, max_examples=40 if IN_CI else 100
-)
+EXAMPLES = int(os.environ.get("WEIR_TEST_EXAMPLES", "40"))
+hypothesis_settings.register_profile("weir", deadline=None, derandomize=IN_CI, max_examples=EXAMPLES)
 hypothesis_settings.load_profile("weir")
 
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.

@@ -15,7 +15,7 @@ from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhan
 from tests.console.served import ROOT, Served
 from tests.waiting import until
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 # Notifications as the browser makes them, counted.
 COUNTED = """
 const Made = Notification;

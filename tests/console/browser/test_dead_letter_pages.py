@@ -8,7 +8,7 @@ from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang
 from tests.console.conftest import dead_letter
 from tests.queues.events import blocks_of
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 
 
 def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, nodes):

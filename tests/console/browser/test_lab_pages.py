@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.served import ROOT, Served
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 
 
 def begin(page: Page, limit: str) -> str:

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 
 
 def propose_by_hand(page: Page, observer: Observer) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.served import Served
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 GAINS = {"kp": -0.005589, "ki": -0.001293, "kd": 0.685, "a": 0.985, "b": -134.0, "delay": 1}
 
 

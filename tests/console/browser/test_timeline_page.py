@@ -14,7 +14,7 @@ from tests.waiting import until
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.slow]
 MINUTES = 12
 
 
