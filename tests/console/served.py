@@ -21,6 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 # For tests that watch with more sockets than one person may have.
 MANY_SOCKETS = {"WEIR_LIVE_SOCKETS_PER_PERSON": "200"}
 PASSWORD = "a long enough pass phrase"
+# In one process: each start of Django takes seconds.
+READY = """
+import os, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0, interactive=False)
+call_command("collectstatic", verbosity=0, interactive=False)
+call_command("seed")
+"""
 
 
 @dataclass(frozen=True)
@@ -75,10 +85,7 @@ def serving(control: Server, nodes: dict[str, Server], data: Path, **variables: 
         "DATABASE_URL": f"sqlite:///{data / 'weir.sqlite3'}",
         **variables,
     }
-    for command in ("migrate", "collectstatic", "seed"):
-        more = [] if command == "seed" else ["--verbosity=0", "--no-input"]
-        arguments = [sys.executable, "manage.py", command, *more]
-        subprocess.run(arguments, cwd=ROOT, env=environment, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", READY], cwd=ROOT, env=environment, check=True, capture_output=True)
     port = free_port()
     log = data / "web.log"
     with log.open("w") as output:
