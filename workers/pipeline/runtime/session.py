@@ -14,6 +14,7 @@ from workers.host.java import spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
+from workers.pipeline.runtime.worker_start import interpreter
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
@@ -50,6 +51,8 @@ def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> S
     """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
     os.environ.update(spark_environment(folder / "java"))
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = interpreter(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     settings = {**_settings(folder, heap), **_addresses(master), **private_settings(master, folder)}
     for key, value in settings.items():
