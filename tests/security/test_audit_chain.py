@@ -29,8 +29,8 @@ FILL = """
 from console.audit import audit_log
 from console.accounts.access import Actor
 for number in range({count}):
-    audit.record(Actor("{actor}", "operator", address="192.0.2.7"), "override.set", f"loop {{number}}",
-                 reason="a búrst", before={{"upper_limit": 1e3, "b": [1.5, None]}}, after={{"a": 1e22}})
+    audit_log.record(Actor("{actor}", "operator", address="192.0.2.7"), "override.set", f"loop {{number}}",
+                     reason="a búrst", before={{"upper_limit": 1e3, "b": [1.5, None]}}, after={{"a": 1e22}})
 """
 
 

@@ -27,7 +27,7 @@ from console.models import Mark
 from workers.models import LedgerEntry, Loop
 who = Actor("desk-2", "operator", address="192.0.2.7")
 for number in range(300):
-    audit.record(who, "user.create", f"person-{number}", reason="for the test " * 5)
+    audit_log.record(who, "user.create", f"person-{number}", reason="for the test " * 5)
 loop = Loop.objects.create(name="worker_rate/filled/n1", law="worker_rate")
 begin = datetime(2026, 11, 20, tzinfo=UTC)
 LedgerEntry.objects.bulk_create(

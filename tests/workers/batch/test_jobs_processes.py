@@ -149,7 +149,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 from workers.batch import worker
 from workers.coordination.connections import control_server
-batch_worker.work_at({run}, "successor", control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))
+worker.work_at({run}, "successor", control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))
 """
 
 
