@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from queues.segments.segment import Segment
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.conftest import dead_letter
-from tests.queues.events import blocks_of
+from tests.queues.samples import blocks_of
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.console.conftest import dead_letter
-from tests.queues.events import blocks_of
+from tests.queues.samples import blocks_of
 from tests.servers import Server
 
 pytestmark = pytest.mark.django_db

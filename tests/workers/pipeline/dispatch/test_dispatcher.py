@@ -190,7 +190,7 @@ def test_a_small_allowance_reaches_every_container_in_turn(dispatcher, publish, 
 
 
 @pytest.mark.parametrize(
-    ("controls", "told"),
+    ("controls", "emitted"),
     [
         ({"admit_events_per_second": 0}, "0 events/s are admitted at most"),
         ({"admit_events_per_batch": 0}, "admit_events_per_batch is 0"),
