@@ -5,6 +5,7 @@ from django.urls import path
 from console.api import v1
 from console.pages.alerts import alert_rules, alerts, receivers, review, silences
 from console.pages.health import health
+from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline
@@ -127,6 +128,8 @@ urlpatterns = [
     path("settings/tokens", account.token_create, name="token-create"),
     path("settings/tokens/<int:token_id>/revoke", account.token_revoke, name="token-revoke"),
     path("settings/second-factor/", second_factor.page, name="second-factor"),
+    path("help/", help.page, name="help"),
+    path("help/<path:address>", help.page, name="help-page"),
     path("login/", login.LogIn.as_view(), name="login"),
     path("login/code/", login.code, name="login-code"),
     path("logout/", login.log_out, name="logout"),

@@ -30,6 +30,7 @@ RAIL = (
     ("lab", "Lab", "look"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
+    ("help", "Help", "keep"),
 )
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
 PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-remove")

@@ -141,6 +141,8 @@ DOORS = {
     "POST settings/sessions/<int:session_id>/end": "viewer",
     "POST settings/tokens": "viewer",
     "POST settings/tokens/<int:token_id>/revoke": "viewer",
+    "GET help/": "viewer",
+    "GET help/<path:address>": "viewer",
     "GET login/": "free",
     "POST login/": "free",
     "POST logout/": "stranger",
@@ -440,6 +442,7 @@ def things(people, control) -> dict[str, Any]:
         "<dead_id>": "1-0",
         "<str:dead_id>": "1-0",
         "<str:operator>": "hosts",
+        "<path:address>": "start/",
         "<mark_id>": Mark.objects.create(title="a test", at=timezone.now(), author="operator").pk,
     }
 

@@ -1,0 +1,1 @@
+"""The documentation: read from docs/, completed by what is generated, shown as Help and built into a site."""

@@ -1,0 +1,140 @@
+"""What the documentation consists of, and in which order: the tree of docs/ is its table of contents.
+
+A folder of docs/ is a part; a folder in it is a group. Pages stand in the order in which the part's own
+index.md links them; those it does not link follow by name. The console's Help and the built site show this
+one order under the same addresses.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from console.help import reference
+
+PARTS = ("start", "operate", "extend", "understand", "reference")
+INDEX = "index.md"
+LINK = re.compile(r"\]\(([^)#\s]+\.md)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class HelpPage:
+    """A page as it is written. `source`: its file, from docs/ on."""
+
+    source: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        return self.text.partition("\n")[0].removeprefix("# ")
+
+    @property
+    def address(self) -> str:
+        """Where it is found below /help/, and in the site: "operate/alerts/node-lost/"."""
+        stem = self.source.removesuffix(".md")
+        stem = "" if stem == "index" else stem.removesuffix("/index")
+        return f"{stem}/" if stem else ""
+
+    def links(self) -> list[str]:
+        """The sources of the pages it links, in its order."""
+        folder = posixpath.dirname(self.source)
+        return [posixpath.normpath(posixpath.join(folder, link)) for link in LINK.findall(self.text)]
+
+
+@dataclass(frozen=True)
+class HelpGroup:
+    """Pages under one heading; the first is what the heading leads to."""
+
+    title: str
+    pages: tuple[HelpPage, ...]
+    groups: tuple["HelpGroup", ...] = ()
+
+    def every_page(self) -> Iterator[HelpPage]:
+        yield from self.pages
+        for group in self.groups:
+            yield from group.every_page()
+
+
+@cache
+def pages() -> dict[str, HelpPage]:
+    """Every page by its source: the files of docs/, and what `reference` makes."""
+    folder = Path(settings.BASE_DIR) / "docs"
+    written = {
+        file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in folder.rglob("*.md")
+    }
+    made = {**written, **reference.made()}
+    return {source: HelpPage(source, text) for source, text in sorted(made.items())}
+
+
+@cache
+def pictures() -> dict[str, Path]:
+    """The pictures of docs/ by their path in it. Nothing else is ever read for an address."""
+    folder = Path(settings.BASE_DIR) / "docs"
+    return {file.relative_to(folder).as_posix(): file for file in folder.rglob("*.png")}
+
+
+@cache
+def by_address() -> dict[str, HelpPage]:
+    return {page.address: page for page in pages().values()}
+
+
+@cache
+def parts() -> tuple[HelpGroup, ...]:
+    """The table of contents: the parts, then what lies in docs/ itself, its index first."""
+    found = pages()
+    loose = ordered(found[INDEX], (page for page in found.values() if "/" not in page.source))
+    return (*(part(name) for name in PARTS), HelpGroup(found[INDEX].title, tuple(loose)))
+
+
+def part(name: str) -> HelpGroup:
+    """A part: its own pages, and a group for each folder in it."""
+    found = [page for page in pages().values() if page.source.startswith(f"{name}/")]
+    index = pages()[f"{name}/{INDEX}"]
+    own = ordered(index, (page for page in found if page.source.count("/") == 1))
+    folders = dict.fromkeys(page.source.split("/")[1] for page in found if page.source.count("/") == 2)
+    places = {source: at for at, source in enumerate(index.links())}
+    groups = [group(f"{name}/{folder}", found) for folder in folders]
+    groups.sort(key=lambda each: places.get(each.pages[0].source, len(places)))
+    return HelpGroup(index.title, tuple(own), tuple(groups))
+
+
+def group(folder: str, found: Iterable[HelpPage]) -> HelpGroup:
+    index = pages()[f"{folder}/{INDEX}"]
+    own = [page for page in found if page.source.startswith(f"{folder}/")]
+    return HelpGroup(index.title, tuple(ordered(index, own)))
+
+
+def ordered(index: HelpPage, found: Iterable[HelpPage]) -> list[HelpPage]:
+    """The index, what it links in its order, then the others by title."""
+    places = {source: at for at, source in enumerate([index.source, *dict.fromkeys(index.links())])}
+    return sorted(found, key=lambda page: (places.get(page.source, len(places)), page.title))
+
+
+def search(words: str) -> list[HelpPage]:
+    """The pages that hold all these words: those with one in the title first, then by how often they say it."""
+    wanted = words.casefold().split()
+    scored = [(_score(page, wanted), page) for page in pages().values()]
+    return [page for score, page in sorted(scored, key=lambda each: (-each[0], each[1].title)) if score]
+
+
+def _score(page: HelpPage, wanted: list[str]) -> int:
+    text, title = page.text.casefold(), page.title.casefold()
+    if not wanted or not all(word in text for word in wanted):
+        return 0
+    return sum(text.count(word) + 100 * (word in title) for word in wanted)
+
+
+def navigation() -> list[Any]:
+    """The same, as MkDocs takes it."""
+    *folders, loose = parts()
+    first, *others = [page.source for page in loose.pages]
+    return [{"Weir": first}, *(_entry(each) for each in folders), *others]
+
+
+def _entry(of: HelpGroup) -> dict[str, list[Any]]:
+    return {of.title: [*(page.source for page in of.pages), *(_entry(each) for each in of.groups)]}

@@ -1,0 +1,219 @@
+"""The pages that no file holds: made from the declarations themselves, so they can't say anything else.
+
+A value's name, unit, default, range and help stand at its declaration (`controllers.framework.parameter`);
+here they become tables. The map is ARCHITECTURE.md.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+
+from controllers.catalog import LAWS
+from controllers.framework import guard
+from controllers.framework.law import Law
+from controllers.framework.parameter import Parameter
+from controllers.simulation.catalog import SCENARIOS
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.rules.rules import NUMBERS
+from workers.alerts.rules.shipped import FIRST_RULES
+from workers.consumer.handlers.registry import HANDLERS
+from workers.pipeline.rules.rule_functions import FUNCTIONS
+from workers.steering.plant_settings import DECLARED
+
+NUMERIC = ("number", "integer", "numbers", "table")
+
+
+@cache
+def made() -> Mapping[str, str]:
+    """Every generated page: source → Markdown."""
+    laws = {f"reference/laws/{name}.md": law_page(law) for name, law in LAWS.items()}
+    return {
+        "reference/index.md": index(),
+        "reference/laws/index.md": laws_index(),
+        **laws,
+        "reference/alert-rules.md": alert_rules(),
+        "reference/conditions.md": conditions(),
+        "reference/handlers.md": handlers(),
+        "reference/rule-functions.md": rule_functions(),
+        "reference/scenarios.md": scenarios(),
+        "reference/commands.md": commands(),
+        "reference/plant-settings.md": plant_settings(),
+        "reference/environment.md": environment(),
+        "understand/map.md": house_map(),
+    }
+
+
+def index() -> str:
+    pages = {
+        "laws/index.md": "Control laws: parameters, guard settings, observations",
+        "alert-rules.md": "The alert rules that a plant starts with",
+        "conditions.md": "Alert conditions: what a rule can watch",
+        "handlers.md": "Handlers of jobs queues and their options",
+        "rule-functions.md": "Functions that pipeline rules may use",
+        "scenarios.md": "Scenarios of the lab",
+        "commands.md": "Commands of manage.py",
+        "plant-settings.md": "Settings of the plant",
+        "environment.md": "Environment variables",
+    }
+    links = "\n".join(f"- [{title}]({page})" for page, title in pages.items())
+    return (
+        "# Reference\n\nThese pages are generated from the program each time the documentation is built. "
+        "The HTTP API describes itself: `/api/schema` is its OpenAPI document.\n\n" + links + "\n"
+    )
+
+
+def laws_index() -> str:
+    rows = ((f"[{name}]({name}.md)", _first(law), f"`{law.actuator or '–'}`") for name, law in LAWS.items())
+    return "# Control laws\n\n" + table(("Law", "What it decides", "Actuator"), rows)
+
+
+def law_page(law: Law) -> str:
+    steered = f"Its actuator is `{law.actuator}`." if law.actuator else "Its action is not a single number."
+    return "\n".join(
+        (
+            f"# Law {law.name}\n",
+            f"{inspect.getdoc(inspect.getmodule(type(law)))}\n",
+            f"{steered} Try it with `manage.py decide {law.name}`.\n",
+            "## Parameters\n",
+            parameters(law.parameters),
+            "## Guard\n",
+            "Between the law and the plant stands a guard; its settings are overridden as `guard.NAME`.\n",
+            parameters(guard.settings_of(law), law.guard_defaults),
+            "## Observation\n",
+            parameters(law.observation),
+        )
+    )
+
+
+def _first(law: Law) -> str:
+    """The first paragraph of what its module says."""
+    documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
+    return " ".join(documented.split("\n\n")[0].split())
+
+
+def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | None = None) -> str:
+    """A table of declared values; `defaults` stand in for their own."""
+    rows = (
+        (
+            f"`{each.name}`",
+            each.help,
+            _value((defaults or {}).get(each.name, each.default), each),
+            _takes(each),
+        )
+        for each in declared
+    )
+    return table(("Name", "Meaning", "Default", "Takes"), rows)
+
+
+def _value(value: object, declared: Parameter) -> str:
+    if value is None:
+        return "required" if declared.required else "–"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _takes(declared: Parameter) -> str:
+    if declared.kind in NUMERIC:
+        numbers = f"{declared.minimum:g} to {declared.maximum:g}"
+        return numbers if declared.unit in ("1", numbers) else f"{numbers} {declared.unit}".strip()
+    inner = ", ".join(f"`{each.name}`" for each in declared.items)
+    said = declared.takes().removeprefix("takes ")
+    return f"{said}: {inner}" if inner and declared.kind != "map" else said
+
+
+def alert_rules() -> str:
+    defaults = {each.name: each.default for each in NUMBERS}
+    rows = (
+        (
+            f"[{name}](../operate/alerts/{name}.md)",
+            f"`{rule['condition']}` {'≥' if CONDITIONS[rule['condition']].above else '≤'} "
+            f"{rule['threshold']:g} {CONDITIONS[rule['condition']].unit}",
+            f"{rule['clear_threshold']:g}",
+            f"{rule.get('for_seconds', defaults['for_seconds']):g} s",
+            rule.get("severity", "warning"),
+        )
+        for name, rule in FIRST_RULES.items()
+    )
+    heads = ("Rule", "Fires", "Clears at", "After", "Severity")
+    return (
+        "# Alert rules\n\nA plant starts with these rules; people change them under *Alerts, Rules*.\n\n"
+        + table(heads, rows)
+        + "\n## Numbers of a rule\n\n"
+        + parameters(NUMBERS)
+    )
+
+
+def conditions() -> str:
+    rows = (
+        (f"`{each.name}`", each.help, each.unit or "–", each.label or "the plant", each.source)
+        for each in CONDITIONS.values()
+    )
+    return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Of each", "Reads"), rows)
+
+
+def handlers() -> str:
+    """What each handler's module says of itself, options included."""
+    modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
+    told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
+    return (
+        "# Handlers\n\nA jobs queue names one of these as its `handler`, or `python:dotted.path` of a callable"
+        " ([how to write one](../extend/a-handler.md)).\n\n" + "\n".join(told)
+    )
+
+
+def rule_functions() -> str:
+    rows = ((f"`{name}`", function.takes()) for name, function in sorted(FUNCTIONS.items()))
+    return (
+        "# Functions of pipeline rules\n\nThey mean what they mean in Spark SQL, and see one event at a time."
+        " `in_subnet(address, '10.0.0.0/8')` is Weir's own.\n\n" + table(("Function", "Takes"), rows)
+    )
+
+
+def scenarios() -> str:
+    told = (
+        f"## {each.name}\n\n{each.about}\n\nLaws: {', '.join(each.laws)}. "
+        f"Metrics: {', '.join(each.metrics)}.\n\n{parameters(each.settings)}"
+        for each in SCENARIOS.values()
+    )
+    return "# Scenarios of the lab\n\n`manage.py lab run NAME` runs one.\n\n" + "\n".join(told)
+
+
+def commands() -> str:
+    """What each command's module says of itself; it is read, not imported."""
+    folder = Path(settings.BASE_DIR) / "console" / "management" / "commands"
+    files = sorted(file for file in folder.glob("*.py") if file.stem != "__init__")
+    told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
+    rows = ((f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in told.items())
+    return (
+        "# Commands\n\n`manage.py NAME --help` lists the options. Documents go in and out as JSON; exit status"
+        " 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)
+    )
+
+
+def plant_settings() -> str:
+    return "# Settings of the plant\n\nUnder *Settings, Plant*; administrators change them.\n\n" + parameters(
+        DECLARED
+    )
+
+
+def environment() -> str:
+    """The table of console/settings.py."""
+    source = (Path(settings.BASE_DIR) / "console" / "settings.py").read_text(encoding="utf-8")
+    told = ast.get_docstring(ast.parse(source)) or ""
+    return "# Environment variables\n\n" + told.partition("\n\n")[2] + "\n"
+
+
+def house_map() -> str:
+    """ARCHITECTURE.md, its links as from docs/understand/."""
+    text = (Path(settings.BASE_DIR) / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return text.replace("](docs/understand/", "](").replace("](docs/", "](../")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; a bar in a cell does not end it."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)

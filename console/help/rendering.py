@@ -1,0 +1,84 @@
+"""Markdown of docs/ as HTML for the console's frame, with the extensions that MkDocs uses by default."""
+
+import posixpath
+from dataclasses import dataclass
+from functools import cache
+from xml.etree.ElementTree import Element
+
+from django.utils.safestring import SafeString, mark_safe
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.treeprocessors import Treeprocessor
+
+from console.help.contents import HelpPage, pages
+
+EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
+WIDE = {"table": "Table", "pre": "Code"}  # may be wider than a phone: they scroll by themselves
+
+
+@dataclass(frozen=True)
+class RenderedPage:
+    """`body` begins below the title. `headings`: (id, text) of its sections."""
+
+    body: SafeString
+    headings: tuple[tuple[str, str], ...]
+
+
+@cache
+def rendered(source: str, base: str) -> RenderedPage:
+    """The page of that source. base: the address of Help, which links and pictures begin with."""
+    page = pages()[source]
+    markdown = Markdown(extensions=[*EXTENSIONS, InFrame(page, base)])
+    body = markdown.convert(page.text.partition("\n")[2])
+    headings = tuple((each["id"], each["name"]) for each in markdown.toc_tokens)  # type: ignore[attr-defined]
+    # It comes from our own files, none of which a visitor can write.
+    return RenderedPage(mark_safe(body), headings)
+
+
+class InFrame(Extension):
+    """Links between files become links between pages; what is wide scrolls, also from the keyboard."""
+
+    def __init__(self, page: HelpPage, base: str) -> None:
+        super().__init__()
+        self._page, self._base = page, base
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.treeprocessors.register(Addresses(self._page, self._base), "weir-addresses", 1)
+        md.treeprocessors.register(Wide(), "weir-wide", 0)
+
+
+class Addresses(Treeprocessor):
+    def __init__(self, page: HelpPage, base: str) -> None:
+        super().__init__()
+        self._folder, self._base = posixpath.dirname(page.source), base
+
+    def run(self, root: Element) -> None:
+        for name, attribute in (("a", "href"), ("img", "src")):
+            for element in root.iter(name):
+                element.set(attribute, self._address(element.get(attribute, "")))
+        for element in root.iter("a"):
+            element.set("class", "link")
+
+    def _address(self, link: str) -> str:
+        if "://" in link or link.startswith(("#", "/", "mailto:")):
+            return link
+        path, mark, fragment = link.partition("#")
+        source = posixpath.normpath(posixpath.join(self._folder, path))
+        known = pages().get(source)
+        return f"{self._base}{known.address if known else source}{mark}{fragment}"
+
+
+class Wide(Treeprocessor):
+    def run(self, root: Element) -> None:
+        for parent in list(root.iter()):
+            for place, child in enumerate(list(parent)):
+                if child.tag in WIDE:
+                    parent[place] = self._scrolling(child)
+
+    @staticmethod
+    def _scrolling(child: Element) -> Element:
+        box = Element("div", {"class": "scroll", "tabindex": "0", "role": "region"})
+        box.set("aria-label", WIDE[child.tag])
+        box.tail, child.tail = child.tail, None
+        box.append(child)
+        return box

@@ -1,0 +1,32 @@
+"""The site: a hook of MkDocs (mkdocs.yml) that gives it the order of `contents` and the generated pages.
+
+.venv/bin/python -m mkdocs build --strict
+"""
+
+import os
+import tempfile
+from typing import Any
+
+import django
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The table of contents. Reading the settings must not make a data folder beside the sources."""
+    os.environ.setdefault("WEIR_DATA", tempfile.mkdtemp(prefix="weir-docs-"))
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    django.setup()
+    from console.help import contents
+
+    config.nav = contents.navigation()
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
+    """The pages that no file holds."""
+    from console.help import reference
+
+    for source, text in reference.made().items():
+        files.append(File.generated(config, source, content=text))
+    return files

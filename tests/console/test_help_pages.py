@@ -1,0 +1,85 @@
+"""Help: the documentation in the console's frame, behind the login, with nothing from elsewhere."""
+
+import re
+
+import pytest
+
+from console.help import contents
+from console.pages.frame.frame import RAIL
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules import runbook
+from workers.alerts.rules.shipped import FIRST_RULES
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer(browsers, stored_snapshot):
+    return browsers["viewer"]
+
+
+def test_help_begins_with_the_four_parts_and_the_reference(viewer):
+    context = viewer.get("/help/").context
+    titles = [part.title for part in context["parts"]]
+    assert titles[:5] == ["Start", "Operate", "Extend", "Understand", "Reference"]
+    assert context["shown"].source == "index.md"
+
+
+def test_every_page_of_help_is_shown_and_all_its_links_lead_somewhere(viewer):
+    known = {f"/help/{address}" for address in contents.by_address()}
+    known |= {f"/help/{picture}" for picture in contents.pictures()}
+    for address in contents.by_address():
+        answer = viewer.get(f"/help/{address}")
+        assert answer.status_code == 200, address
+        body = answer.context["rendered"].body
+        for link in re.findall(r'(?:href|src)="(/help/[^"#]*)', body):
+            assert link in known, (address, link)
+
+
+def test_a_page_of_help_brings_no_script_and_nothing_from_elsewhere(viewer):
+    for source in contents.pages():
+        body = viewer.get(f"/help/{contents.pages()[source].address}").context["rendered"].body
+        assert "<script" not in body and "style=" not in body, source
+        assert not re.search(r'src="(?!/help/)', body), source
+
+
+def test_a_picture_is_served_and_nothing_else_of_the_folder(viewer):
+    answer = viewer.get("/help/overview.png")
+    assert answer["Content-Type"] == "image/png" and next(answer.streaming_content).startswith(b"\x89PNG")
+    for address in ("nowhere/", "../console/settings.py", "index.md", "%2e%2e/mkdocs.yml"):
+        assert viewer.get(f"/help/{address}").status_code == 404, address
+
+
+def test_who_is_not_logged_in_reads_no_help(browsers):
+    assert browsers["anonymous"].get("/help/start/").url == "/login/?next=/help/start/"
+
+
+def test_search_finds_the_pages_that_hold_all_words_and_titles_first(viewer):
+    found = viewer.get("/help/", {"q": "node lost"}).context["found"]
+    assert found[0].title == "Node lost"
+    assert viewer.get("/help/", {"q": "there-is-no-such-word"}).context["found"] == []
+
+
+def test_every_page_of_the_console_has_its_page_in_help():
+    for name, *_ in (*RAIL, ("plants",)):
+        assert f"operate/pages/{name}/" in contents.by_address(), name
+
+
+def test_every_shipped_rule_has_its_runbook_in_help():
+    for name in FIRST_RULES:
+        assert f"operate/alerts/{name}/" in contents.by_address(), name
+
+
+@pytest.mark.parametrize("condition", [*CONDITIONS, "one of an extension"])
+def test_a_rule_without_a_runbook_of_its_own_links_a_page_that_is_there(condition):
+    link = runbook.path(AlertRule(name="mine", condition=condition))
+    assert link.removeprefix("/help/") in contents.by_address()
+
+
+def test_a_rule_may_name_another_runbook(settings):
+    settings.WEIR_PUBLIC_URL = "https://weir.example"
+    own = AlertRule(name="mine", condition="node_lost", runbook="https://wiki/nodes")
+    assert runbook.path(own) == runbook.address(own) == "https://wiki/nodes"
+    shipped = AlertRule(name="node-lost", condition="node_lost")
+    assert runbook.address(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
