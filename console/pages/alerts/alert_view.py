@@ -17,7 +17,7 @@ from workers.alerts.lifecycle import machine, on_call
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
 from workers.alerts.lifecycle.open_alerts import suppression_of
-from workers.alerts.rules import silences
+from workers.alerts.rules import runbook, silences
 
 MOST_EVENTS = 60
 MOST_ALIKE, MOST_FOLDED = 4, 200
@@ -91,6 +91,7 @@ def context_of(alert: Alert) -> dict[str, Any]:
         "explained": list(alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at")),
         "flaps": alert.came_back >= machine.FLAPS,
         "links": _links(alert),
+        "runbook": runbook.path(alert.rule) if alert.rule else "",
         "matchers": [
             {"label": label, "is": "=", "value": value}
             for label, value in silences.labels_of(alert).items()

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import transaction
 
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
+from workers.alerts.rules import runbook
 from workers.consumer.backoff import Backoff
 
 logger = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def _detailed(alert: Alert) -> dict[str, Any]:
         "impact": alert.impact,
         "value": alert.value,
         "threshold": alert.threshold,
-        "runbook": alert.rule.runbook if alert.rule else "",
+        "runbook": runbook.address(alert.rule) if alert.rule else "",
         "path": f"/alerts/{alert.pk}/",
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }

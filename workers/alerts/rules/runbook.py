@@ -1,0 +1,22 @@
+"""Where an alert's runbook is: the address that its rule names, else the condition's page in Help."""
+
+from django.conf import settings
+
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules.shipped import FIRST_RULES
+
+HELP = "/help/operate/alerts/"
+PAGES = {rule["condition"]: name for name, rule in FIRST_RULES.items()}
+
+
+def path(rule: AlertRule) -> str:
+    """As a page of this console links it."""
+    if rule.runbook:
+        return rule.runbook
+    # A condition that no shipped rule watches has no page of its own.
+    return f"{HELP}{PAGES[rule.condition]}/" if rule.condition in PAGES else HELP
+
+
+def address(rule: AlertRule) -> str:
+    """As a message names it: whole, for it is read elsewhere."""
+    return rule.runbook or f"{settings.WEIR_PUBLIC_URL}{path(rule)}"
