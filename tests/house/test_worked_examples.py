@@ -1,0 +1,59 @@
+"""The code of docs/extend is right: each page's Python runs from top to bottom, as a reader would type it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.consumer.handlers.registry import HANDLERS
+from workers.pipeline.rules.rule_functions import FUNCTIONS
+
+pytestmark = pytest.mark.django_db
+PAGES = sorted(
+    page for page in (Path(__file__).parents[2] / "docs" / "extend").glob("*.md") if page.stem != "index"
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TEMPLATE = re.compile(r"\{# templates/(\S+) #\}\n")
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(settings, tmp_path):
+    """What an example adds to a table is taken out again; templates and static files are the page's own."""
+    tables = [(table, dict(table)) for table in (HANDLERS, CONDITIONS, FUNCTIONS)]
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    [engine] = settings.TEMPLATES
+    settings.TEMPLATES = [{**engine, "DIRS": [*engine["DIRS"], tmp_path / "templates"]}]
+    yield
+    for table, before in tables:
+        table.clear()
+        table.update(before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_worked_example_works(page, tmp_path):
+    text = page.read_text(encoding="utf-8")
+    names = {"__name__": "worked_example", "tmp_path": tmp_path}
+    blocks = list(BLOCK.finditer(text))
+    for block in blocks:
+        if block[1] == "html":
+            write_template(block[2], tmp_path / "templates")
+    for block in blocks:
+        if block[1] == "python":
+            # As many empty lines before it as the page has: an error names the page's own line.
+            before = "\n" * text.count("\n", 0, block.start(2))
+            exec(compile(before + block[2], str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_worked_example_asserts_something(page):
+    assert any("assert " in block[2] for block in BLOCK.finditer(page.read_text(encoding="utf-8")))
+
+
+def write_template(text, folder):
+    """Under the name that its first line says."""
+    file = folder / TEMPLATE.match(text)[1]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
