@@ -116,7 +116,7 @@ def ordered(index: HelpPage, found: Iterable[HelpPage]) -> list[HelpPage]:
 
 
 def search(words: str) -> list[HelpPage]:
-    """The pages that hold all these words: those with one in the title first, then by how often they say it."""
+    """The pages that hold all these words: those with one in the title first, then by how often."""
     wanted = words.casefold().split()
     scored = [(_score(page, wanted), page) for page in pages().values()]
     return [page for score, page in sorted(scored, key=lambda each: (-each[0], each[1].title)) if score]

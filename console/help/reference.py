@@ -67,7 +67,7 @@ def index() -> str:
 
 
 def laws_index() -> str:
-    rows = ((f"[{name}]({name}.md)", _first(law), f"`{law.actuator or '–'}`") for name, law in LAWS.items())
+    rows = ((f"[{name}]({name}.md)", _first(law), f"`{law.actuator or '-'}`") for name, law in LAWS.items())
     return "# Control laws\n\n" + table(("Law", "What it decides", "Actuator"), rows)
 
 
@@ -111,7 +111,7 @@ def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | N
 
 def _value(value: object, declared: Parameter) -> str:
     if value is None:
-        return "required" if declared.required else "–"
+        return "required" if declared.required else "-"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
@@ -148,7 +148,7 @@ def alert_rules() -> str:
 
 def conditions() -> str:
     rows = (
-        (f"`{each.name}`", each.help, each.unit or "–", each.label or "the plant", each.source)
+        (f"`{each.name}`", each.help, each.unit or "-", each.label or "the plant", each.source)
         for each in CONDITIONS.values()
     )
     return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Of each", "Reads"), rows)
@@ -159,8 +159,8 @@ def handlers() -> str:
     modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
     told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
     return (
-        "# Handlers\n\nA jobs queue names one of these as its `handler`, or `python:dotted.path` of a callable"
-        " ([how to write one](../extend/a-handler.md)).\n\n" + "\n".join(told)
+        "# Handlers\n\nA jobs queue names one of these as its `handler`, or `python:dotted.path` of a"
+        " callable ([how to write one](../extend/a-handler.md)).\n\n" + "\n".join(told)
     )
 
 
@@ -188,8 +188,8 @@ def commands() -> str:
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
     rows = ((f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in told.items())
     return (
-        "# Commands\n\n`manage.py NAME --help` lists the options. Documents go in and out as JSON; exit status"
-        " 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)
+        "# Commands\n\n`manage.py NAME --help` lists the options. Documents go in and out as JSON; exit"
+        " status 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)
     )
 
 

@@ -42,7 +42,7 @@ class InFrame(Extension):
         super().__init__()
         self._page, self._base = page, base
 
-    def extendMarkdown(self, md: Markdown) -> None:
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (its name)
         md.treeprocessors.register(Addresses(self._page, self._base), "weir-addresses", 1)
         md.treeprocessors.register(Wide(), "weir-wide", 0)
 

@@ -28,7 +28,7 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     words = request.GET.get("q", "")[:LONGEST_SEARCH].strip()
     return show(
         request,
-        "help.html",
+        "help/help.html",
         "help",
         "frame",
         shown=shown,

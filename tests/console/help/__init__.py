@@ -1,0 +1,1 @@
+"""Tests of Help: its pages, their order, their links."""
