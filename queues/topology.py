@@ -98,7 +98,7 @@ class Topology:
         return any(queue.points.get(name) for queue in self.queues.values())
 
     def to_json(self) -> str:
-        """The stored form; see ARCHITECTURE.md."""
+        """The stored form; see docs/understand/how/events.md."""
         nodes = {name: _node_document(node) for name, node in self.nodes.items()}
         queues = {name: _queue_document(queue) for name, queue in self.queues.items()}
         return json.dumps({"revision": self.revision, "nodes": nodes, "queues": queues})

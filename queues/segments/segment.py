@@ -1,7 +1,7 @@
 """A queue's segment on one node: blocks in a stream, moved by single transactions and scripts.
 
 Every method talks to one node. It raises `NodeUnavailable` when the node does not answer, and `NodeFull` when
-it refuses a write for lack of memory. Keys and counters are described in ARCHITECTURE.md. Whatever changes a
+it refuses a write for lack of memory. Keys and counters: docs/understand/how/events.md. Whatever changes a
 count does so in the same transaction or script as what it counts, so that inserted - removed is what waits,
 whoever died in between.
 """

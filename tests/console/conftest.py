@@ -72,7 +72,7 @@ def secrets(people) -> dict[str, str]:
 
 @pytest.fixture
 def snapshot() -> dict[str, Any]:
-    """A calm plant of one node and two queues, complete in ARCHITECTURE.md's shape."""
+    """A calm plant of one node and two queues, complete in the shape of docs/understand/how/snapshot.md."""
     return sample_snapshot()
 
 

@@ -8,7 +8,7 @@ from workers.placement.plans import ENDED_WITH_MOVES, has_moved
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as plain JSON, for a page and the snapshot (ARCHITECTURE.md, "Moving points")."""
+    """A plan as plain JSON, for a page and the snapshot (docs/understand/how/placement.md)."""
     return {
         "id": plan.pk,
         "hash": plan.hash,

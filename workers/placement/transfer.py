@@ -1,7 +1,7 @@
 """Waiting blocks from one node to others: each arrives once, over any crash of anybody.
 
 `depart` on the source marks a block with its one target, `receive` on the target takes it unless it was
-taken, `confirm` on the source removes it (ARCHITECTURE.md, "Moving points"). Each step may be repeated at any
+taken, `confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any
 time, by anybody: a pass that died is finished by the next, and two passes at once do the work of one.
 """
 

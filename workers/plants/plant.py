@@ -54,7 +54,7 @@ class Plant(Elastic, Protocol):
     """What a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:
-        """Give the plant as it is now, in the shape of ARCHITECTURE.md ("The snapshot").
+        """Give the plant as it is now, in the shape of docs/understand/how/snapshot.md.
 
         It is plain JSON and the caller's own: changing it changes nothing. What is not known is None, never
         0.

@@ -1,4 +1,4 @@
-"""Composing the snapshot (ARCHITECTURE.md, "The snapshot"): plain JSON from what was read and watched.
+"""Composing the snapshot (docs/understand/how/snapshot.md): plain JSON from what was read and watched.
 
 Unknown is None.
 """

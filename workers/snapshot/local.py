@@ -61,7 +61,7 @@ class LocalPlant(SteeredPlant):
         self._seq = 0
 
     def observe(self) -> Snapshot:
-        """The plant now, in the shape of ARCHITECTURE.md.
+        """The plant now, in the shape of docs/understand/how/snapshot.md.
 
         Raises `redis.RedisError` when the control server is away.
         """

@@ -27,7 +27,7 @@ from workers.snapshot.rates import Rates
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
 NOW = 1_790_000_000.2
-ARCHITECTURE = Path(__file__).parents[3] / "ARCHITECTURE.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "understand" / "how" / "snapshot.md"
 
 
 class Times:
@@ -99,9 +99,8 @@ def pipeline(control: redis.Redis, at: float = NOW, **more: Any) -> None:
 
 
 def documented() -> Any:
-    """The snapshot that ARCHITECTURE.md shows."""
-    section = ARCHITECTURE.read_text().split("## The snapshot")[1]
-    block = re.search(r"```\n(.*?)```", section, re.S)
+    """The snapshot that the documentation shows."""
+    block = re.search(r"```\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S)
     assert block
     return json.loads(block.group(1))
 
