@@ -112,12 +112,17 @@ def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | N
 def _value(value: object, declared: Parameter) -> str:
     if value is None:
         return "required" if declared.required else "-"
-    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+    return f"`{number(value)}`" if isinstance(value, float) else f"`{value}`"
+
+
+def number(value: float) -> str:
+    """Written out where it is whole and short enough to be read: 400,000,000."""
+    return f"{value:,.0f}" if abs(value) < 1e15 and value == round(value) else f"{value:g}"
 
 
 def _takes(declared: Parameter) -> str:
     if declared.kind in NUMERIC:
-        numbers = f"{declared.minimum:g} to {declared.maximum:g}"
+        numbers = f"{number(declared.minimum)} to {number(declared.maximum)}"
         return numbers if declared.unit in ("1", numbers) else f"{numbers} {declared.unit}".strip()
     inner = ", ".join(f"`{each.name}`" for each in declared.items)
     said = declared.takes().removeprefix("takes ")

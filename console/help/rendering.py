@@ -77,7 +77,7 @@ class Wide(Treeprocessor):
 
     @staticmethod
     def _scrolling(child: Element) -> Element:
-        box = Element("div", {"class": "scroll", "tabindex": "0", "role": "region"})
+        box = Element("div", {"class": "scroll", "tabindex": "0", "role": "group"})
         box.set("aria-label", WIDE[child.tag])
         box.tail, child.tail = child.tail, None
         box.append(child)

@@ -29,6 +29,10 @@ PAGES = (
     "/alerts/rules/node-lost/",
     "/alerts/receivers/",
     "/tasks/retention/",
+    "/help/understand/",
+    "/help/operate/alerts/node-lost/",
+    "/help/reference/laws/flow/",
+    "/help/?q=override",
 )
 SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHONE, "light")}
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
