@@ -48,7 +48,7 @@ from django.core.exceptions import ImproperlyConfigured
 from console.accounts import identity_settings
 from console.embedded.local import LocalPlant
 from console.web.proxies import networks_of
-from queues.private_files import keep_private, kept_secret
+from queues.private_files import keep_private, stored_secret
 
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
 keep_private()
@@ -87,7 +87,7 @@ def _secret_key() -> str:
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
         raise ImproperlyConfigured("WEIR_SECRET_KEY is missing; set it to 50 or more random characters.")
-    return kept_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
+    return stored_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
 
 
 SECRET_KEY = _secret_key()
@@ -131,7 +131,7 @@ MIDDLEWARE = [
     "console.web.response_headers.ResponseHeaders",
     "console.web.request_id.RequestId",
     "console.web.problem.Problems",
-    "console.audit.refusals.refusals_kept",
+    "console.audit.refusals.refusals_recorded",
     "console.input.boundary.Boundary",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

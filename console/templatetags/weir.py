@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 
 from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
-from workers.snapshot.action_summary import deed_of
+from workers.snapshot.action_summary import past_tense
 from workers.steering.scope import Scope
 
 register = template.Library()
@@ -43,7 +43,7 @@ VERDICT_WORDS = {
     "no action": "No action",
 }
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
-MOMENTS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
+TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -168,12 +168,12 @@ def brief(value: float) -> str:
 
 
 @register.filter
-def deed(action: Any) -> str:
+def did(action: Any) -> str:
     """A decision's action in a few words; of moves only how many points, and between which nodes; of a table
     or a rung what it means.
     """
     if isinstance(action, dict) and ("shed" in action or "rung" in action):
-        return deed_of(action)
+        return past_tense(action)
     if not isinstance(action, dict) or not action.get("moves"):
         return compact(action)
     moves = action["moves"]
@@ -387,7 +387,7 @@ def moment(value: Any, format: str = "clock") -> SafeString:
         utc.isoformat(),
         format,
         f"{utc:%Y-%m-%d %H:%M:%S}",
-        value.astimezone(timezone.get_current_timezone()).strftime(MOMENTS[format]),
+        value.astimezone(timezone.get_current_timezone()).strftime(TIME_FORMATS[format]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The optimum of a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
+"""The MILP rebalancer: a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
 
 For a container c = (queue, source) and a receiver t, with p_c points of rate per point r_q:
 
@@ -186,7 +186,7 @@ class _Model:
         return cost
 
 
-def ways_count(problem: Problem) -> int:
+def routes_count(problem: Problem) -> int:
     """How many (container, receiver) pairs the program has at most: its size, without building it."""
     held = sum(len(problem.allocation.held[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())

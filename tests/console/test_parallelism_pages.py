@@ -1,4 +1,4 @@
-"""Pages of loops of parallelism: tasks by operator, what is foreseen, who decides, and tasks set by hand."""
+"""Pages of loops of parallelism: tasks by operator, forecast, who decides, and tasks set by hand."""
 
 from datetime import timedelta
 
@@ -29,12 +29,12 @@ def page_of(client, loop):
 
 
 @pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])
-def test_the_page_shows_tasks_paths_what_is_foreseen_and_who_decides(browsers, plant, law):
+def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law):
     page = page_of(browsers["viewer"], loop_of(law))
     for said in (
         "Tasks of its operators",
         "Latency of its paths",
-        "What is foreseen",
+        "Forecast",
         "Who decides",
         "steers",
     ):

@@ -12,7 +12,7 @@ from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.control.engine import tick_law
 from workers.control.kinds.parallelism_loops import LAWS, ensure_parallelism_loops
 from workers.history import metrics
-from workers.history.load_forecasts import Foresight, Past
+from workers.history.load_forecasts import LoadForecasts, Past
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls, key_of
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -37,8 +37,8 @@ class TaskPlant:
     def __init__(self, control: redis.Redis, now: datetime, base: dict | None = None) -> None:
         self.control, self.now = control, now
         self._base = base or sample_snapshot()
-        self.foresight = Foresight(self._past, every_seconds=60.0)
-        Declarations(control).tell(Declared("performance", 0, DECLARATION))
+        self.foresight = LoadForecasts(self._past, every_seconds=60.0)
+        Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
         self.seen = self.snapshot()
         ensure_parallelism_loops(control, self.seen)
         for loop in Loop.objects.filter(law__in=LAWS[::2]):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pool.completions import Line, key_of, note
-from workers.pool.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, WARM_UP_SECONDS, Departures, Note
+from workers.pool.completions import CompletionReporter, key_of, note
+from workers.pool.departures import BEGAN, DONE, ENDED, RETAINED_SAMPLES, WARM_UP_SECONDS, Departures, Note
 
 START = 1_000.0
 
@@ -90,7 +90,7 @@ def test_what_was_measured_before_a_change_of_size_is_gone_and_numbers_go_on():
         workers.work(slot, START + 12, 50, 0.1, 1)
     after = workers.settled(START + 30)
     assert after["seq"] > before["seq"] and after["per_second"] == pytest.approx(20.0, rel=0.1)
-    assert len(after["recent_seconds"]) <= min(KEPT_SAMPLES, after["seq"] - before["seq"])
+    assert len(after["recent_seconds"]) <= min(RETAINED_SAMPLES, after["seq"] - before["seq"])
 
 
 def test_a_slot_that_a_batch_task_holds_is_not_waited_for():
@@ -132,7 +132,7 @@ def test_it_does_not_matter_how_often_it_is_settled(pauses):
 
 def test_what_workers_tell_their_host_is_read_back(control):
     times = iter([10.0, 11.5, 12.0])
-    line = Line("jobs@here", 77, lambda: next(times))
+    line = CompletionReporter("jobs@here", 77, lambda: next(times))
     line.began(control)
     line.completed(control, [(10.5, 4), (11.0, 5)])
     line.completed(control, [])
@@ -146,7 +146,7 @@ def test_what_workers_tell_their_host_is_read_back(control):
 
 
 def test_a_worker_that_no_host_runs_tells_nobody(control):
-    line = Line.of(None)
+    line = CompletionReporter.of(None)
     line.began(control)
     line.completed(control, [(1.0, 1)])
     line.ended(control)

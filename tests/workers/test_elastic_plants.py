@@ -21,7 +21,7 @@ from tests.workers.foreign_plants import FakeFlink, FakeHeron
 from workers.pipeline.declaration.controls import key_of
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
-from workers.plants.foreign.line import Line
+from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
 from workers.plants.memory import MemoryPlant
@@ -107,7 +107,7 @@ class RemoteRig(LocalRig):
 
     def __init__(self, control, secret):
         super().__init__(control)
-        line = Line("east", URL, secret, 30.0, httpx.MockTransport(through_django))
+        line = PlantClient("east", URL, secret, 30.0, httpx.MockTransport(through_django))
         self.plant = RemotePlant(line)
 
     def settle(self):
@@ -123,7 +123,7 @@ class FlinkRig(Rig):
 
     def __init__(self):
         self.far = FakeFlink(slots=64)
-        line = Line("flink", "http://flink", transport=self.far.transport())
+        line = PlantClient("flink", "http://flink", transport=self.far.transport())
         self.plant = FlinkPlant(line, "hashes")
 
     def vanish(self, operator):
@@ -140,7 +140,7 @@ class HeronRig(Rig):
 
     def __init__(self):
         self.far = FakeHeron()
-        line = Line("heron", "http://tracker", transport=self.far.transport())
+        line = PlantClient("heron", "http://tracker", transport=self.far.transport())
         self.plant = HeronPlant(line, self.options, self.far.run)
 
     def vanish(self, operator):
@@ -264,7 +264,7 @@ def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
 
 
 def remote(answer, timeout_seconds=0.2):
-    line = Line("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
+    line = PlantClient("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
     return RemotePlant(line)
 
 

@@ -10,7 +10,7 @@ from queues.errors import BadInput
 from tests.workers.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
-from workers.plants.foreign.line import Line
+from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
@@ -25,7 +25,7 @@ def flink():
 def job(flink):
     """Looked at once in 2 s."""
     seconds = count(0, 2)
-    line = Line("flink", "http://flink", transport=flink.transport())
+    line = PlantClient("flink", "http://flink", transport=flink.transport())
     return FlinkPlant(line, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
 
 
@@ -107,7 +107,7 @@ def heron():
 
 @pytest.fixture
 def topology_of_heron(heron):
-    line = Line("heron", "http://tracker", transport=heron.transport())
+    line = PlantClient("heron", "http://tracker", transport=heron.transport())
     return HeronPlant(line, OPTIONS, heron.run, lambda: 1_790_000_000.0)
 
 
@@ -148,7 +148,7 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
             raise run
         return run(arguments)
 
-    line = Line("heron", "http://tracker", transport=heron.transport())
+    line = PlantClient("heron", "http://tracker", transport=heron.transport())
     with pytest.raises(error, match=said):
         HeronPlant(line, OPTIONS, failing).set_parallelism({"exclaim": 3})
 

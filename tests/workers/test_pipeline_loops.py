@@ -49,7 +49,7 @@ class Plant:
 
 @pytest.fixture
 def plant(control):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensure_pipeline_loops(control)
     return Plant(control)
 
@@ -60,7 +60,7 @@ def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, p
     Declarations(control).forget("performance")
     assert ensure_pipeline_loops(control) == []
     assert all("retired_at" in loop.target for loop in Loop.objects.all())
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     assert len(ensure_pipeline_loops(control)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
 

@@ -3,13 +3,13 @@
 import pytest
 
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.status.progress import Sight, Step, stall
+from workers.pipeline.status.progress import ProgressInputs, Step, stall
 from workers.pipeline.status.progress_record import ProgressRecord
 
 
 def test_who_has_nothing_to_do_is_not_stalled():
-    assert stall(Sight()) is None
-    assert stall(Sight(hindrance="n1 can't be read")) is None
+    assert stall(ProgressInputs()) is None
+    assert stall(ProgressInputs(stall_reason="n1 can't be read")) is None
 
 
 @pytest.mark.parametrize(
@@ -19,19 +19,19 @@ def test_who_has_nothing_to_do_is_not_stalled():
 def test_a_worker_is_measured_by_its_own_last_batch(seconds, batch_seconds, stalled):
     step = Step("replica iap1", seconds, batch_seconds)
     assert step.is_stalled is stalled
-    assert (stall(Sight((step,))) is not None) is stalled
+    assert (stall(ProgressInputs((step,))) is not None) is stalled
 
 
 def test_the_first_batch_has_time_for_compiling():
-    assert stall(Sight((Step("replica iap1", 50.0, None),))) is None
-    slow = Sight((Step("replica iap1", 70.0, None),))
+    assert stall(ProgressInputs((Step("replica iap1", 50.0, None),))) is None
+    slow = ProgressInputs((Step("replica iap1", 70.0, None),))
     assert "first batch" in stall(slow)
     assert slow.stuck_seconds == 0.0, "a new start would only begin it once more"
-    assert Sight((Step("replica iap1", 400.0, None),)).stuck_seconds == 160.0
+    assert ProgressInputs((Step("replica iap1", 400.0, None),)).stuck_seconds == 160.0
 
 
 def test_the_one_that_is_stalled_for_longest_is_named():
-    sight = Sight(
+    sight = ProgressInputs(
         (Step("replica iap1", 20.0, 0.2), Step("replica iap2", 45.0, 0.2)), undispatched_seconds=30.0
     )
     assert stall(sight) == "replica iap2 has not finished its batch for 45 s"
@@ -39,13 +39,13 @@ def test_the_one_that_is_stalled_for_longest_is_named():
 
 
 def test_a_limit_or_a_node_that_is_away_is_told_and_is_not_stuck():
-    sight = Sight(undispatched_seconds=20.0, hindrance="0 events/s are admitted at most")
+    sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="0 events/s are admitted at most")
     assert stall(sight) == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
     assert sight.stuck_seconds == 0.0, "a new start would not help"
 
 
 def test_a_dispatcher_that_does_not_come_back_is_told_and_is_stuck():
-    sight = Sight(silent_seconds=31.0)
+    sight = ProgressInputs(silent_seconds=31.0)
     assert stall(sight) == "the dispatcher has not come back for 31 s"
     assert sight.stuck_seconds == 31.0
 
@@ -55,8 +55,8 @@ def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is
     record.at_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
     record.looked(130.0, 0, None, ())
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
-    state, hindrance = record.judge(130.0, given, 1)
-    assert (state, hindrance[:9], hindrance[-4:]) == ("stalled", "replica b", "80 s")
+    state, stall_reason = record.judge(130.0, given, 1)
+    assert (state, stall_reason[:9], stall_reason[-4:]) == ("stalled", "replica b", "80 s")
     assert record.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
     assert record.judge(131.0, given, 1) == ("starting", None)

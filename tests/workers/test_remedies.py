@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.consumer.handlers.sink import sink_of
-from workers.snapshot.action_summary import ago, deed_of, with_remedies
+from workers.snapshot.action_summary import ago, past_tense, with_action_summary
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -28,14 +28,14 @@ def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
 
 
 def sentence(**changes: Any) -> str:
-    return with_remedies({**deepcopy(CALM), **changes})["sentence"]
+    return with_action_summary({**deepcopy(CALM), **changes})["sentence"]
 
 
 def test_a_calm_plant_that_nobody_touches_has_nothing_added():
     assert sentence() == "All 3 nodes normal."
 
 
-def test_what_a_loop_did_is_told_with_its_age_and_its_effect_on_the_backlog():
+def test_what_a_loop_did_is_said_with_its_age_and_its_effect_on_the_backlog():
     deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
     totals = {"backlog_events": 900, "backlog_change_events": -300, "backlog_seconds": 9.0}
     told = sentence(health=BUSY, deeds=deeds, totals=totals)
@@ -58,7 +58,7 @@ def test_trouble_that_no_loop_acts_on_is_said():
     old = [deed("rebalancing", "moved 120 points", 0.0)]
     busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0}}
     for trouble in ({"nodes": busy}, {"queues": behind}):
-        assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop has acted in the last 2 min.")
+        assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop acted in the last 2 min.")
     assert sentence(health=BUSY, deeds=old) == BUSY["sentence"]
 
 
@@ -77,11 +77,11 @@ def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
     loops = {"worker_rate/alert/n1": {"mode": "hold"}}
     told = sentence(plans=[plan], loops=loops)
     assert told == (
-        "All 3 nodes normal. Plan 12 over 120 points waits for approval; worker rate/alert/n1 is on hold."
+        "All 3 nodes normal. Plan 12 (120 points) waits for approval; worker rate/alert/n1 is on hold."
     )
 
 
-@pytest.mark.parametrize(("change", "words"), [(-500, "falls"), (500, "rises"), (40, "stays"), (None, "")])
+@pytest.mark.parametrize(("change", "words"), [(-500, "falls"), (500, "rises"), (40, "steady"), (None, "")])
 def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
     totals = {"backlog_events": 1_000, "backlog_change_events": change, "backlog_seconds": 30.0}
     told = sentence(health=BUSY, totals=totals)
@@ -101,7 +101,7 @@ def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
     ],
 )
 def test_every_action_has_words(action, words):
-    assert deed_of(action) == words
+    assert past_tense(action) == words
 
 
 @given(st.floats(0, 60), st.floats(0, 9))

@@ -147,7 +147,7 @@ class Virtual:
 
     def found(self) -> dict[str, int]:
         """Sink → complex events."""
-        return {name: len(self.tier.told(name)) for name in ("killed", "failed", "milestone")}
+        return {name: len(self.tier.emitted(name)) for name in ("killed", "failed", "milestone")}
 
     def p95_by_window(self) -> list[float]:
         windows: dict[int, list[float]] = {}

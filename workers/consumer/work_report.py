@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import redis
 
 from workers.consumer.latency import Latencies
-from workers.pool.completions import Completion, Line
+from workers.pool.completions import Completion, CompletionReporter
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
 RUNNING_EXPIRES_SECONDS = 15.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 
-NOBODY = Line("", 0)  # of a worker that no host runs
+NOBODY = CompletionReporter("", 0)  # of a worker that no host runs
 
 
 def submitted_key(queue: str, node: str) -> str:
@@ -51,14 +51,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WorkReporter:
     """One worker's line to the control server, and to the host that runs it."""
 
     control: redis.Redis
     queue: str
     node: str
     worker_id: str
-    line: Line = NOBODY
+    line: CompletionReporter = NOBODY
 
     def begin(self, now: float) -> bool:
         """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
@@ -85,8 +85,8 @@ class Desk:
         """Said after each round of blocks: when which events were done."""
         self.line.completed(self.control, done)
 
-    def end(self, report: Report, trouble: str = "") -> None:
-        """The worker is done; `trouble` is why it ended early. One transaction: the counts always agree."""
+    def end(self, report: Report, last_error: str = "") -> None:
+        """The worker is done; `last_error`: why it ended early. One transaction: the counts always agree."""
         counts: Mapping[str, int] = {
             "finished": 1,
             "failed": report.failed,
@@ -100,7 +100,7 @@ class Desk:
             pipe.zrem(running_key(self.queue, self.node), self.worker_id)
             for name, count in counts.items():
                 pipe.hincrby(work_key(self.queue, self.node), name, count)
-            pipe.hset(work_key(self.queue, self.node), "trouble", trouble[:500])
+            pipe.hset(work_key(self.queue, self.node), "trouble", last_error[:500])
             for bucket, events in report.latencies.events.items():
                 pipe.hincrby(latency_key(self.queue), str(bucket), events)
             self.line.ended(pipe)

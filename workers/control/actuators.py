@@ -15,7 +15,7 @@ from workers.plants.plant import Elastic, Plant
 from workers.plants.registry import LOCAL
 
 LASTING_INTERVALS = 10.0
-KEPT_INTERVALS = 6.0
+HOLD_INTERVALS = 6.0
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 
 
@@ -104,7 +104,7 @@ def keep_plant(loop: Loop, plant: Plant) -> None:
     """
     if "plant" in loop.target:
         with suppress(WeirError), elastic_of(loop, plant) as elastic:
-            elastic.hold(KEPT_INTERVALS * loop.interval_seconds)
+            elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 
 
 def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:

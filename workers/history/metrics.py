@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 KEY = "weir:metrics"
-KEPT_ROWS = 7_200
+RETAINED_ROWS = 7_200
 CHUNK_ROWS = 1_000
 TOTALS = (
     "in_per_second",
@@ -89,7 +89,7 @@ def row(snapshot: Mapping[str, Any]) -> dict[str, str]:
 
 def append(pipe: redis.Redis, snapshot: Mapping[str, Any]) -> None:
     """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
-    pipe.xadd(KEY, row(snapshot), maxlen=KEPT_ROWS, approximate=True)
+    pipe.xadd(KEY, row(snapshot), maxlen=RETAINED_ROWS, approximate=True)
 
 
 def columns(

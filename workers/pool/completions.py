@@ -17,7 +17,7 @@ import orjson
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, Note
 
 MOST_ENTRIES = 4_096
-KEPT_SECONDS = 3_600
+RETAINED_SECONDS = 3_600
 Completion = tuple[float, int]  # instant, events
 
 
@@ -27,7 +27,7 @@ def key_of(host: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CompletionReporter:
     """A worker's line to its host; without a host (no pool runs it) nobody is told."""
 
     host: str
@@ -35,26 +35,26 @@ class Line:
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
-    def of(cls, host: str | None) -> "Line":
+    def of(cls, host: str | None) -> "CompletionReporter":
         """The line of the process that asks."""
         return cls(host or "", os.getpid())
 
     def began(self, pipe: Any) -> None:
         """Said with the worker's begin, in its pipeline."""
-        self._tell(pipe, {"b": self.monotonic()})
+        self._report(pipe, {"b": self.monotonic()})
         if self.host:
-            pipe.expire(key_of(self.host), KEPT_SECONDS)
+            pipe.expire(key_of(self.host), RETAINED_SECONDS)
 
     def completed(self, client: Any, done: Sequence[Completion]) -> None:
         """Said after each round of blocks, so that nobody waits for the end of a long worker."""
         if done:
-            self._tell(client, {"d": orjson.dumps(done), "u": self.monotonic()})
+            self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
 
     def ended(self, pipe: Any) -> None:
         """Said with the worker's end, in its pipeline."""
-        self._tell(pipe, {"e": self.monotonic()})
+        self._report(pipe, {"e": self.monotonic()})
 
-    def _tell(self, client: Any, fields: Mapping[str, Any]) -> None:
+    def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
             client.xadd(key_of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)

@@ -13,7 +13,7 @@ from workers.batch.runs import OPEN
 from workers.control.actuators import size
 from workers.models import LedgerEntry, Run
 from workers.placement import plan_document, plans
-from workers.snapshot.action_summary import deed_of
+from workers.snapshot.action_summary import past_tense
 from workers.steering import override_document
 from workers.steering.overrides import by_loop, in_force, soonest_first
 from workers.steering.scope import active_loops
@@ -56,21 +56,21 @@ TERMS = {
     "parallelism_joint": ("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
 }
 # Of laws that set a value which stays: where it stands is observed, or said by each decision.
-STANDING = {
+LASTING = {
     "parallelism_joint": "tasks_total",
     "concurrency": "threads",
     "ladder": "rung",
     "shedding": "work_shed",
 }
 DIGITS = 3
-DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
+ACTIONS_SHOWN, MOST_ACTIONS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
     """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the gravest first, `deeds`, the newest first; all as the snapshot has them.
+    `alerts`, the gravest first, `recent_actions`, the newest first; all as the snapshot has them.
     """
 
     loops: dict[str, dict[str, Any]]
@@ -78,7 +78,7 @@ class ControlRecord:
     plans: list[dict[str, Any]]
     runs: dict[str, dict[str, Any]]
     alerts: list[dict[str, Any]]
-    deeds: list[dict[str, Any]]
+    recent_actions: list[dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
@@ -93,26 +93,26 @@ def control_record(now: datetime) -> ControlRecord:
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.documents(rows)
-    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _recent_actions(now))
 
 
-def _deeds(now: datetime) -> list[dict[str, Any]]:
+def _recent_actions(now: datetime) -> list[dict[str, Any]]:
     """What each law's loops did last, if that was lately; actions that were applied only."""
-    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - DEEDS_SHOWN, applied=True)
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
     newest: dict[str, dict[str, Any]] = {}
-    for entry in acted.select_related("loop").order_by("-at")[:MOST_DEEDS]:
-        newest.setdefault(entry.loop.law, _deed(entry))
+    for entry in acted.select_related("loop").order_by("-at")[:MOST_ACTIONS]:
+        newest.setdefault(entry.loop.law, _recent_action(entry))
     return list(newest.values())
 
 
-def _deed(entry: LedgerEntry) -> dict[str, Any]:
+def _recent_action(entry: LedgerEntry) -> dict[str, Any]:
     action = entry.action or {}
     return {
         "law": entry.loop.law,
         "entry": entry.pk,
         "at": entry.at.timestamp(),
         "verdict": entry.verdict,
-        "did": deed_of(action),
+        "did": past_tense(action),
         "points": sum(move["points"] for move in action.get("moves", ())),
     }
 
@@ -184,9 +184,9 @@ def _actuator(law: str, entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
     if entry is None:
         return None
-    if law in STANDING:
+    if law in LASTING:
         said = (entry.observation, entry.terms.get("manual"), entry.terms)
-        return next((each[STANDING[law]] for each in said if each and STANDING[law] in each), None)
+        return next((each[LASTING[law]] for each in said if each and LASTING[law] in each), None)
     return size(entry.action) if entry.applied else 0
 
 

@@ -45,7 +45,7 @@ def past_of(request: HttpRequest) -> Past | None:
     return request.weir_past
 
 
-def moment_of(request: HttpRequest) -> datetime:
+def time_shown(request: HttpRequest) -> datetime:
     """The moment a page is about: now, unless its address names another."""
     past = past_of(request)
     return past.at if past and past.at else timezone.now()

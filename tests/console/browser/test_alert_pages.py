@@ -72,7 +72,7 @@ def test_from_the_overview_an_alert_is_acknowledged_on_a_phone_in_three_taps(ope
     expect(button).to_be_in_viewport()
     assert violations(page) == [] and overhang(page) <= 0
     button.tap()
-    expect(page.locator("#alert-head")).to_contain_text("admin has it; it fires again in")
+    expect(page.locator("#alert-head")).to_contain_text("Acknowledged by admin; fires again in")
     expect(page.locator(".toast")).to_contain_text("You have it until")
 
 

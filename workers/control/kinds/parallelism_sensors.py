@@ -37,7 +37,7 @@ def queueing(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """See `controllers.parallelism.inputs`."""
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_queueing")
+    topology, measured = topology_inputs(target, snapshot, now_seconds, "parallelism_queueing")
     return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
 
 
@@ -45,7 +45,7 @@ def joint(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """The same, of all operators together, with what is foreseen of what comes to them."""
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_joint")
+    topology, measured = topology_inputs(target, snapshot, now_seconds, "parallelism_joint")
     if topology is None:
         return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
     ahead = _ahead(target, snapshot, inputs.source_per_second(topology))
@@ -60,8 +60,8 @@ def forecast(
     """What one operator would miss in each window foreseen with each number of tasks. A way that rests on
     guesses is not decided on: the deviation may be `MOST_DEVIATION` of what is foreseen."""
     nothing = {"missed": [[0.0]], "current": 1}
-    topology, measured = sight(target, snapshot, now_seconds, "parallelism_forecast")
-    if topology is None or measured.unfit:
+    topology, measured = topology_inputs(target, snapshot, now_seconds, "parallelism_forecast")
+    if topology is None or measured.invalid:
         return Sensed(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:
@@ -87,7 +87,7 @@ def _missed(
     mean, deviation = (np.asarray(each) for each in ahead)
     if is_rejected(mean, deviation, MOST_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
-        return f"the forecast is a guess: it may err by {share:.0%} of what it foresees", None
+        return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
     counts = np.arange(1.0, CORES + 1)
     window = snapshot["forecasts"][target["application"]]["window_seconds"]
     return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
@@ -114,10 +114,10 @@ def _offered(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> float:
 
 def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str:
     row = (snapshot.get("forecasts") or {}).get(target["application"]) or {}
-    return row.get("refused") or "nothing is foreseen yet, or nothing comes now"
+    return row.get("refused") or "there is no forecast yet, or no arrivals"
 
 
-def sight(
+def topology_inputs(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float, law: str | None = None
 ) -> tuple[Topology | None, Measured]:
     """What there is to decide on, and how good it is for a law."""
@@ -125,7 +125,7 @@ def sight(
         topology, measured = _of_plant(target["plant"], snapshot, now_seconds)
     else:
         topology, measured = _of_application(target, snapshot, now_seconds)
-    if topology is None or measured.unfit:
+    if topology is None or measured.invalid:
         return topology, measured
     if (holder := holder_of(target, snapshot, topology) or _owner_before(law, target, snapshot)) is not None:
         return topology, Measured(measured.age_seconds, holder)
@@ -157,7 +157,7 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Mapping[
 
 def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
     """What tasks are judged by: their number, what waits for them, and the slowest path's latency."""
-    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
     if topology is None:
         return None
     steered = inputs.steered(topology)
@@ -173,7 +173,7 @@ def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
 
 def operator_readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
     """What one operator's tasks are judged by."""
-    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
         return None
@@ -216,7 +216,7 @@ def _of_application(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float
 ) -> tuple[Topology | None, Measured]:
     measured = pipeline_sensors.measured(target, snapshot, now_seconds)
-    if measured.unfit:
+    if measured.invalid:
         return None, measured
     try:
         whole = topology_of(snapshot)

@@ -56,7 +56,7 @@ def replicas(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str
 
 
 def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
-    if of.unfit:
+    if of.invalid:
         return of
     if of.idle:
         return of

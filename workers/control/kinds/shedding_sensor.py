@@ -9,12 +9,12 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
-from controllers.shedding.ladder import RUNGS
+from controllers.shedding.ladder import LEVELS
 from workers.control.kinds.offered_work import OfferedWork
 from workers.control.kinds.pattern_yield import MOST_SECONDS, PatternYield
 from workers.control.kinds.pipeline_sensors import application, measured
 
-SHED = RUNGS.index("shed") + 1
+SHED = LEVELS.index("shed") + 1
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
 
@@ -29,7 +29,7 @@ def shedding(
     work = OfferedWork(row, snapshot)
     may_shed = permitted(row, snapshot)
     names = _measured_ones(work, may_shed)
-    if not names and quality.unfit is None:
+    if not names and quality.invalid is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
     yields = {name: PatternYield(name, before) for name in row["patterns"]}
     for name, found in yields.items():

@@ -52,7 +52,7 @@ class Declarations:
         """From now on it is not run; what waits in its queues waits."""
         self._control.hdel(WANTED, name)
 
-    def tell(self, declared: Declared, refused: str | None = None) -> None:
+    def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
         self._control.hset(AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused}))
 

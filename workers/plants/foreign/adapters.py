@@ -13,7 +13,7 @@ from workers.host import egress
 from workers.plants.foreign import heron
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
-from workers.plants.foreign.line import Line
+from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic
@@ -53,7 +53,7 @@ def adapter_of(
     token = environment.get(row.secret_environment, "") if row.secret_environment else ""
     if row.secret_environment and not token:
         raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
-    line = Line(row.name, row.url, token, transport=transport)
+    line = PlantClient(row.name, row.url, token, transport=transport)
     if row.kind == Kind.FLINK:
         return FlinkPlant(line, row.options.get("job", ""))
     if row.kind == Kind.HERON:

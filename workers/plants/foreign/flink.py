@@ -19,7 +19,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import MOST_TASKS, Link, Operator, Topology
 from workers.pipeline.status.task_measures import WorkSample, measures
-from workers.plants.foreign.line import Line, first_error
+from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
 
 WINDOW_SECONDS = 15.0
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Look:
+class FlinkSample:
     """Of one moment: vertex id → per subtask (records in, records out, busy ms per second)."""
 
     at: float
@@ -61,27 +61,27 @@ class FlinkPlant:
 
     def __init__(
         self,
-        line: Line,
+        line: PlantClient,
         job: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
-        self._looks: deque[Look] = deque()
+        self._samples_kept: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
 
     def topology(self) -> Topology:
         """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
         job = self._job()
         if job.shape != self._shape:
-            self._looks.clear()
+            self._samples_kept.clear()
             self._shape = job.shape
-        look = Look(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
+        sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
         if self._job().shape != job.shape:
-            raise PlantSilent(f"{self._line.name}: the job was rescaled while it was looked at.")
-        self._looks.append(look)
-        while len(self._looks) > 2 and self._looks[1].at <= look.at - WINDOW_SECONDS:
-            self._looks.popleft()
+            raise PlantSilent(f"{self._line.name}: the job was rescaled during the observation.")
+        self._samples_kept.append(sample)
+        while len(self._samples_kept) > 2 and self._samples_kept[1].at <= sample.at - WINDOW_SECONDS:
+            self._samples_kept.popleft()
         return self._topology(job, self._slots())
 
     def hold(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class FlinkPlant:
         )
 
     def _topology(self, job: Job, slots: int) -> Topology:
-        window = self._looks[-1].at - self._looks[0].at if self._looks else 0.0
+        window = self._samples_kept[-1].at - self._samples_kept[0].at if self._samples_kept else 0.0
         vertices = named(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
         operators = {name: self._operator(name, vertex, slots, window) for name, vertex in vertices.items()}
@@ -171,7 +171,7 @@ class FlinkPlant:
         return Operator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
-        samples = list(_samples(self._looks, vertex.id, subtask))
+        samples = list(_samples(self._samples_kept, vertex.id, subtask))
         if not samples or not window:
             return {}
         found = measures(samples, window)
@@ -181,9 +181,9 @@ class FlinkPlant:
         return found | {"latency_seconds": found["service_seconds"], "latency_variance": None}
 
 
-def _samples(looks: deque[Look], vertex: str, subtask: int) -> Iterator[WorkSample]:
+def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
     """From look to look, where all is known and no counter fell."""
-    for before, after in pairwise(looks):
+    for before, after in pairwise(samples):
         elapsed = after.at - before.at
         was, now = before.values[vertex][subtask], after.values[vertex][subtask]
         if None in was or None in now or elapsed <= 0:

@@ -23,7 +23,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
-from workers.plants.foreign.line import Line
+from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 NOT_LIVE = "not run against a live cluster"
@@ -55,7 +55,7 @@ class HeronPlant:
 
     def __init__(
         self,
-        line: Line,
+        line: PlantClient,
         options: Mapping[str, str],
         run: Run | None = None,
         clock: Callable[[], float] = time.time,

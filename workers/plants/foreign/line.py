@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 2.0
 MOST_BYTES = 8 * 2**20
 
 
-class Line:
+class PlantClient:
     """To one plant, whose name stands in what is said of it."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import Topology
 from queues.errors import BadInput
-from workers.plants.foreign.line import Line, first_error
+from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -18,7 +18,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 class RemotePlant:
     """A client of one plant; `line` leads to its control API, as `https://weir.example/control/main/v1`."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: PlantClient) -> None:
         self._line = line
 
     def topology(self) -> Topology:

@@ -80,11 +80,11 @@ class RowSearch:
 
     def _conclude(self) -> Iterator[Taken]:
         assert self._attempt is not None
-        way = self._attempt.closed(self._rules.automaton)
+        branch = self._attempt.closed(self._rules.automaton)
         self._attempt = None
-        self._drop(way.through if way else 1)
-        if way and way.taken:
-            yield way.taken
+        self._drop(branch.through if branch else 1)
+        if branch and branch.taken:
+            yield branch.taken
 
     def _drop(self, rows: int) -> None:
         if self._rules.pattern.expression.at_first:
