@@ -373,7 +373,7 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def moment(value: Any, format: str = "clock") -> SafeString:
+def timestamp(value: Any, format: str = "clock") -> SafeString:
     """A time: UTC as written (or the zone of an export), the reader's own zone once alive, UTC on hover."""
     if value is None or value == "":
         return SafeString(UNKNOWN)
