@@ -76,7 +76,7 @@ def test_an_alert_that_never_fired_has_no_page(operator, alert):
 
 def test_who_acknowledges_has_it_and_nobody_else_is_told(operator, alert):
     answer = fetch(operator, f"/alerts/{alert.pk}/acknowledge", {"note": "the host restarts"})
-    assert answer.status_code == 200 and "You have it until" in answer.json()["message"]
+    assert answer.status_code == 200 and "Acknowledged until" in answer.json()["message"]
     alert.refresh_from_db()
     assert (alert.state, alert.acknowledged_by.username) == ("acknowledged", "operator")
     assert audited() == [("operator", "alert.acknowledge", f"alert {alert.pk}")]
@@ -358,9 +358,9 @@ def test_a_time_without_alerts_says_so(operator, alert):
 
 
 def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
-    assert "Nobody looks after alerts" not in operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
     look(-60)
-    assert "Nobody looks after alerts since" in operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
 
 
 def test_a_token_does_all_of_it_over_the_api(secrets, alert, plant_topology):

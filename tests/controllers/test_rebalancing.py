@@ -157,8 +157,8 @@ def test_where_a_heavy_piece_fits_nowhere_the_others_make_room_for_it():
     heavy = queue("heavy", 2400.0, {"n0": 166, **{f"n{index}": 139 for index in range(1, 7)}})
     small = [queue(f"q{i}", 250.0, {f"n{7 + i}": 500, f"n{7 + (i + 1) % 3}": 500}) for i in range(3)]
     # n0 carries 398 and its smallest piece is 120; n7 to n9 have room for 100 each, the others for 16.
-    for exact_routes in (0, 1000):
-        _, decision = decide(observation(nodes, [heavy, *small]), exact_routes=exact_routes)
+    for exact_ways in (0, 1000):
+        _, decision = decide(observation(nodes, [heavy, *small]), exact_ways=exact_ways)
         assert max(decision.action["load_after"].values()) < 350
 
 
@@ -166,10 +166,10 @@ def test_where_a_heavy_piece_fits_nowhere_the_others_make_room_for_it():
 @given(
     seen=observations(),
     goal=st.sampled_from(["below-busy", "band"]),
-    exact_routes=st.sampled_from([0, 300]),
+    exact_ways=st.sampled_from([0, 300]),
 )
-def test_every_decision_keeps_every_rule_on_every_plant(seen, goal, exact_routes):
-    state, decision = decide(seen, goal=goal, exact_routes=exact_routes)
+def test_every_decision_keeps_every_rule_on_every_plant(seen, goal, exact_ways):
+    state, decision = decide(seen, goal=goal, exact_ways=exact_ways)
     moves = moves_of(decision)
     points = after(seen, moves)
     closed = {each["name"] for each in seen["nodes"] if each["drained"] or each["state"] == "OFFLINE"}

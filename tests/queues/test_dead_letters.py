@@ -62,7 +62,7 @@ def test_a_letter_that_is_not_as_it_was_shown_stays_as_it_is(segment):
     stale = {first.dead_id: second.digest, second.dead_id: second.digest}
     assert DeadLetters(segment).requeue(stale) == {first.dead_id: CHANGED, second.dead_id: 4}
     assert DeadLetters(segment).discard({first.dead_id: "0" * 40}) == {first.dead_id: CHANGED}
-    with pytest.raises(BadInput, match="not as it was shown"):
+    with pytest.raises(BadInput, match="has changed since it was shown"):
         DeadLetters(segment).amend(first.dead_id, "0" * 40, first.batch)
     assert DeadLetters(segment).read() == [first]
 

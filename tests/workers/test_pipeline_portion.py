@@ -64,5 +64,5 @@ def test_a_portion_is_the_same_when_it_has_travelled():
 
 
 def test_outside_of_a_job_there_is_no_portion():
-    with pytest.raises(RuntimeError, match="no portion is attached"):
+    with pytest.raises(RuntimeError, match="no batch assignment is attached"):
         BatchAssignment.of_this_job()

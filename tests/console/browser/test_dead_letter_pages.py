@@ -30,7 +30,7 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     expect(page.locator("#letters .error")).to_contain_text("can't be brought back")
     page.get_by_label("Type alert to discard").fill("alert")
     page.get_by_role("button", name="Discard 1 letter for good").click()
-    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
 
 
 def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(
@@ -46,7 +46,7 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
     page.locator("#letters").get_by_label("Reason").fill("the shop is back")
     page.get_by_role("button", name="Requeue 60 letters").click()
     expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) put in again.")
-    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
 
 
 @pytest.mark.parametrize(

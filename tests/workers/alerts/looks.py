@@ -78,9 +78,9 @@ def rule(name: str = "node-lost", **fields: Any) -> Any:
     Receiver.objects.get_or_create(
         name="desk", defaults={"channel": "email", "settings": {"addresses": ["a@b"]}}
     )
-    note_at_work = [{"after_minutes": 0, "receivers": ["desk"]}]
+    notify = [{"after_minutes": 0, "receivers": ["desk"]}]
     given = {"condition": "node_lost", "title": "Node {node} is lost", "threshold": 10, "clear_threshold": 3}
-    given |= {"keep_seconds": 10, "escalation": note_at_work, "severity": "critical", **fields}
+    given |= {"keep_seconds": 10, "escalation": notify, "severity": "critical", **fields}
     return rules.define(name, given, datetime.fromtimestamp(START, UTC))
 
 

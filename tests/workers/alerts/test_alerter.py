@@ -142,8 +142,8 @@ def test_killed_at_any_instant_it_tells_each_alert_once(control_server, control,
     """
     process, chance = Process(control_server.url, tmp_path), random.Random(7)
     with hook() as reporter:
-        note_at_work = ("shell", "-c", TELL_HOOK.format(port=reporter.port))
-        for arguments in (("migrate", "--verbosity=0"), ("seed",), note_at_work):
+        notify = ("shell", "-c", TELL_HOOK.format(port=reporter.port))
+        for arguments in (("migrate", "--verbosity=0"), ("seed",), notify):
             process.manage(*arguments)
         names = [f"m{at}" for at in range(12)]
         try:

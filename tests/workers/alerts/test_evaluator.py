@@ -284,9 +284,9 @@ def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
 
 
 def test_conditions_of_records_fire(looks):
-    note_at_work = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
-    rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **note_at_work)
-    rule("task-failed", condition="run_failed", title="Task {task} failed", **note_at_work)
+    notify = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
+    rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **notify)
+    rule("task-failed", condition="run_failed", title="Task {task} failed", **notify)
     rule("throttled", condition="throttled", title="{queue} throttled", threshold=1, clear_threshold=1)
     rule("loop-held", condition="loop_held", title="{loop} held", threshold=60, clear_threshold=60)
     rule("stopped", condition="loops_stopped", title="No loop ticks", threshold=60, clear_threshold=30)
@@ -303,7 +303,7 @@ def test_conditions_of_records_fire(looks):
         "Plan 4 failed",
         "Task retention failed",
         "alert throttled",
-        "worker rate/alert/n1 held",
+        "Worker rate of alert on n1 held",
         "No loop ticks",
     }
 
