@@ -41,7 +41,7 @@ def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, la
         assert said in page
     assert 'class="spread"' in page and "task-hours in the last" in page
     assert "replicas" not in page.split("Tasks of its operators")[1].split("Latency of its paths")[0]
-    assert "Set tasks" not in page
+    assert "Set tasks</button>" not in page
 
 
 def test_a_rescale_shows_what_was_expected_what_came_and_its_verdict(browsers, plant):

@@ -190,17 +190,17 @@ def test_a_small_allowance_reaches_every_container_in_turn(dispatcher, publish, 
 
 
 @pytest.mark.parametrize(
-    ("controls", "told"),
+    ("controls", "reason"),
     [
         ({"admit_events_per_second": 0}, "0 events/s are admitted at most"),
         ({"admit_events_per_batch": 0}, "admit_events_per_batch is 0"),
     ],
 )
-def test_the_limit_that_holds_everything_back_is_told(controls, emitted, dispatcher, publish, control):
+def test_the_limit_that_holds_everything_back_is_named(controls, reason, dispatcher, publish, control):
     steer(control, **controls)
     publish(1_000)
     assert dispatcher.step() == 0
-    assert dispatcher.stall_reason == emitted
+    assert dispatcher.stall_reason == reason
     steer(control)
     assert dispatcher.step() == 1_000
     assert dispatcher.stall_reason is None

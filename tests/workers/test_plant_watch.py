@@ -9,7 +9,7 @@ from controllers.parallelism.measured_topology import Link, Operator, Topology
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.test_local_plant import documented
-from workers.control.kinds.parallelism_sensors import sight
+from workers.control.kinds.parallelism_sensors import topology_inputs
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch
@@ -100,13 +100,17 @@ def test_an_adapters_own_fault_ends_no_watch(lookout, far):
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
     lookout.observe()
     fresh = snapshot(lookout.document())
-    assert sight({"plant": "east"}, fresh, NOW)[1].invalid is None
+    assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.document(), steered_by={"holder": "desk-2", "until": NOW})
-    assert sight({"plant": "east"}, held, NOW)[1].invalid.startswith("desk-2 steers the tasks until")
+    assert topology_inputs({"plant": "east"}, held, NOW)[1].invalid.startswith(
+        "desk-2 steers the tasks until"
+    )
     far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
     lookout.observe()
-    assert "only half of it" in sight({"plant": "east"}, snapshot(lookout.document()), NOW)[1].invalid
-    assert "west is not known" in sight({"plant": "west"}, fresh, NOW)[1].invalid
+    assert (
+        "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.document()), NOW)[1].invalid
+    )
+    assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
 def test_one_slow_plant_keeps_no_other_waiting(times):

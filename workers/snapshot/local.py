@@ -49,12 +49,12 @@ class LocalPlant(SteeredPlant):
         others: PlantWatch | None = None,
         forecasts: LoadForecasts | None = None,
     ) -> None:
-        """others: the registered plants, where this one's watcher looks at them, too; foresight: of what is
+        """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
         offered to applications, where it looks ahead.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
-        self._forecasts = forecasts
+        self._load_forecasts = forecasts
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -73,7 +73,12 @@ class LocalPlant(SteeredPlant):
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(inputs, record.loops, record.overrides)
-        recorded = {name: getattr(record, name) for name in ("plans", "runs", "alerts", "deeds")}
+        recorded = {
+            "plans": record.plans,
+            "runs": record.runs,
+            "alerts": record.alerts,
+            "deeds": record.recent_actions,
+        }
         composed["totals"]["backlog_change_events"] = self._backlog_change(
             composed["totals"]["backlog_events"], monotonic_seconds
         )
@@ -90,7 +95,7 @@ class LocalPlant(SteeredPlant):
     def _forecasts(self, pipeline: dict[str, Any], now: float) -> dict[str, Any]:
         """What will be offered to each application at work."""
         queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
-        return self._forecasts.rows(queues, now) if self._forecasts else {}
+        return self._load_forecasts.rows(queues, now) if self._load_forecasts else {}
 
     def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

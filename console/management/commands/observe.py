@@ -26,6 +26,6 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
         plant = LocalPlant(
-            control, others=PlantWatch(), foresight=LoadForecasts.of(control, settings.WEIR_DATA)
+            control, others=PlantWatch(), forecasts=LoadForecasts.of(control, settings.WEIR_DATA)
         )
         Observer(control, plant, recorder=Recorder(settings.WEIR_DATA)).run(stop)

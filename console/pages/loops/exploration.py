@@ -19,6 +19,7 @@ from controllers.concurrency.throughput_prediction import (
     predicted_throughput,
 )
 from controllers.framework.parameter import Parameter
+from controllers.framework.reason import cause_of
 from queues.errors import BadInput
 from workers.models import LedgerEntry, Loop
 
@@ -190,7 +191,7 @@ def _cycle(rows: list[Seen]) -> dict[str, Any]:
         "epoch": rows[0].epoch,
         "entry": rows[0].entry,
         "at": rows[0].at,
-        "why": rows[0].reason.partition("; ")[2],
+        "why": cause_of(rows[0].reason),
         "steps": len(steps),
         "seconds": (rests[0].at - rows[0].at).total_seconds() if rests else None,
         "least": min(sizes),

@@ -130,7 +130,7 @@ class Work:
         count.events, count.late = due.num_rows, late.num_rows
         if due.num_rows:
             count.early_us = due.column("time")[due.num_rows // 20].as_py()
-        timers = {f"{operator.name}/{group}" for group in self._due(store, unit)}
+        timers = {f"{operator.name}/{group}" for group in self._timers_due(store, unit)}
         groups = sorted(set(_groups(due)) | set(_groups(late)))
         places = sorted({f"{operator.name}/{group}" for group in groups} | timers)
         before = store.load(places, self.batch)
@@ -139,7 +139,7 @@ class Work:
         count.seconds = time.perf_counter() - started
         return count
 
-    def _due(self, store: StateStore, unit: Unit) -> list[int]:
+    def _timers_due(self, store: StateStore, unit: Unit) -> list[int]:
         if self.combined.watermark_us is None:
             return []
         return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]

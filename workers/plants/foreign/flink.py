@@ -67,21 +67,21 @@ class FlinkPlant:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
-        self._samples_kept: deque[FlinkSample] = deque()
+        self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
 
     def topology(self) -> Topology:
         """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
         job = self._job()
         if job.shape != self._shape:
-            self._samples_kept.clear()
+            self._recent.clear()
             self._shape = job.shape
         sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
         if self._job().shape != job.shape:
             raise PlantSilent(f"{self._line.name}: the job was rescaled during the observation.")
-        self._samples_kept.append(sample)
-        while len(self._samples_kept) > 2 and self._samples_kept[1].at <= sample.at - WINDOW_SECONDS:
-            self._samples_kept.popleft()
+        self._recent.append(sample)
+        while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
+            self._recent.popleft()
         return self._topology(job, self._slots())
 
     def hold(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class FlinkPlant:
         )
 
     def _topology(self, job: Job, slots: int) -> Topology:
-        window = self._samples_kept[-1].at - self._samples_kept[0].at if self._samples_kept else 0.0
+        window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
         vertices = named(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
         operators = {name: self._operator(name, vertex, slots, window) for name, vertex in vertices.items()}
@@ -171,7 +171,7 @@ class FlinkPlant:
         return Operator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
-        samples = list(_samples(self._samples_kept, vertex.id, subtask))
+        samples = list(_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
         found = measures(samples, window)
