@@ -167,12 +167,15 @@ import socket, sys
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
 connection.settimeout(5)
 connection.sendall(bytes.fromhex(sys.argv[2]))
+answer = b""
 try:
-    sys.stdout.write(connection.recv(200).hex())
+    while part := connection.recv(200):
+        answer += part
 except TimeoutError:
-    sys.stdout.write("silence")
+    answer = answer or None
 except OSError:
     pass
+sys.stdout.write("silence" if answer is None else answer.hex())
 """
 
 
