@@ -1,7 +1,7 @@
 // Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
 // from the server once, live snapshots continue it, and only charts that are seen are drawn.
 import { decisions, watch } from "./decisions.js";
-import { VERDICT_WORDS, formatted } from "../values/format.js";
+import { VERDICT_WORDS } from "../values/format.js";
 import { history } from "../values/history.js";
 import { BOTTOM, HUES, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
 import { resolve, store, subscribe } from "../values/store.js";
@@ -117,9 +117,9 @@ class Chart {
 
   compose() {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
-    const decisions = this.signs?.length ? this.signs : null, bars = this.bars();
+    const signs = this.signs?.length ? this.signs : null, bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
-    const space = TOP + BOTTOM + BAR_LANE * bars.length + (decisions ? TRIANGLE_LANE : 0);
+    const space = TOP + BOTTOM + BAR_LANE * bars.length + (signs ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
     const height = inner + space, plotted = height - TOP - BOTTOM;
     const layout = frame(colours, height, narrow);
@@ -129,13 +129,13 @@ class Chart {
     let top = plotted - BAR_LANE * bars.length;
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
-      layout[name] = scale(colours, lane, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
+      layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
       layout[name].showticklabels = this.known(lane.series);
       layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
     });
-    if (decisions) data.push(triangles(decisions, colours, layout, TRIANGLE_LANE / plotted));
+    if (signs) data.push(triangles(signs, colours, layout, TRIANGLE_LANE / plotted));
     bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
     return { data, layout };
   }
@@ -233,23 +233,24 @@ function middles(ends) {
   }).filter((end) => end.value > 0);
 }
 
-function triangles(decisions, colours, layout, share) {
+function triangles(signs, colours, layout, share) {
   layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
   return {
-    x: decisions.map((row) => date(row.at)), y: decisions.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
-    marker: { symbol: decisions.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: decisions.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
-    customdata: decisions.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+    x: signs.map((row) => date(row.at)), y: signs.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    marker: { symbol: signs.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: signs.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
+    customdata: signs.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }
 
 function overrideBar(bar, row, colours, layout, plotted) {
   const high = 1 - row * BAR_LANE / plotted.height, low = high - (BAR_LANE - 6) / plotted.height;
-  const [from, to] = layout.xaxis.range, left = new Date(Math.max(new Date(bar.from), from)), right = new Date(Math.min(new Date(bar.to), to));
+  const [from, to] = layout.xaxis.range.map(Number);
+  const left = Math.max(Number(new Date(bar.from)), from), right = Math.min(Number(new Date(bar.to)), to);
   if (right <= left) return;
-  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: left, x1: right, y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
+  layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
   // A bar too short for its words has them at its left.
   const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
-  layout.annotations.push({ text: bar.label, x: fits ? right : left, xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
+  layout.annotations.push({ text: bar.label, x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
 function rangeOfUrl() {

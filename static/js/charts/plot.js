@@ -29,7 +29,7 @@ export function frame(colours, height, narrow) {
   };
 }
 
-export function scale(colours, lane, domain, highest) {
+export function scale(colours, domain, highest) {
   return {
     domain, range: [0, highest], gridcolor: colours.line, zeroline: false, nticks: 4, fixedrange: true, tickformat: highest >= 10000 ? "~s" : ",~g", ticksuffix: " ",
     tickfont: { color: colours.muted, size: 12 },

@@ -15,16 +15,18 @@ function later() {
   timer = setTimeout(ask, PAUSE_MILLISECONDS);
 }
 
+const questions = () => document.querySelectorAll("input[data-asks]");
+
 /** Whether a question beside the parameters is open. */
-const asked = () => [...document.querySelectorAll("[data-asks]")].some(({ value }) => value.trim());
+const asked = () => [...questions()].some(({ value }) => value.trim());
 
 async function ask() {
   const number = ++newest, place = document.getElementById("prediction"), form = document.getElementById("steer");
-  const fields = [...form.querySelectorAll(".would"), ...document.querySelectorAll("[data-asks]")];
+  const fields = [...form.querySelectorAll("input.would, select.would"), ...questions()];
   const values = new URLSearchParams(fields.map(({ name, value }) => [name, value]));
   try {
     const response = await fetch(`${place.dataset.url}?${values}`, { headers: { Accept: "text/html" } });
-    if (!response.ok || response.redirected) throw new Error(response.status);
+    if (!response.ok || response.redirected) throw new Error(String(response.status));
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("prediction");
     if (number === newest && fresh) document.getElementById("prediction").replaceWith(fresh);
   } catch {

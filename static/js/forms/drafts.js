@@ -33,12 +33,14 @@ function restore(forms) {
     const form = [...document.querySelectorAll("form[method=post]")].filter((each) => each.getAttribute("action") === action)[place];
     if (!form) continue;
     form.closest("[hidden]")?.removeAttribute("hidden");
-    for (const [name, index, value] of fields) put([...form.elements].filter((each) => each.name === name)[index], value);
+    for (const [name, index, value] of fields) put(named(form, name)[index], value);
     form.dispatchEvent(new Event("input", { bubbles: true }));
     count += 1;
   }
   if (count) document.dispatchEvent(new CustomEvent("weir:restored", { detail: count }));
 }
+
+const named = (form, name) => [...form.elements].filter((field) => field.name === name);
 
 function put(field, value) {
   if (!field) return;

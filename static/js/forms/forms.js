@@ -55,9 +55,9 @@ function ending(form) {
 }
 
 /** "at a time…" asks for the time. */
-function expire(select) {
-  const label = select.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
-  label.hidden = field.disabled = select.value !== "until";
+function expire(choice) {
+  const label = choice.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
+  label.hidden = field.disabled = choice.value !== "until";
   field.required = !field.disabled;
   if (!field.disabled && !field.value) field.value = localTime(new Date(Date.now() + 3600e3));
 }
@@ -180,7 +180,7 @@ function done(form, answer) {
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
   // The values in force have changed: the server writes the form again with them, once no hand is on it.
-  document.activeElement?.blur();
+  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
   refreshAll();
 }
 
@@ -242,8 +242,8 @@ function select(target) {
 const nounOf = (form) => ({ letters: "letter", experiments: "experiment" })[form.dataset.selection];
 
 async function copy(button) {
-  const source = document.getElementById(button.dataset.copy), words = button.textContent;
+  const source = document.getElementById(button.dataset.copy), label = button.textContent;
   await navigator.clipboard.writeText(source ? source.textContent : location.href);
   button.textContent = "Copied";
-  setTimeout(() => { button.textContent = words; }, 2000);
+  setTimeout(() => { button.textContent = label; }, 2000);
 }

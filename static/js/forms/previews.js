@@ -10,7 +10,7 @@ export function start() {
     const later = () => { clearTimeout(timer); timer = setTimeout(() => ask(form), PAUSE_MILLISECONDS); };
     form.addEventListener("input", later);
     form.addEventListener("change", later);
-    if (form.elements.name?.value || [...form.elements].some((field) => field.name === "matcher-value" && field.value)) ask(form);
+    if (form.elements.name?.value || matched(form)) ask(form);
   }
   for (const select of document.querySelectorAll("select[data-shows]")) {
     select.addEventListener("change", () => show(select));
@@ -18,6 +18,8 @@ export function start() {
   }
   document.addEventListener("click", ({ target }) => { if (target.closest("[data-print]")) print(); });
 }
+
+const matched = (form) => [...form.elements].some((field) => field.name === "matcher-value" && field.value);
 
 async function ask(form) {
   const number = (asked.get(form) ?? 0) + 1;

@@ -1,7 +1,7 @@
 // The keyboard: / search, j and k rows, Enter opens, ? help, Esc closes the drawer.
 
 export function start() {
-  const help = document.getElementById("keys");
+  const help = /** @type {HTMLDialogElement} */ (document.getElementById("keys"));
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
@@ -27,7 +27,7 @@ function close() {
     menu.querySelector("summary").focus();
     return;
   }
-  const link = document.querySelector("[data-close]");
+  const link = document.querySelector("a[data-close]");
   if (link) location.assign(link.href);
 }
 

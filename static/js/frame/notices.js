@@ -24,7 +24,7 @@ function say(row) {
 
 async function extend(id) {
   const body = new FormData();
-  body.set("minutes", MORE_MINUTES);
+  body.set("minutes", String(MORE_MINUTES));
   const answer = await send(`/overrides/${id}/extend`, body);
   toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
 }

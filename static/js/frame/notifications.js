@@ -83,7 +83,8 @@ async function show(alert) {
     note.onclick = () => { window.focus(); location.assign(options.data.url); };
   } catch {
     // A phone's browser shows them through a worker only.
-    const worker = await navigator.serviceWorker.register(document.getElementById("notifier").href);
+    const { href } = /** @type {HTMLLinkElement} */ (document.getElementById("notifier"));
+    const worker = await navigator.serviceWorker.register(href);
     await worker.showNotification(words, options);
   }
 }

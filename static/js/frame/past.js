@@ -8,7 +8,8 @@ export function start() {
   const at = new URLSearchParams(location.search).get("at");
   if (!isPast() || !at) return;
   // Before the link is followed, by hand or by a key: rows and the map are drawn later than this starts.
-  for (const event of ["click", "focusin"]) document.addEventListener(event, ({ target }) => keep(target.closest("a[href], tr[data-href]"), at), true);
+  document.addEventListener("click", ({ target }) => keep(target.closest("a[href], tr[data-href]"), at), true);
+  document.addEventListener("focusin", ({ target }) => keep(target.closest("a[href], tr[data-href]"), at), true);
 }
 
 function keep(link, at) {

@@ -3,7 +3,8 @@ import { words } from "../values/format.js";
 import { store } from "../values/store.js";
 
 const MOST = 10;
-const field = document.getElementById("search"), list = document.getElementById("search-results");
+const field = /** @type {HTMLInputElement} */ (document.getElementById("search"));
+const list = document.getElementById("search-results");
 let chosen = 0;
 
 export function start() {

@@ -87,6 +87,7 @@ function countDown() {
   if (clock) write(clock, new Date(now * 1000).toLocaleString("en-GB", CLOCK));
 }
 
+/** @type {Intl.DateTimeFormatOptions} */
 const CLOCK = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
 
 function plantNow() {

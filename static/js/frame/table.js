@@ -19,7 +19,7 @@ function prepare(root) {
     table.addEventListener("pointerleave", () => sort(table));
     sort(table);
   }
-  for (const field of document.querySelectorAll("[data-filter]")) {
+  for (const field of document.querySelectorAll("input[data-filter]")) {
     field.value = new URLSearchParams(location.search).get("filter") ?? field.value;
     filter(field);
   }
@@ -50,8 +50,8 @@ function readUrl(table) {
 
 function writeUrl(changes) {
   const url = new URL(location.href);
-  for (const [name, value] of Object.entries(changes)) {
-    if (value) url.searchParams.set(name, value);
+  for (const [name, text] of Object.entries(changes)) {
+    if (text) url.searchParams.set(name, text);
     else url.searchParams.delete(name);
   }
   history.replaceState(null, "", url);
@@ -99,7 +99,8 @@ function compare(one, other) {
 
 function filter(field) {
   const text = field.value.trim().toLowerCase();
-  for (const row of document.getElementById(field.dataset.filter)?.tBodies[0].rows ?? []) {
+  const table = /** @type {HTMLTableElement | null} */ (document.getElementById(field.dataset.filter));
+  for (const row of table?.tBodies[0].rows ?? []) {
     row.hidden = Boolean(text) && !row.textContent.toLowerCase().includes(text);
   }
   if (document.activeElement === field) writeUrl({ filter: text });

@@ -3,7 +3,9 @@
 import { HUES, frame, heading, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
-const HEIGHT = 210, UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
+/** @type {[number, number, string][]} from how many seconds on, the seconds of a unit, its name */
+const UNITS = [[172800, 86400, "days"], [7200, 3600, "hours"], [300, 60, "min"], [0, 1, "s"]];
+const HEIGHT = 210;
 const asked = new Map(); // experiment → its series, as a promise
 
 start();
@@ -48,7 +50,7 @@ function draw(figure, all, high) {
   const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least);
   const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);
   Object.assign(layout.xaxis, { type: "linear", range: [0, end / size], tickformat: "", hoverformat: ",.4~g", ticksuffix: ` ${unit}`, showticksuffix: "last" });
-  layout.yaxis = scale(colours, {}, [0, 1], top);
+  layout.yaxis = scale(colours, [0, 1], top);
   layout.annotations.push(heading(colours, words(figure.dataset.multiple), 1, true));
   const data = all.sort((one, other) => order.indexOf(other.law) - order.indexOf(one.law)).map(({ law, seconds, values }) => ({
     x: seconds.map((at) => at / size), y: values, type: "scatter", mode: "lines", name: law, line: { color: colour(order.indexOf(law), colours), width: order.indexOf(law) ? 1.1 : 1.6 },

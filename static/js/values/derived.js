@@ -69,7 +69,7 @@ export const derived = {
   },
   points_sum(element, { queues }) {
     const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
-    set(element, formatted(containers.reduce((sum, container) => sum + (container.points ?? 0), 0), "integer"));
+    set(element, formatted(sum(containers.map((container) => container.points ?? 0)) ?? 0, "integer"));
   },
   split(element, { queues, nodes }) {
     const containers = queues[element.dataset.queue]?.containers ?? {};
@@ -78,7 +78,7 @@ export const derived = {
     const shown = parts.join();
     if (element.dataset.shown === shown) return;
     element.dataset.shown = shown;
-    element.replaceChildren(...parts.map(part));
+    element.replaceChildren(...parts.map(([name, points, state]) => part(name, points, state)));
   },
   trend(element, { queues }) {
     set(element, trendOf(queues[element.dataset.queue]?.waiting_events, ago(TREND_SECONDS)?.queues[element.dataset.queue]?.waiting_events));
@@ -88,9 +88,7 @@ export const derived = {
     set(element, [drained && "drained", cordoned && "cordoned"].filter(Boolean).join(", "));
   },
   open_alerts(element, snapshot) {
-    const count = calling(snapshot).length;
-    set(element, count ? String(count) : "");
-    if (element.ariaLabel !== null && element.ariaLabel !== `${count} open`) element.ariaLabel = `${count} open`;
+    badge(element, calling(snapshot).length, "open");
   },
   alert_value(element, { alerts = [] }) {
     const alert = alertOf(alerts, element);
@@ -101,9 +99,7 @@ export const derived = {
     if (alert) set(element, alert.sentence);
   },
   open_proposals(element, { plans = [] }) {
-    const count = plans.filter((plan) => plan.state === "proposed").length;
-    set(element, count ? String(count) : "");
-    if (element.ariaLabel !== null && element.ariaLabel !== `${count} to approve`) element.ariaLabel = `${count} to approve`;
+    badge(element, plans.filter((plan) => plan.state === "proposed").length, "to approve");
   },
   plan_progress(element, { plans = [] }) {
     const plan = planOf(plans, element);
@@ -167,10 +163,10 @@ function trendOf(now, then) {
 }
 
 /** A node's part of a split bar; only a node in trouble gives it a colour. */
-function part([name, points, state]) {
+function part(name, points, state) {
   const element = document.createElement("i");
   Object.assign(element.dataset, { node: name, state });
-  element.style.flexGrow = points;
+  element.style.flexGrow = String(points);
   element.title = `${name}: ${formatted(points, "integer")}`;
   return element;
 }
@@ -181,6 +177,12 @@ const jobs = (queues) => Object.values(queues).filter((queue) => queue.kind === 
 function sum(values) {
   const known = values.filter((value) => typeof value === "number");
   return known.length ? known.reduce((total, value) => total + value, 0) : null;
+}
+
+/** A small number beside a link of the rail; nothing when it is zero. A reader hears what it counts. */
+function badge(element, number, of) {
+  set(element, number ? String(number) : "");
+  if (element.ariaLabel !== null && element.ariaLabel !== `${number} ${of}`) element.ariaLabel = `${number} ${of}`;
 }
 
 function block(state) {

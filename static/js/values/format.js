@@ -44,9 +44,12 @@ export function formatted(value, name = "number") {
   return Number.isFinite(value) ? FORMATS[name](value) : UNKNOWN;
 }
 
+/** @type {[number, string][]} */
+const AGE_STEPS = [[86400, "d"], [3600, "h"], [60, "min"]];
+
 /** Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d. */
 export function age(seconds) {
-  for (const [step, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+  for (const [step, unit] of AGE_STEPS) {
     if (seconds >= step) return `${whole(seconds / step)} ${unit}`;
   }
   return seconds < 10 ? `${one(seconds)} s` : `${whole(seconds)} s`;

@@ -6,6 +6,7 @@ import { resolve, store, subscribe } from "./store.js";
 const PAUSE_SECONDS = 4;
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
 
+const signatures = new WeakMap(); // part → what it shows
 let due = new Set(), running = false, askedMeanwhile = false, last = -Infinity;
 
 /** What a part shows, as a text that changes when the part must be written again. */
@@ -27,7 +28,7 @@ const SIGNATURES = {
   standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.alerts(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
-  runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, run]) => id + run.state).join(),
+  runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
   run: (snapshot, id) => JSON.stringify(snapshot.runs?.[id] ?? null),
   every: (snapshot, seconds) => String(Math.floor(snapshot.at / Number(seconds))),
   never: () => "", // only when a hand asks
@@ -43,7 +44,7 @@ const standing = (alert) => [alert.id, alert.severity, alert.state, alert.quiet,
 
 export function start() {
   // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.
-  if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) element.signature = null;
+  if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) signatures.set(element, null);
   subscribe(look);
 }
 
@@ -58,9 +59,9 @@ function look(snapshot) {
     const [kind, path] = split(element.dataset.refresh);
     const signature = SIGNATURES[kind](snapshot, path);
     // The first look has the snapshot the server wrote the page with.
-    if (element.signature === undefined) element.signature = signature;
-    else if (element.signature !== signature) {
-      element.signature = signature;
+    if (!signatures.has(element)) signatures.set(element, signature);
+    else if (signatures.get(element) !== signature) {
+      signatures.set(element, signature);
       due.add(element.id);
     }
   }
@@ -113,7 +114,7 @@ function replaceParts(ids, text, asked) {
 
 function swap(old, part) {
   if (!part) return old.replaceChildren();
-  part.signature = old.signature;
+  if (signatures.has(old)) signatures.set(part, signatures.get(old));
   old.replaceWith(part);
   localise(part);
   if (store.snapshot) update(store.snapshot, part);
