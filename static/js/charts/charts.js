@@ -3,7 +3,7 @@
 import { decisions, watch } from "./decisions.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { history } from "../values/history.js";
-import { BOTTOM, HUES, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
+import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
@@ -164,7 +164,7 @@ class Chart {
     if (!lane.stacked) return {};
     const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
     const few = lane.series.length <= MOST_SHADES;
-    return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : HUES[lane.series.indexOf(series) % HUES.length] };
+    return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : colours.hues[lane.series.indexOf(series) % colours.hues.length] };
   }
 
   highest(lane) {

@@ -4,13 +4,17 @@ import { formatted } from "../values/format.js";
 export const TOP = 32, BOTTOM = 28, NARROW = 520;
 const RIGHT = 108, LEFT = 56, LABEL_HEIGHT = 15;
 
-// Okabe and Ito's hues, where more than a few series have to be told apart.
-export const HUES = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999"];
+const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "fill", "band"];
+const HUES = [1, 2, 3, 4, 5, 6, 7, 8].map((place) => `hue-${place}`);
+
+// A registered token is read as the one colour it has in the theme in force, not as light-dark(…).
+for (const name of COLOURS) CSS.registerProperty({ name: `--${name}`, syntax: "<color>", inherits: true, initialValue: "transparent" });
 
 export function tokens() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { text: of("text"), muted: of("muted"), line: of("line"), surface: of("surface"), raised: of("raised"), toobusy: of("toobusy"), accent: of("accent"), shades: ["fill", "band"].map(of) };
+  const [text, muted, line, surface, raised, toobusy, accent, ...shades] = COLOURS.map(of);
+  return { text, muted, line, surface, raised, toobusy, accent, shades, hues: HUES.map(of) };
 }
 
 /** The one layout all charts have. */

@@ -1,6 +1,6 @@
 // The entry of the lab's pages: small multiples, one plot a series, one key over all of them. The first law is in text
 // colour and on top, its rivals in hues; a plot that stands beside another of the same series has its scale.
-import { HUES, frame, heading, scale, tokens } from "../charts/plot.js";
+import { frame, heading, scale, tokens } from "../charts/plot.js";
 import { words } from "../values/format.js";
 
 /** @type {[number, number, string][]} from how many seconds on, the seconds of a unit, its name */
@@ -61,7 +61,7 @@ function draw(figure, all, high) {
   key(figure, order, colours);
 }
 
-const colour = (place, colours) => (place <= 0 ? colours.text : HUES[(place - 1) % HUES.length]);
+const colour = (place, colours) => (place <= 0 ? colours.text : colours.hues[(place - 1) % colours.hues.length]);
 
 /** The key of all plots of an experiment takes their colours. */
 function key(figure, order, colours) {
