@@ -204,6 +204,16 @@ def state_word(state: Any) -> str:
     return STATE_WORDS.get(str(state), "Unknown")
 
 
+@register.simple_tag
+def place(*path: Any) -> tuple[Any, ...]:
+    """A place in the snapshot that several live values lie below: {% place "nodes" name as here %}."""
+    return _keys(path)
+
+
+def _keys(path: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(key for part in path for key in (part if isinstance(part, tuple) else (part,)))
+
+
 def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
     """The value at a path of keys, None where it ends early."""
     for key in path:
@@ -214,6 +224,7 @@ def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
 @register.simple_tag
 def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> SafeString:
     """A value of the snapshot that the browser keeps up to date, its unit small and muted beside it."""
+    path = _keys(path)
     value = _resolved(snapshot, path)
     number = format_html(
         '<span{} data-bind="{}" data-format="{}">{}</span>',
@@ -404,6 +415,20 @@ def since(value: Any) -> SafeString:
     seconds = value if known(value) else value.timestamp()
     passed = math.floor(max(0.0, datetime.now(UTC).timestamp() - seconds))
     return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", _age(passed))
+
+
+@register.simple_tag
+def count(item: dict[str, Any]) -> SafeString:
+    """How much on a page calls for somebody, beside its name in the rail, kept up to date."""
+    if item["count"] is None:
+        return SafeString("")
+    return format_html(
+        '<span class="count" data-derived="{}" aria-label="{} {}">{}</span>',
+        item["counted"],
+        item["count"],
+        item["counted_words"],
+        item["count"] or "",
+    )
 
 
 @register.simple_tag

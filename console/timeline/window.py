@@ -45,8 +45,12 @@ class Window:
     @property
     def fixed_query(self) -> str:
         """The window as it is now, for links that must show the same tomorrow."""
-        asked = {"from": iso(self.since), "to": iso(self.until)}
-        return urlencode(asked if self.at is None else {**asked, "at": iso(self.at)})
+        return self.between if self.at is None else f"{self.between}&{urlencode({'at': iso(self.at)})}"
+
+    @property
+    def between(self) -> str:
+        """Its begin and its end as they stand in an address."""
+        return urlencode({"from": iso(self.since), "to": iso(self.until)})
 
     def share(self, moment: datetime) -> float:
         """Where a moment lies: 0 at the begin, 1 at the end."""

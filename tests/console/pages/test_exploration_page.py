@@ -3,6 +3,7 @@
 import pytest
 
 from console.pages.loops import exploration
+from tests.console.page_text import source_of
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, station
 from workers.models import Loop
 
@@ -32,7 +33,7 @@ def shown_to(browser, loop, **asked):
 def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(plant, browsers):
     loop = explored(plant)
     answer = shown_to(browsers["viewer"], loop, threads="20")
-    found, text = answer.context["exploration"], answer.content.decode()
+    found, text = answer.context["exploration"], source_of(answer)
     assert f"Concurrency of {HOST}" in text and "Throughput by processes" in text
     numbers = found["numbers"]
     assert numbers.rest == numbers.threads == 6 and "At rest with 6 processes: 100%" in found["sentence"]

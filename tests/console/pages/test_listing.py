@@ -10,6 +10,7 @@ from django.test import RequestFactory
 from console.templatetags.listing import MOST_ROWS, listed
 from queues import keys
 from tests.console.conftest import sample_snapshot
+from tests.console.page_text import source_of
 
 
 def nodes(count):
@@ -55,10 +56,10 @@ def large(control, browsers):
 
 @pytest.mark.parametrize(("path", "what"), [("/nodes/", "nodes"), ("/workers/", "containers")])
 def test_a_page_of_a_large_plant_shows_the_worst_and_says_what_it_leaves_out(large, path, what):
-    page = large.get(path).content.decode()
+    page = source_of(large.get(path))
     assert f"The {MOST_ROWS} worst of 200 {what} are shown." in page
     assert page.count("<tr data-href") == MOST_ROWS
-    assert large.get(f"{path}?rows=all").content.decode().count("<tr data-href") == 200
+    assert source_of(large.get(f"{path}?rows=all")).count("<tr data-href") == 200
 
 
 def test_what_waits_for_nobody_knows_how_long_is_among_the_worst(large):

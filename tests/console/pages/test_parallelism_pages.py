@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from console.models import AuditEntry
+from tests.console.page_text import source_of
 from tests.workers.control.task_plant import SECONDS, TaskPlant
 from workers.models import Loop, Override
 
@@ -25,7 +26,7 @@ def loop_of(law):
 
 
 def page_of(client, loop):
-    return client.get(f"/loops/{loop.pk}/").content.decode()
+    return source_of(client.get(f"/loops/{loop.pk}/"))
 
 
 @pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])

@@ -9,6 +9,7 @@ from django.urls import reverse
 from console.models import AuditEntry
 from queues import keys
 from queues.models import Queue
+from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.controls import Controls
@@ -33,7 +34,7 @@ def client_of(browsers):
 
 def test_an_operator_shows_its_patterns_and_what_it_feeds(client_of, at_work):
     page = client_of("viewer").get(reverse("pipeline-operator", args=["performance", "hosts"]))
-    text = page.content.decode()
+    text = source_of(page)
     assert "busy; load" in text
     assert "value &gt; 85" in text
     assert "Feeds sites with load-rises" in text

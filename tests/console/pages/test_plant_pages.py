@@ -9,6 +9,7 @@ from django.utils import timezone
 from console.models import AuditEntry
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import keys
+from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -89,11 +90,11 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
 )
 def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, changed, words):
     east(**changed)
-    page = browsers["operator"].get("/plants/east/").content.decode()
+    page = source_of(browsers["operator"].get("/plants/east/"))
     for word in words:
         assert word in page
     if changed.get("topology", 1):
-        assert "disabled>Set tasks" in page
+        assert "disabled> Set tasks" in page
 
 
 def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_snapshot, control):
@@ -216,6 +217,6 @@ def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers,
     loop = Loop.objects.create(
         name="parallelism_queueing/plant:east", law="parallelism_queueing", target={"plant": "east"}
     )
-    page = browsers["viewer"].get(f"/loops/{loop.pk}/").content.decode()
+    page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
     assert 'of plant <a class="link" href="/plants/east/">east</a>' in page
     assert "plant east" in browsers["viewer"].get("/loops/").content.decode()
