@@ -5,6 +5,7 @@ a chain (`console.audit.chain`): write an entry as the last thing of a transacti
 turns.
 """
 
+import ipaddress
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,6 +98,8 @@ class AuditFilter:
         """Itself. Raises `BadInput` naming the field that takes something else."""
         if len(self.text) > MAXIMUM_TEXT:
             raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+        if self.address and not _is_address(self.address):
+            raise BadInput("address", "takes one IP address, such as 192.0.2.7.")
         if self.since and self.until and self.since >= self.until:
             raise BadInput("to", "takes a time after from.")
         return self
@@ -118,3 +121,12 @@ class AuditFilter:
         if self.since:
             entries = entries.filter(at__gte=self.since)
         return entries.filter(at__lt=self.until) if self.until else entries
+
+
+def _is_address(text: str) -> bool:
+    """Whether PostgreSQL knows it as an address too: none with the name of an interface (`fe80::1%eth0`)."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text

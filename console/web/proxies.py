@@ -32,7 +32,12 @@ class TrustedProxies:
     def seen(self, scope: dict[str, Any]) -> dict[str, Any]:
         """The scope as it is with proxies taken into account."""
         peer = scope.get("client")
-        if not peer or not self._is_trusted(_address(peer[0])):
+        if not peer:
+            return scope
+        if "%" in peer[0]:  # the interface of a link-local address, which no database takes for an address
+            peer = (peer[0].partition("%")[0], *peer[1:])
+            scope = {**scope, "client": peer}
+        if not self._is_trusted(_address(peer[0])):
             return scope
         hops = ",".join(_values(scope, FOR)).split(",")
         result = {**scope, "client": (self._client(peer[0], hops), peer[1])}
@@ -62,7 +67,7 @@ def _values(scope: dict[str, Any], header: bytes) -> list[str]:
 
 def _address(text: str) -> Address | None:
     """The address of a hop, with or without a port; IPv4 in IPv6 as IPv4. None for anything else."""
-    text = text.strip()
+    text = text.strip().partition("%")[0]
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

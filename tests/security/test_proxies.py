@@ -36,6 +36,8 @@ def seen(peer: str | None, *forwarded: str, proto: str | None = None, trusted: s
         (PROXY, [], PROXY),
         (PROXY, ["10.0.3.9"], "10.0.3.9"),
         ("::ffff:10.0.3.4", [CLIENT], CLIENT),
+        ("fe80::1%eth0", [CLIENT], "fe80::1"),  # no database takes the name of an interface
+        (PROXY, ["fe80::1%eth0"], "fe80::1"),
         (None, [CLIENT], None),
     ],
 )
