@@ -165,7 +165,7 @@ class Identity(models.Model):
         return f"{self.subject} at {self.issuer}"
 
 
-class SecondFactor(TOTPDevice):
+class SecondFactor(TOTPDevice):  # type: ignore[misc] # django-otp has no types
     """A person's app for one-time passwords (TOTP): the library's device, with its key encrypted."""
 
     PURPOSE = "one-time password key"

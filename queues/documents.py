@@ -27,7 +27,7 @@ MOST_DIGITS = 40
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_RESOLVER = yaml.resolver.Resolver()
+_RESOLVER: Any = yaml.resolver.Resolver()  # its types name no method
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 _SCALARS = {
     f"tag:yaml.org,2002:{kind}": getattr(_CONSTRUCTOR, f"construct_yaml_{kind}")
@@ -111,6 +111,10 @@ def _check_parts(value: Any, depth: int) -> None:
     except _At as found:
         found.steps.append(f"[{step}]" if type(step) is int else f".{_shown(step)}")
         raise
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def _shown(key: Any) -> str:
@@ -229,7 +233,7 @@ class _Builder:
         items: list[Any] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             inner = f"{path}[{len(items)}]"
-            self._made.lines[inner] = event.start_mark.line + 1
+            self._made.lines[inner] = _line(event)
             items.append(self._value(event, inner, depth + 1))
         return items
 
@@ -242,7 +246,7 @@ class _Builder:
             inner = f"{path}.{_shown(key)}".removeprefix(".")
             if key in made:
                 self._refuse(inner, event, "is given twice")
-            self._made.lines[inner] = event.start_mark.line + 1
+            self._made.lines[inner] = _line(event)
             made[key] = self._value(next(self._events), inner, depth + 1)
         return made
 
@@ -270,4 +274,4 @@ class _Builder:
         return made
 
     def _refuse(self, path: str, event: Any, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
-        raise kind(path or self._name, f"{why} (line {event.start_mark.line + 1})")
+        raise kind(path or self._name, f"{why} (line {_line(event)})")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.core.exceptions import ValidationError
@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from queues import keys
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, NodeUnavailable, WeirError
+from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 
@@ -74,7 +74,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
 
 
 def _is_projected(control: redis.Redis, thresholds: Overriding | None) -> bool:
-    stored = control.get(keys.TOPOLOGY)
+    stored = cast(bytes | None, control.get(keys.TOPOLOGY))
     return stored is not None and stored.decode() == read_database(thresholds).to_json()
 
 
@@ -114,6 +114,7 @@ def set_points(
         row = Queue.objects.select_for_update().filter(name=queue).first()
         if row is None:
             read_database().queue(queue)
+            raise UnknownQueue("queue", f"{queue} is not known.")  # made only now, by somebody else
         _write_points(row, points)
         return project(control, thresholds)
 

@@ -1,5 +1,7 @@
 """What is kept of control: loops, their ledger, and the overrides people put in."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -36,13 +38,13 @@ class Loop(models.Model):
         return self.name
 
 
-class Acted(models.BooleanField):
+class Acted(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
     """Whether there is an action, written with every row: filters find it in their index, beside the id.
 
     No generated column, since SQLite takes no index to cover one.
     """
 
-    def pre_save(self, model_instance: models.Model, add: bool) -> bool:
+    def pre_save(self, model_instance: Any, add: bool) -> bool:
         return model_instance.action is not None
 
 
@@ -64,7 +66,8 @@ class LedgerEntry(models.Model):
     parameters = PackedJSONField()
     state_before = PackedJSONField(null=True)
     observation = PackedJSONField(null=True)
-    action = models.JSONField(null=True)
+    # Any: who applies an entry's action, or judges it, has chosen one that has an action.
+    action: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     raw = models.FloatField(null=True)
     guarded = models.FloatField(null=True)
     reason = models.TextField()

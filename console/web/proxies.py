@@ -81,4 +81,5 @@ def _address(text: str) -> Address | None:
 
 def address_of(request: Any) -> str | None:
     """Whom a request is from, for django-axes: its own way may look at headers."""
-    return request.META.get("REMOTE_ADDR")
+    found: str | None = request.META.get("REMOTE_ADDR")
+    return found

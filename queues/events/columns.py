@@ -97,7 +97,8 @@ class Mapper:
         """Many rows at once. Raises `MalformedEvent`, TypeError or Arrow's errors when one is not plain."""
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:
-            return self.batch_of_columns(by_name(*shapes, map(dict.values, rows)), len(rows), now_us)
+            columns = by_name(shapes.pop(), map(dict.values, rows))
+            return self.batch_of_columns(columns, len(rows), now_us)
         names = {name for shape in shapes for name in shape if name in self._known}
         columns = {name: [row.get(name) for row in rows] for name in names}
         own = columns.get(self._sources.get("attributes", ""), [None] * len(rows))
@@ -145,9 +146,10 @@ class Mapper:
 
     def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
         """Times of many rows: numbers by numpy, text by Arrow, and what is neither one by one."""
-        types = set(map(type, cells or ())) - {NoneType}
+        cells = cells or ()
+        types = set(map(type, cells)) - {NoneType}
         if not types:
-            times = np.full(count, now_us)
+            times: Any = np.full(count, now_us)
         elif types <= {int, float} and None not in cells:
             times = _scaled(np.array(cells, np.float64), self._unit_us)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
@@ -163,7 +165,7 @@ class Mapper:
         if not more:
             return _object_text(own) if type(own) is dict else checked_attributes(own)
         if own is not None:
-            more = {**(own if type(own) is dict else orjson.loads(checked_attributes(own))), **more}
+            more = {**(own if type(own) is dict else orjson.loads(str(checked_attributes(own)))), **more}
         return _object_text(more)
 
 

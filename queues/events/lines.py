@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import orjson
 import pyarrow as pa
@@ -221,9 +221,9 @@ def format_of(path: str) -> str | None:
 
 def unzipped(stream: BinaryIO) -> BinaryIO:
     """The stream, unpacked when it begins as gzip does."""
-    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
     packed = buffered.peek(2)[:2] == b"\x1f\x8b"
-    return gzip.GzipFile(fileobj=buffered) if packed else buffered
+    return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:

@@ -76,7 +76,7 @@ class Client:
         self.ids = BlockIds()
         self._lock = threading.RLock()
         self._topology: Topology | None = None
-        self._text: bytes | None = None
+        self._text: bytes | str | None = None
         self._looked_at = -REFRESH_SECONDS
         self._splitters: dict[str, Splitter] = {}
         self._nodes: dict[str, tuple[str, redis.Redis]] = {}

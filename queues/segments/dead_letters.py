@@ -9,13 +9,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from queues import keys
 from queues.errors import BadInput
 from queues.events.block import BlockIds, decode, newest_time_us
+from queues.redis_types import Entries
 from queues.segments.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of, entry_seconds, letters_of
 
 GONE, CHANGED = 0, -1
@@ -65,13 +66,13 @@ class DeadLetters:
         """Letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
         start = "-" if after in ("", "-") else f"({after}"
         with self._segment.errors():
-            entries = self._segment.node.xrange(self._key, start, "+", count)
+            entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
         return [_letter(dead_id, fields) for dead_id, fields in entries]
 
     def find(self, dead_id: str) -> DeadLetter | None:
         """The letter of that id, None when it is not here any more."""
         with self._segment.errors():
-            entries = self._segment.node.xrange(self._key, dead_id, dead_id)
+            entries = cast(Entries, self._segment.node.xrange(self._key, dead_id, dead_id))
         return _letter(*entries[0]) if entries else None
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
@@ -102,7 +103,7 @@ class DeadLetters:
     def stored(self, count: int) -> list[tuple[str, list[Any]]]:
         """(dead id, fields and values) of the oldest, as they are stored: for a transfer."""
         with self._segment.errors():
-            entries = self._segment.node.xrange(self._key, "-", "+", count)
+            entries = cast(Entries, self._segment.node.xrange(self._key, "-", "+", count))
         return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in entries]
 
     def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:

@@ -45,7 +45,7 @@ class Flush:
 
     def send(self, node: redis.Redis) -> None:
         """Send it and read every reply. Raises redis' errors; all but a refusal drop the connection."""
-        connection = node.connection_pool.get_connection()
+        connection: Any = node.connection_pool.get_connection()  # redis-py types nothing below the client
         try:
             connection.send_packed_command(self.pieces(), check_health=False)
             self._read(connection)

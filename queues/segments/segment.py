@@ -9,7 +9,7 @@ whoever died in between.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import redis
@@ -17,6 +17,7 @@ import redis
 from queues import keys
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
+from queues.redis_types import Entries
 from queues.segments.flush import Flush
 from queues.segments.gauge import read_gauges
 from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS
@@ -150,7 +151,7 @@ class Segment:
         start = after_id or "0-0"
         while True:
             with self.errors():
-                entries = self.node.xrange(self.stream, f"({start}", through_id, CHUNK)
+                entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, CHUNK))
             for entry_id, fields in entries:
                 yield entry_id.decode(), _block_id(entry_id, fields), stored_bytes(fields, b"d")
             if len(entries) < CHUNK:
@@ -210,7 +211,8 @@ class Segment:
     def marked(self) -> set[str]:
         """The nodes that blocks here are marked for."""
         with self.errors():
-            return {name.decode() for name in self.node.hvals(keys.LEAVING.of(self.queue))}
+            names = cast(list[bytes], self.node.hvals(keys.LEAVING.of(self.queue)))
+        return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
         """Let blocks marked for nodes that are there no more be handled here; returns how many."""

@@ -15,6 +15,7 @@ from django.db import DatabaseError, close_old_connections, connections
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import courier
 from workers.alerts.evaluation import evaluator
+from workers.alerts.evaluation.look import Look
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
@@ -36,7 +37,7 @@ class Alerter:
         self._lease = Lease(control, "alerter", LEASE_SECONDS, self._fence())
         self._courier_lease = Lease(control, "courier", COURIER_LEASE_SECONDS)
 
-    def step(self, now: float, monotonic_seconds: float) -> evaluator.Look | None:
+    def step(self, now: float, monotonic_seconds: float) -> Look | None:
         """One look; None while another has the lease."""
         # Gathered also without the lease: who takes over must have watched, to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.db import models, transaction
 
@@ -46,11 +46,11 @@ class Seat:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return self.chunk.run.parameters
+        return cast(Mapping[str, Any], self.chunk.run.parameters)
 
     @property
     def content(self) -> Mapping[str, Any]:
-        return self.chunk.content
+        return cast(Mapping[str, Any], self.chunk.content)
 
     def check(self, progress: Mapping[str, Any] | None = None) -> None:
         """Say that work goes on, and how far it is; to be called at least each few seconds, and before

@@ -9,13 +9,14 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import redis
 from django.db.models import Count, Q, Sum
 
 from queues import keys
+from queues.redis_types import Fields
 from workers.batch import deadline, runs
 from workers.coordination.leases import Lease
 from workers.models import Chunk, Run
@@ -72,7 +73,8 @@ def wanted_workers(run: Run, left: int | None, now: datetime) -> int:
 def chunk_seconds(run: Run) -> list[float]:
     """How long the newest chunks of the task took: of this run, and before of earlier ones."""
     done = Chunk.objects.filter(run__task_id=run.task_id, state=Chunk.State.DONE, seconds__isnull=False)
-    return list(done.order_by("-run_id", "-pk").values_list("seconds", flat=True)[:MEASURED_CHUNKS])
+    newest = done.order_by("-run_id", "-pk").values_list("seconds", flat=True)[:MEASURED_CHUNKS]
+    return [seconds for seconds in newest if seconds is not None]
 
 
 def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
@@ -93,7 +95,7 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
 
 def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}, as it is now."""
-    found = control.hgetall(keys.JOB.of(number))
+    found = cast(Fields, control.hgetall(keys.JOB.of(number)))
     return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
 
 

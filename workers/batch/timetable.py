@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
@@ -24,7 +25,8 @@ def interval_seconds(periodic: PeriodicTask | None) -> int | None:
     """Of a task that runs by interval, else None."""
     if periodic is None or periodic.interval is None:
         return None
-    return round(periodic.interval.schedule.run_every.total_seconds())
+    every: timedelta = periodic.interval.schedule.run_every
+    return round(every.total_seconds())
 
 
 def crontab_line(periodic: PeriodicTask | None) -> str | None:
@@ -70,7 +72,7 @@ def next_at(periodic: PeriodicTask | None, last_at: datetime | None, now: dateti
         return None
     seconds = interval_seconds(periodic)
     if seconds is None:
-        due = periodic.crontab.schedule.remaining_delta(now.astimezone(UTC))
+        due: tuple[datetime, timedelta, Any] = periodic.crontab.schedule.remaining_delta(now.astimezone(UTC))
         return due[0] + due[1]
-    last = last_at or periodic.date_changed or now
+    last: datetime = last_at or periodic.date_changed or now
     return last + timedelta(seconds=seconds * max(1, math.ceil((now - last).total_seconds() / seconds)))

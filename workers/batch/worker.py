@@ -109,7 +109,9 @@ def extend(number: int, job: Job, where: Surroundings) -> bool:
         if newest is not None and run.single_instance and newest.state != Chunk.State.DONE and not failed:
             return False  # it is in somebody's hands, and the next begins where it ends
         # After a failed chunk there is no next one: the run ends with it.
-        piece = None if failed else job.next_piece(run.parameters, where, newest and newest.identifier)
+        piece = (
+            None if failed else job.next_piece(run.parameters, where, newest.identifier if newest else None)
+        )
         place = 0 if newest is None else newest.place + 1
         if piece is None:
             Run.objects.filter(pk=number).update(chunks_total=place)

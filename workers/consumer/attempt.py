@@ -91,7 +91,8 @@ class HandlerCall:
         """Halving would hang at every level. So each hung event costs one time limit; after a few the rest
         is given up.
         """
-        poison, hung = [], 0
+        poison: list[tuple[pa.RecordBatch, str]] = []
+        hung = 0
         for row in range(delivery.events):
             if hung >= HUNG_EVENTS_PER_BLOCK:
                 rest = delivery.part(row, delivery.events).identified()

@@ -1,6 +1,7 @@
 """Sending short-lived workers off, through Celery."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import redis
 from celery import current_app
@@ -43,7 +44,7 @@ def send_workers(
     if not worker_ids:
         return []
     submit(control, queue, node, worker_ids, now)
-    soft_seconds = time_to_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
+    soft_seconds: Any = time_to_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
     for place, worker_id in enumerate(worker_ids):
         current_app.send_task(
             CONSUME,

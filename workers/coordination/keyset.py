@@ -23,7 +23,7 @@ class KeysetPage:
     alone: bool = False
 
 
-def page(chosen: QuerySet, rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
+def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
     """The rows older than `before`, or those just newer than `after`, or the newest.
 
     First their ids alone, which an index may know without any row, then the rows of these ids.
@@ -46,16 +46,16 @@ def page(chosen: QuerySet, rows: int, before: int | None = None, after: int | No
     )
 
 
-def _place(chosen: QuerySet) -> str:
+def _place(chosen: QuerySet[Any]) -> str:
     """What says where a row stands: its id, or the same as another index has it, annotated as `place`."""
     return "place" if "place" in chosen.query.annotations else "pk"
 
 
-def _ids(ordered: QuerySet, most: int) -> list[int]:
+def _ids(ordered: QuerySet[Any], most: int) -> list[int]:
     return list(ordered.values_list("pk", flat=True)[:most])
 
 
-def _rows(chosen: QuerySet, ids: list[int]) -> list[Any]:
+def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     rows = chosen.model._default_manager.all()
     rows.query.select_related = chosen.query.select_related
     by_id = rows.in_bulk(ids)
@@ -63,7 +63,7 @@ def _rows(chosen: QuerySet, ids: list[int]) -> list[Any]:
     return [by_id[each] for each in ids if each in by_id]
 
 
-def counted(chosen: QuerySet, listed: KeysetPage) -> int:
+def counted(chosen: QuerySet[Any], listed: KeysetPage) -> int:
     """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
     if listed.alone:
         return len(listed.rows)

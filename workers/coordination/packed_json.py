@@ -51,7 +51,7 @@ def unpacked(stored: bytes | str) -> Any:
     return json.loads(zlib.decompressobj(zdict=DICTIONARY).decompress(bytes(stored)[1:]))
 
 
-class PackedJSONField(models.BinaryField):
+class PackedJSONField(models.BinaryField):  # type: ignore[type-arg] # a field takes no types as it runs
     """JSON in, JSON out; None is null. It can't be filtered by, but for null."""
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:

@@ -128,7 +128,7 @@ def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_string(wanted):
-        return pa.types.is_string(found) or pa.types.is_large_string(found)
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
     return bool(found == wanted)
 
 

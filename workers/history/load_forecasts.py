@@ -96,7 +96,7 @@ class Foresight:
             why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"
             return document(now_seconds, past, why)
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
-        ahead = now_seconds + (np.arange(WINDOWS) + 0.5) * WINDOW_SECONDS
+        ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
         mean, deviation = forecaster.ahead(at, rates, ahead)
         return document(now_seconds, past) | {
             "mean_per_second": np.round(mean, DIGITS).tolist(),

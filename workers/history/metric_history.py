@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +74,7 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
     if not table:
         return since
     # The newest window may have been rolled up before it was over.
-    end = pc.max(table["time"]).as_py().timestamp()
+    end: float = pc.max(table["time"]).as_py().timestamp()
     for name, rows in _by_series(table):
         begins = _seconds(rows["time"])
         whole = begins < end
@@ -140,7 +140,7 @@ def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
         column = np.full(len(axis), np.nan)
         for at, values in pieces:
             column[np.searchsorted(axis, at)] = values
-        found[name] = np.where(np.isnan(column), None, column).tolist()
+        found[name] = np.where(np.isnan(column), cast(Any, None), column).tolist()
     return found
 
 

@@ -7,12 +7,14 @@ second is left out of its row, and None in its column.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import redis
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.nodes.node_state import STATES
+from queues.redis_types import Entries
 
 KEPT_ROWS = 7_200
 CHUNK_ROWS = 1_000
@@ -83,7 +85,7 @@ def _shedding(prefix: str, application: Mapping[str, Any]) -> Iterator[tuple[str
             yield from _numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
 
 
-def row(snapshot: Mapping[str, Any]) -> dict[str, str]:
+def row(snapshot: Mapping[str, Any]) -> dict[FieldT, EncodableT]:
     """A stream entry of the snapshot: series → number as short text."""
     return {name: f"{value:.10g}" for name, value in figures(snapshot)}
 
@@ -123,7 +125,7 @@ def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> I
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
-        entries = control.xrange(keys.METRICS, start, end, CHUNK_ROWS)
+        entries = cast(Entries, control.xrange(keys.METRICS, start, end, CHUNK_ROWS))
         yield from entries
         if len(entries) < CHUNK_ROWS:
             return

@@ -6,6 +6,7 @@ experiments/{number}/law={law}.npz     a column a series, and `step_seconds`
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,8 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
     """Every series of a law, one value per step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        np.savez_compressed(file, **{STEP: np.array(step_seconds)}, **dict(series))
+        arrays: dict[str, Any] = {STEP: np.array(step_seconds), **series}
+        np.savez_compressed(file, **arrays)
 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:

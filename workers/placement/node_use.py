@@ -36,8 +36,8 @@ def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, n
     with transaction.atomic():
         projection.read_database().node(node)
         busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
-        if busy.exists():
-            raise BadInput("node", f"{node} is being emptied; stop plan {busy.first().pk} first.")
+        if (plan := busy.first()) is not None:
+            raise BadInput("node", f"{node} is being emptied; stop plan {plan.pk} first.")
         if not Node.objects.filter(name=node, drained=True).update(drained=False):
             raise BadInput("node", f"{node} is not drained.")
         return projection.project(control, overrides.node_thresholds(now))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth import models as accounts
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
@@ -27,7 +27,7 @@ from workers.steering import overrides, plant_settings
 
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 ENDED_WITH_MOVES = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED)
-User = AbstractBaseUser | None
+User = accounts.User | None
 Snapshot = Mapping[str, Any]
 
 
@@ -207,7 +207,7 @@ def name_of(user: User) -> str:
 
 def has_moved(step: Mapping[str, Any]) -> bool:
     """Whether a move of `Plan.progress` has taken any points."""
-    return step["points_moved"] > 0
+    return bool(step["points_moved"] > 0)
 
 
 def running() -> QuerySet[Plan]:

@@ -61,11 +61,12 @@ def _law_node(name: str, node: Mapping[str, Any], closed: bool) -> dict[str, Any
 
 def _queue_rate(queue: Mapping[str, Any], nodes: Mapping[str, Any], closed: set[str]) -> float:
     """What the queue's containers cause on nodes that are heard, in events/s."""
-    return sum(
+    rate: float = sum(
         (row.get("load") or 0.0) * nodes[name]["capacity_events_per_second"]
         for name, row in queue["containers"].items()
         if row["points"] and name in nodes and name not in closed and nodes[name]["state"] != "OFFLINE"
     )
+    return rate
 
 
 def _smoothed(before: Counters | None, key: str, newest: float) -> float:
@@ -110,7 +111,8 @@ def measured(snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
 
 def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | None:
     """A node whose container of the queue has points and no known load, though it is heard."""
-    for name, row in queue["containers"].items():
+    containers: Mapping[str, Any] = queue["containers"]
+    for name, row in containers.items():
         if row["points"] and row.get("load") is None and nodes.get(name, {}).get("state") != "OFFLINE":
             return name
     return None

@@ -244,7 +244,7 @@ def _title(kind: str, found: Sequence[Move], empties: str) -> str:
     if empties:
         return f"{str(kind).capitalize()} {empties}"
     points = sum(move.points for move in found)
-    names = {
+    names: dict[str, str] = {
         Plan.Kind.REBALANCE: "Bring every node below BUSY",
         Plan.Kind.BAND: "Balance all nodes",
         Plan.Kind.USE: f"Take {', '.join(sorted({move.target for move in found}))} into use",

@@ -168,7 +168,8 @@ def _held_seconds(application: Rows, queues: Rows, rules: MeasuredOperator) -> f
     before = [rules.measure("latency_seconds"), *waits]
     if lag is None or None in before:
         return None
-    return max(0.0, lag - before[0] - max(waits, default=0.0))
+    held: float = lag - before[0] - max(waits, default=0.0)
+    return max(0.0, held)
 
 
 def _counted(per_second: float | None, tasks: int = 1) -> float | None:

@@ -37,7 +37,7 @@ def role_of(hostname: str) -> str:
 class HostReport(bootsteps.StartStopStep):
     """Starts with the worker's pool and timer, and takes its line off the list when the worker stops."""
 
-    requires = {"celery.worker.components:Pool", "celery.worker.components:Timer"}
+    requires = ("celery.worker.components:Pool", "celery.worker.components:Timer")
 
     def __init__(self, parent: Any, **options: Any) -> None:
         self._entry: Any = None

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 import redis
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
@@ -93,6 +93,7 @@ def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
     thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
     by_age = in_force(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")
     for override in by_age.select_related("node"):
+        assert override.node is not None
         thresholds[override.node.name][override.name] = float(override.value)
     return {name: _in_order(name, values) for name, values in thresholds.items()}
 
@@ -101,7 +102,7 @@ def set_override(
     *,
     name: str,
     value: Any,
-    owner: AbstractBaseUser,
+    owner: User,
     reason: str,
     now: datetime,
     loop: Loop | None = None,
@@ -127,11 +128,12 @@ def set_override(
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).at(now)
     with transaction.atomic():
-        itself = node is not None and name in THRESHOLDS and not (law or queue)
+        alone = node if name in THRESHOLDS and not (law or queue) else None
+        itself = alone is not None
         checked = (
-            _checked_threshold(node, name, value, now)
-            if itself
-            else _checked(scope, name, value, now, beside or {})
+            _checked(scope, name, value, now, beside or {})
+            if alone is None
+            else _checked_threshold(alone, name, value, now)
         )
         same = in_force(now).filter(name=name, **scope.fields())
         replaced = [{**row, "ended": True} for row in map(_replaced, same)]
@@ -192,9 +194,7 @@ def extend(
     return override
 
 
-def end(
-    override: Override, *, by: AbstractBaseUser, now: datetime, control: redis.Redis | None = None
-) -> Override:
+def end(override: Override, *, by: User, now: datetime, control: redis.Redis | None = None) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
         still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)

@@ -6,7 +6,7 @@ What concerns one loop is a parameter of its law or its guard (`controllers.cata
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
@@ -132,7 +132,7 @@ def changed() -> dict[str, Setting]:
     return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
 
 
-def change(name: str, new: Any, by: AbstractBaseUser | None, now: datetime) -> tuple[Any, Any]:
+def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, Any]:
     """Set it for good; gives (before, after). Raises `BadInput` naming name or value, also for no change."""
     parameter, before = declared(name), value(name)
     try:

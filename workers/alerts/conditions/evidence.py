@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import redis
@@ -16,6 +16,7 @@ from controllers import catalog
 from controllers.framework import guard
 from queues import keys
 from queues.errors import BadInput
+from queues.redis_types import Fields
 from workers.alerts.lifecycle.models import Message
 from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Plan, Run
@@ -181,7 +182,7 @@ class Gatherer:
     def _producers(self, now: float, monotonic_seconds: float) -> dict[str, float]:
         """Seconds since each producer published anything."""
         ages: dict[str, float] = {}
-        for name, stored in self._control.hgetall(keys.PRODUCERS).items():
+        for name, stored in cast(Fields, self._control.hgetall(keys.PRODUCERS)).items():
             at = orjson.loads(stored)["at"]
             key = name.decode()
             age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
@@ -255,7 +256,9 @@ def _swing(loop: Loop) -> float:
 
 def failed_plans(since: datetime) -> list[Ended]:
     rows = Plan.objects.filter(state=Plan.State.FAILED, ended_at__gte=since).order_by("pk")
-    return [Ended(each.pk, each.title, each.ended_at.timestamp(), each.note) for each in rows]
+    return [
+        Ended(each.pk, each.title, each.ended_at.timestamp(), each.note) for each in rows if each.ended_at
+    ]
 
 
 def failed_runs(since: datetime) -> list[Ended]:
@@ -269,7 +272,7 @@ def failed_runs(since: datetime) -> list[Ended]:
     return [
         Ended(each.pk, each.task.name, each.ended_at.timestamp(), each.error)
         for each in newest.values()
-        if each.task_id not in succeeded or succeeded[each.task_id] < each.ended_at
+        if each.ended_at and (each.task_id not in succeeded or succeeded[each.task_id] < each.ended_at)
     ]
 
 

@@ -62,13 +62,14 @@ def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     for name, node in _rows(evidence, "nodes"):
         use = node.get("utilisation")
         # What a silent node said last says nothing of now.
-        known = use is not None and not node.get("stale") and node.get("state") != "OFFLINE"
+        known = not node.get("stale") and node.get("state") != "OFFLINE"
+        percent = 100 * use if use is not None and known else None
         said = (
-            f"Node {name} is at {100 * use:.0f} % of its capacity."
-            if known
-            else f"Node {name} is not measured."
+            f"Node {name} is not measured."
+            if percent is None
+            else f"Node {name} is at {percent:.0f} % of its capacity."
         )
-        yield Reading({"node": name}, 100 * use if known else None, said)
+        yield Reading({"node": name}, percent, said)
 
 
 def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

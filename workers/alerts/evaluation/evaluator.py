@@ -191,7 +191,8 @@ def _write(this: Look) -> None:
     Delivery.objects.bulk_create(this.owed, ignore_conflicts=True)
 
 
-_ATTRIBUTES = [Alert._meta.get_field(name).attname for name in STANDING]
+_META: Any = Alert._meta
+_ATTRIBUTES = [_META.get_field(name).attname for name in STANDING]
 
 
 def _standing(alert: Alert) -> list[Any]:

@@ -60,7 +60,8 @@ class Impacts:
 
 
 def _container(queue: Mapping[str, Any], node: str) -> Mapping[str, Any]:
-    return queue["containers"].get(node, {})
+    containers: Mapping[str, Mapping[str, Any]] = queue["containers"]
+    return containers.get(node, {})
 
 
 def _serves(node: Mapping[str, Any]) -> bool:

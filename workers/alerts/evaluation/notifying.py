@@ -33,10 +33,11 @@ def tell(this: Look, evidence: Evidence) -> None:
 def _take_steps(this: Look, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
     quiet = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
     delays = rules.delays_seconds(alert.rule) if alert.rule else []
+    steps = alert.rule.escalation if alert.rule else []
     episode, due = machine.due_steps(episode_of(alert), quiet, delays, this.now)
     keep(alert, episode)
     for at in due:
-        names = alert.rule.escalation[at]["receivers"]
+        names = steps[at]["receivers"]
         this.owed += outbox.owe(alert, at, names, receivers, this.moment)
         if at > 0:
             this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")

@@ -109,11 +109,12 @@ class _Subject:
     """One subject on its way through the stored looks."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
-        self.labels, self.episode = labels, None
+        self.labels = labels
+        self.episode: Episode | None = None
         self.fired: list[Fired] = []
 
     def step(self, signal: machine.Signal, terms: machine.Terms, now: float, elapsed: float) -> None:
-        before: Episode | None = self.episode
+        before = self.episode
         after = machine.advanced(before, signal, terms, now, elapsed)
         began = after is not None and after.state == machine.FIRING
         if began and (before is None or before.state == machine.PENDING):
@@ -203,8 +204,8 @@ def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator
     """The ledger as it stood each minute."""
     found: dict[int, list[LedgerTick]] = {}
     entries = LedgerEntry.objects.filter(at__gte=_moment(since - window_seconds), at__lt=_moment(until))
-    for loop, tick in ticks_of(entries):
-        found.setdefault(loop, []).append(tick)
+    for number, tick in ticks_of(entries):
+        found.setdefault(number, []).append(tick)
     first = min((ticks[0].at for ticks in found.values()), default=until)
     loops = [(loop, found.get(loop.pk, [])) for loop in active_loops()]
     times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}

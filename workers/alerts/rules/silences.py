@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
@@ -42,7 +42,7 @@ def hidden(matchers: Sequence[Mapping[str, str]], now: datetime) -> dict[str, An
     }
 
 
-def add(matchers: Any, reason: Any, minutes: Any, by: AbstractBaseUser, now: datetime) -> Silence:
+def add(matchers: Any, reason: Any, minutes: Any, by: User, now: datetime) -> Silence:
     """A silence from now on; it lasts a week at most. Raises BadInput."""
     read = matching.read(matchers, least=1)
     text = read_reason(reason)
@@ -50,7 +50,7 @@ def add(matchers: Any, reason: Any, minutes: Any, by: AbstractBaseUser, now: dat
     return Silence.objects.create(matchers=read, reason=text, owner=by, created_at=now, expires_at=until)
 
 
-def end(silence: Silence, by: AbstractBaseUser, now: datetime) -> bool:
+def end(silence: Silence, by: User, now: datetime) -> bool:
     """End it now; False when it was over already."""
     still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
     return bool(still.update(ended_at=now, ended_by=by))

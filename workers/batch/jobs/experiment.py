@@ -84,7 +84,8 @@ def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
-                pipe.close()
+                if pipe is not None:
+                    pipe.close()
 
 
 def _awaited(process: subprocess.Popen[str], request: dict[str, Any], seat: Any) -> str:

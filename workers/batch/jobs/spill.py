@@ -6,11 +6,12 @@ one. A file is named by the ids of its first and last row, so the names alone te
 
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from queues import keys
+from queues.redis_types import Entries
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.history import metric_files
@@ -26,7 +27,8 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
     # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
     begun = max([each for each in (spilled, after and after.split("_")[1]) if each], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
-    entries = where.control.xrange(keys.METRICS, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    found = where.control.xrange(keys.METRICS, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    entries = cast(Entries, found)
     ids = [entry_id.decode() for entry_id, _ in entries]
     if not ids:
         return None

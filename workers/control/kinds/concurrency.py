@@ -48,7 +48,7 @@ def sensor(target: Document, snapshot: Document, before: Counters | None, now_se
 def _since(before: Counters | None, counters: Document, recent: list[float]) -> dict[str, Any]:
     """The samples since, as far as they are of the present size of the pool and not too many to be kept."""
     seq, full_seconds = counters["seq"] or 0, counters["full_seconds"] or 0.0
-    first, seconds_before = 0, 0.0
+    first, seconds_before = 0.0, 0.0
     if before is not None and before.get("pid") == counters["pid"]:
         first, seconds_before = before.get("seq", 0), before.get("full_seconds", 0.0)
     fresh = min(max(0, int(seq - first)), len(recent))

@@ -42,7 +42,8 @@ def sensor(
 def _container(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The target's container in the snapshot, or None when it is not there."""
     queue = snapshot.get("queues", {}).get(target.get("queue"), {})
-    return queue.get("containers", {}).get(target.get("node"))
+    found: Mapping[str, Any] | None = queue.get("containers", {}).get(target.get("node"))
+    return found
 
 
 def _if_known(**values: Any) -> dict[str, Any]:

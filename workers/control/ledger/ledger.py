@@ -82,6 +82,8 @@ def fail(entry: LedgerEntry, error: str) -> None:
 
 def open_entry(loop: Loop) -> LedgerEntry | None:
     """The loop's last entry where it is an action neither confirmed nor failed: its tick died."""
+    if loop.ticked_at is None:
+        return None
     last = LedgerEntry.objects.filter(loop=loop, at=loop.ticked_at, mode__in=APPLYING_MODES)
     return last.filter(applied=False, error="", action__isnull=False).order_by("-pk").first()
 

@@ -7,6 +7,7 @@ beginning when it is the last; case and accents don't count.
 """
 
 import re
+from typing import Any
 
 from django.db import connection
 from django.db.models import BigIntegerField, BooleanField, QuerySet
@@ -61,8 +62,8 @@ def remove(vendor: str) -> tuple[str, ...]:
 
 
 def with_words(
-    entries: QuerySet, text: str, facets: dict[str, str], first: int | None, last: int | None
-) -> QuerySet:
+    entries: QuerySet[Any], text: str, facets: dict[str, str], first: int | None, last: int | None
+) -> QuerySet[Any]:
     """The entries whose reason or error has the words of `text` beside each other, for
     `workers.coordination.keyset`.
 
@@ -80,9 +81,9 @@ def with_words(
     return entries.filter(matches)
 
 
-def _in_index(entries: QuerySet, match: str, first: int | None, last: int | None) -> QuerySet:
+def _in_index(entries: QuerySet[Any], match: str, first: int | None, last: int | None) -> QuerySet[Any]:
     """Read along the index's ids, which is how it knows where to go on, and need not sort."""
-    joined = entries.extra(
+    joined: QuerySet[Any] = entries.extra(
         tables=[INDEX], where=[f"{INDEX}.rowid = {TABLE}.id", f"{INDEX} MATCH %s"], params=[match]
     ).annotate(place=RawSQL(f"{INDEX}.rowid", [], output_field=BigIntegerField()))
     if first is not None:

@@ -24,18 +24,20 @@ class OfferedWork:
     def _scale(self) -> float:
         """Offered over worked events; 1 where one is not known."""
         queues = self._snapshot.get("queues") or {}
-        rates = [(queues.get(name) or {}).get("in_per_second") for name in self.row["queues"]]
+        rates: list[Any] = [(queues.get(name) or {}).get("in_per_second") for name in self.row["queues"]]
         worked = self.row["in_per_second"]
         if not worked or None in rates:
             return 1.0
-        return max(0.0, (sum(rates) + self._waiting_events() / DRAIN_SECONDS) / worked)
+        scale: float = (sum(rates) + self._waiting_events() / DRAIN_SECONDS) / worked
+        return max(0.0, scale)
 
     def _waiting_events(self) -> float:
         """In the containers and in the result queue, beyond what is on its way through anyway."""
         result, passes = self.row["result_queue"], self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
         held = result["used_bytes"] / max(1.0, result["bytes_per_event"])
         usual = self.row["in_per_second"] * passes
-        return max(0.0, (self.row["waiting_events"] or 0) + held - usual)
+        waiting: float = (self.row["waiting_events"] or 0) + held - usual
+        return max(0.0, waiting)
 
     @property
     def is_idle(self) -> bool:

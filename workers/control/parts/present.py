@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import redis
 
 from queues import keys
+from queues.redis_types import Fields
 from queues.topology import Topology
 from workers.pipeline.declaration.declared import Declarations
 from workers.plants.foreign.adapters import registered
@@ -30,9 +31,8 @@ class Present:
     @cached_property
     def hosts(self) -> Mapping[str, Mapping[str, Any]]:
         """Worker hosts that report, and what (`workers.pool.hosts`)."""
-        return {
-            name.decode(): orjson.loads(stored) for name, stored in self._control.hgetall(keys.HOSTS).items()
-        }
+        found = cast(Fields, self._control.hgetall(keys.HOSTS))
+        return {name.decode(): orjson.loads(stored) for name, stored in found.items()}
 
     @cached_property
     def plants(self) -> Sequence[str]:

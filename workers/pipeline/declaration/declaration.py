@@ -258,7 +258,7 @@ def _graph(document: Mapping[str, Any]) -> Graph:
     ]
     for place, item in enumerate(fields.items(document.get("patterns", []), "patterns", 0)):
         pattern = _pattern(item, f"patterns[{place}]", key)
-        operators.append(Operator(pattern.name, pattern.key, (pattern,)))
+        operators.append(Operator(pattern.name, str(pattern.key), (pattern,)))
     if not operators:
         raise BadInput("patterns", "takes a list of at least one, here or in operators")
     fields.distinct([operator.name for operator in operators], "operators")

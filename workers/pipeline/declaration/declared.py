@@ -12,10 +12,12 @@ taken; the one before goes on meanwhile.
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import redis
 
 from queues import keys
+from queues.redis_types import Fields
 
 OF_FILE = 0  # the version of what the process was started with
 
@@ -38,7 +40,7 @@ class Declarations:
     def wanted(self) -> dict[str, Declared]:
         """Application → what is to run."""
         found = {} if self._file is None else {self._file.name: self._file}
-        for name, text in self._control.hgetall(keys.PIPELINE_WANTED).items():
+        for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
             document = json.loads(text)
             found[name.decode()] = Declared(name.decode(), document["version"], document["text"])
         return found
@@ -61,9 +63,9 @@ class Declarations:
     def forget(self, name: str) -> None:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
-    def at_work(self) -> dict[str, dict]:
+    def at_work(self) -> dict[str, dict[str, Any]]:
         """Application → {"name", "version", "text", "refused"}."""
-        found = self._control.hgetall(keys.PIPELINE_AT_WORK)
+        found = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
         return {name.decode(): json.loads(text) for name, text in sorted(found.items())}
 
 

@@ -50,11 +50,11 @@ def _sample(name: str, value: Any, where: str) -> Sample:
 
 
 def _expressions(document: Any, where: str) -> dict[str, str]:
-    fields.pairs(document, where, "column: expression", MOST_EXPRESSIONS)
-    for column, text in document.items():
+    found: dict[str, str] = fields.pairs(document, where, "column: expression", MOST_EXPRESSIONS)
+    for column, text in found.items():
         fields.name(column, where, COLUMN)
         fields.text(text, f"{where}.{column}", MOST_CHARACTERS)
-    return document
+    return found
 
 
 def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:

@@ -24,7 +24,7 @@ def mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[st
             raise BadInput(f"{where}.{key}", "is missing")
 
 
-def items(value: Any, where: str, least: int = 1, most: int = MOST_ITEMS) -> list:
+def items(value: Any, where: str, least: int = 1, most: int = MOST_ITEMS) -> list[Any]:
     if not isinstance(value, list) or len(value) < least:
         raise BadInput(where, "takes a list" + (" of at least one" if least else ""))
     if len(value) > most:
@@ -32,7 +32,7 @@ def items(value: Any, where: str, least: int = 1, most: int = MOST_ITEMS) -> lis
     return value
 
 
-def pairs(value: Any, where: str, what: str, most: int) -> dict:
+def pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise BadInput(where, f"takes {what} pairs")
     if len(value) > most:
@@ -54,7 +54,7 @@ def shown(value: Any) -> str:
     return told if len(told) <= MOST_SHOWN else f"{told[:MOST_SHOWN]}…"
 
 
-def name(value: Any, where: str, form: re.Pattern) -> str:
+def name(value: Any, where: str, form: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not form.match(value):
         raise BadInput(where, f"takes a name (a letter, then letters, digits, - or _), not {shown(value)}")
     return value

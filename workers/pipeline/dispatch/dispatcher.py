@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import redis
 
@@ -71,7 +72,7 @@ class Dispatcher:
         anything from being dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
         """
         stored, topology_text = self._control.mget(self._controls_key, keys.TOPOLOGY)
-        controls = self._controls(stored)
+        controls = self._controls(cast(bytes | None, stored))
         topology = Topology.from_json(topology_text)
         room, now = self._results.room(), self._monotonic()
         limit, self.hindrance = self._limit(controls, room)

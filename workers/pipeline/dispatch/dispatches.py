@@ -12,12 +12,15 @@ meanwhile: an event is in exactly one assignment, whoever died in between.
 
 import json
 from collections.abc import Mapping
+from typing import cast
 
 import redis
+from redis.typing import EncodableT
 
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
+from queues.redis_types import Entries
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 
@@ -45,13 +48,13 @@ class Dispatches:
         places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
         documents = [json.dumps(each.to_document()) for each in assignments.values()]
         events = sum(each.events for each in assignments.values())
-        written = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
+        written: list[EncodableT] = [start.tick, end.tick, json.dumps(end.to_document()), events, *documents]
         if not self._dispatch(keys=places, args=written):
             raise DispatcherOvertaken("another process dispatches for this application; stop one of them.")
 
     def after(self, replica: str, tick: int, count: int | None = None) -> list[Assignment]:
         """A replica's assignments of later dispatches, in order."""
-        entries = self._control.xrange(self._stream(replica), f"({tick}-0", "+", count)
+        entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
 
     def replicas(self) -> set[str]:

@@ -9,16 +9,24 @@ until their node has them. Who delivers again delivers nothing: a segment takes 
 | `weir:pipeline:faults:{app}:{replica}:{tick}` | hash | `queue/node/entry/block/place` → cause and rows |
 """
 
+from typing import cast
+
+import pyarrow as pa
 import redis
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.errors import NodeFull, NodeUnavailable
+from queues.redis_types import Fields
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import Topology
 from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
 
 WORKER = "pipeline"
+
+_Letters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
+"""Of one entry: field → (cause, events)."""
 
 
 class FaultStore:
@@ -29,7 +37,7 @@ class FaultStore:
 
     def keep(self, replica: str, tick: int, faults: Faults) -> None:
         """What a task found. The same entry again replaces what was kept of it."""
-        kept = {
+        kept: dict[FieldT, EncodableT] = {
             "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
             for origin, found in faults.found.items()
             for place, (rows, cause) in enumerate(found)
@@ -48,11 +56,11 @@ class FaultStore:
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or Topology.from_json(self._control.get(keys.TOPOLOGY))
-            for entry, letters in _by_entry(self._control.hgetall(key)).items():
+            for entry, letters in _by_entry(cast(Fields, self._control.hgetall(key))).items():
                 delivered += self._letters(nodes, topology, key, entry, letters)
         return delivered
 
-    def _letters(self, nodes: Nodes, topology: Topology, key: bytes, entry: str, letters: dict) -> int:
+    def _letters(self, nodes: Nodes, topology: Topology, key: bytes, entry: str, letters: _Letters) -> int:
         queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
         rows = [(batch, cause) for cause, batches in letters.values() for batch in batches]
         if node in topology.nodes:
@@ -77,8 +85,8 @@ class FaultStore:
         return keys.PIPELINE_FAULTS.of(self._application, replica, tick)
 
 
-def _by_entry(found: dict[bytes, bytes]) -> dict[str, dict[bytes, tuple]]:
-    entries: dict[str, dict[bytes, tuple]] = {}
+def _by_entry(found: Fields) -> dict[str, _Letters]:
+    entries: dict[str, _Letters] = {}
     for name, value in found.items():
         cause, _, data = value.partition(b"\n")
         entry = name.decode().rpartition("/")[0]

@@ -292,4 +292,5 @@ def _count_spared_matches(shedder: Shedder, found: Matches, count: PatternCount)
 
 
 def _by_group(groups: np.ndarray) -> list[int]:
-    return np.bincount(groups, minlength=SPARED_GROUPS).tolist()
+    counts: list[int] = np.bincount(groups, minlength=SPARED_GROUPS).tolist()
+    return counts

@@ -14,15 +14,17 @@ is worked again is sketched again: a quantile is not an account.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import redis
 from datasketches import kll_doubles_sketch
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
+from queues.redis_types import Fields
 from workers.pipeline.declaration.monitored import SLOTS, Monitored
 from workers.pipeline.declaration.steering import steer
 
@@ -59,7 +61,7 @@ class MonitorStore:
 
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """What a task has seen, in the slot of now. writer: no two of a slot are the same."""
-        kept = {
+        kept: dict[FieldT, EncodableT] = {
             f"{each.criterion}/{each.slot(now_seconds)}/{writer}": sketches.found[each.criterion].serialize()
             for each in sketches.monitored
             if each.criterion in sketches.found
@@ -72,7 +74,7 @@ class MonitorStore:
         windows = {each.criterion: each for each in monitored}
         found: dict[str, Any] = {}
         gone = []
-        for name, data in self._control.hgetall(self._key).items():
+        for name, data in cast(Fields, self._control.hgetall(self._key)).items():
             criterion, slot, _ = name.decode().split("/", 2)
             each = windows.get(criterion)
             if each is None or int(slot) <= each.slot(now_seconds) - SLOTS:

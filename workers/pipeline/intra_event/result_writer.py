@@ -50,7 +50,9 @@ class ResultWriter:
             kept += batch.num_rows
             for route, rows in self.wanted(batch, shed):
                 parts.setdefault(route, []).append(rows)
-        blobs, data = self.blobs(parts, TaskContext.get().partitionId())
+        task = TaskContext.get()
+        assert task is not None  # Spark calls it within a task
+        blobs, data = self.blobs(parts, task.partitionId())
         if data:
             ResultQueue(control_of(self.control_url), self.application).put(self.replica, self.tick, data)
         yield _told(blobs, kept, to_text(shed))
@@ -74,8 +76,8 @@ class ResultWriter:
         self, patterns: tuple[Pattern, ...], key: str, batch: pa.RecordBatch, shed: ShedCounts
     ) -> np.ndarray:
         held = np.zeros(batch.num_rows, bool)
-        present = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
-        present = present.to_numpy(zero_copy_only=False)
+        valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
+        present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         fates = (
             Fates(self.shedder, batch, batch.column(key).cast(pa.string())) if self.shedder.sheds else None
         )
@@ -93,7 +95,8 @@ class ResultWriter:
         for name, rows in dropped.items():
             # What stays for another pattern is dropped, and counted, at the operator.
             counted(shed, name, bounded(by_type(batch, rows & present & ~held)))
-        return held & present
+        usable: np.ndarray = held & present
+        return usable
 
     def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
         """(what is told of each blob, the blobs) of rows by route. task: makes names unique in the batch."""

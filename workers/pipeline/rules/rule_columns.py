@@ -31,7 +31,7 @@ _TYPES: dict[str, types.DataType] = {
     "date": types.DateType(),
     "timestamp": types.TimestampType(),
 }
-_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[[Any, Any], Column]] = {
     exp.EQ: eq,
     exp.NEQ: ne,
     exp.LT: lt,
@@ -133,7 +133,8 @@ def _case(node: exp.Case) -> Column:
             condition if subject is None else subject == condition, _column(branch.args["true"])
         )
     default = node.args.get("default")
-    return found if default is None else found.otherwise(_column(default))
+    whole: Column = found if default is None else found.otherwise(_column(default))
+    return whole
 
 
 def _function(node: exp.Anonymous) -> Column:

@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
+from typing import cast
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
 
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.rules.reference import subnet_of
@@ -151,14 +151,14 @@ _DIALECT = Spark()
 class _Parser(SparkParser):
     """Every function is a name with arguments, and nothing but expressions is known."""
 
-    FUNCTIONS: dict = {}
+    FUNCTIONS = {}
     FUNCTION_PARSERS = {
         name: parser for name, parser in SparkParser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")
     }
-    NO_PAREN_FUNCTIONS: dict = {}
+    NO_PAREN_FUNCTIONS = {}
     NO_PAREN_FUNCTION_PARSERS = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
-    STATEMENT_PARSERS: dict = {}
-    QUERY_MODIFIER_PARSERS: dict = {}
+    STATEMENT_PARSERS = {}
+    QUERY_MODIFIER_PARSERS = {}
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def written(text: str, field: str) -> WrittenRule:
         raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise BadInput(field, f"takes one expression: {ALLOWED}")
-    return _checked(parsed[0], field)
+    return _checked(cast(exp.Expression, parsed[0]), field)
 
 
 def _refusal(tokens: list[Token]) -> type[BadInput]:

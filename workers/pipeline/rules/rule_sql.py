@@ -54,7 +54,9 @@ def apply_rules(
     return Ruled(events, tuple(counted))
 
 
-def rule_counts(rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int) -> list[dict]:
+def rule_counts(
+    rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int
+) -> list[dict[str, Any]]:
     """Per rule how many events went in and came out. passed: of the counted rules."""
     result, before = [], arrived
     filters = [rule.name for rule in rules if isinstance(rule, REMOVING)]
@@ -160,7 +162,7 @@ def _joined(
     return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
 
 
-def _table(events: DataFrame, rows: list[tuple], columns: tuple[str, ...]) -> DataFrame:
+def _table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> DataFrame:
     """A small constant table: part of the plan, so that a batch needs no job to make it."""
     places = f"({', '.join('?' * len(columns))})"
     names = [f"c{place}" for place in range(len(columns))]

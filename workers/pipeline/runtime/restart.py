@@ -10,7 +10,7 @@ import json
 import secrets
 import shutil
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import redis
 
@@ -62,7 +62,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
     key = keys.PIPELINE_RUN.of(application)
-    known = control.get(key)
+    known = cast(bytes | None, control.get(key))
     here = _read_run(own)
     if known is None and here is None:
         here = secrets.token_hex(4)
@@ -112,7 +112,8 @@ def lock_checkpoint(folder: Path) -> IO[str]:
 
 def _read_run(path: Path) -> str | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["run"]
+        found: str | None = json.loads(path.read_text(encoding="utf-8"))["run"]
+        return found
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -9,7 +9,7 @@ import redis
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from queues.errors import BadInput, WeirError
 from queues.publishing.client import Client

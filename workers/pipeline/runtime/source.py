@@ -6,6 +6,7 @@ later, the same batch is worked again with the same assignments or results, cont
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import redis
@@ -39,10 +40,10 @@ class _Planner(DataSourceStreamReader):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
 
-    def commit(self, end: dict) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Called when the batch after is planned."""
 
-    def partitions(self, start: dict, end: dict) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,10 +74,10 @@ class AssignmentReader(_Planner):
         super().__init__(options)
         self._replica = options["replica"]
 
-    def initialOffset(self) -> dict:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"from": 0, "tick": 0}
 
-    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """As many assignments as make a batch, at least one; `start` when there is none."""
         waiting = Dispatches(self._control, self._application).after(self._replica, start["tick"], 64)
         taken, events = 0, 0
@@ -120,10 +121,10 @@ class ResultReader(_Planner):
             results.release(each)
         self._released = done
 
-    def initialOffset(self) -> dict:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return Combined(controls=self._defaults).to_document()
 
-    def latestOffset(self, start: dict, limit: ReadLimit) -> dict:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Combined.from_document(start)
         self._release(before)
         dispatches = Dispatches(self._control, self._application)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from queues.private_files import private_folder, write_private
 from workers.pipeline.runtime.worker_daemon import prefer_installed
@@ -64,4 +64,4 @@ def called_back() -> IO[bytes]:
     stream.write(struct.pack("!i", os.getpid()))
     stream.flush()
     connection.settimeout(None)
-    return stream
+    return cast(IO[bytes], stream)

@@ -9,11 +9,12 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import redis
 
 from queues import keys
+from queues.redis_types import Fields
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.status.status import StatusBoard
 
@@ -37,8 +38,9 @@ class Statuses:
         self._control, self._clock = control, clock
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
-        self._state, self._error = "starting", None
-        self._before = _applications(control.get(keys.PIPELINE))
+        self._state = "starting"
+        self._error: str | None = None
+        self._before = _applications(cast(bytes | None, control.get(keys.PIPELINE)))
 
     def board(self, application: Application) -> StatusBoard:
         """A board for an application, or for another version of it: what was counted counts on."""
@@ -75,8 +77,8 @@ class Statuses:
         except (redis.ConnectionError, redis.TimeoutError):
             return
 
-    def _heartbeats(self) -> dict[bytes, bytes]:
-        return self._control.hgetall(keys.HEARTBEATS)
+    def _heartbeats(self) -> Fields:
+        return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
 
     def document(self, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """All applications together."""
@@ -112,7 +114,7 @@ def _applications(text: bytes | None) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _known(join: Callable, found: dict[str, dict[str, Any]], name: str) -> float | None:
+def _known(join: Callable[[list[Any]], float], found: dict[str, dict[str, Any]], name: str) -> float | None:
     values = [each[name] for each in found.values() if each[name] is not None]
     return join(values) if values else None
 

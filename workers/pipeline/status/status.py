@@ -22,7 +22,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -209,7 +209,8 @@ class StatusBoard:
 
     def _forget(self, now: float) -> None:
         """One batch behind the window stays: what was last is shown until something newer is."""
-        for records in (*self._replicas.values(), self._batches):
+        kept: list[deque[Any]] = [*self._replicas.values(), self._batches]
+        for records in kept:
             while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
                 records.popleft()
         self._ages.forget(now - WINDOW_SECONDS)
@@ -273,7 +274,9 @@ class StatusBoard:
     def _lag(self, watermark_us: int | None) -> float | None:
         return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
-    def _replica(self, name: str, now: float, shares_of: Callable) -> dict[str, Any]:
+    def _replica(
+        self, name: str, now: float, shares_of: Callable[[tuple[str, ...]], Mapping[str, float]]
+    ) -> dict[str, Any]:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.kept, batch.seconds)

@@ -15,13 +15,15 @@ that nothing ever waits in the middle of a batch and nothing is dropped.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import redis
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.lua.script import script
+from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode
 
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
@@ -107,7 +109,8 @@ class ResultQueue:
     def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
         """Blobs of a batch that is not published yet; nobody sees them."""
         if blobs:
-            self._control.hset(self._blobs(replica, tick), mapping=blobs)
+            mapping: dict[FieldT, EncodableT] = {name: data for name, data in blobs.items()}  # noqa: C416
+            self._control.hset(self._blobs(replica, tick), mapping=mapping)
 
     def abandon(self, replica: str, tick: int) -> None:
         """What an attempt at this batch that died has left. One that was thought dead may have published it
@@ -117,23 +120,26 @@ class ResultQueue:
 
     def publish(self, result: Result, events: int) -> bool:
         """False when it was published before. events: worked by the batch, before its rules."""
-        written = [result.replica, result.tick, events, result.size_bytes, json.dumps(result.to_document())]
+        document = json.dumps(result.to_document())
+        written: list[EncodableT] = [result.replica, result.tick, events, result.size_bytes, document]
         return bool(self._publish(keys=[self._room, self._results], args=written))
 
     def after(self, entry_id: str) -> list[Result]:
         """Published behind an entry, in the order of publishing."""
-        entries = self._control.xrange(self._results, f"({entry_id}", "+")
+        entries = cast(Entries, self._control.xrange(self._results, f"({entry_id}", "+"))
         return [Result.from_document(json.loads(fields[b"d"]), name.decode()) for name, fields in entries]
 
     def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
         """Blobs of a published result. Raises KeyError naming one that is not there."""
         wanted = list(names)
         key = self._blobs(result.replica, result.tick)
-        found = self._control.hmget(key, wanted) if wanted else []
+        found = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
+        batches: list[pa.RecordBatch] = []
         for name, data in zip(wanted, found, strict=True):
             if data is None:
                 raise KeyError(f"{key} {name}")
-        return [batch for data in found for batch in decode(data)]
+            batches += decode(data)
+        return batches
 
     def release(self, result: Result) -> None:
         """The watermark has passed it: its bytes are free. Twice is once."""
@@ -141,7 +147,7 @@ class ResultQueue:
         self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
     def room(self) -> Room:
-        found = self._control.hgetall(self._room)
+        found = cast(Fields, self._control.hgetall(self._room))
         events, size = int(found.get(b"events", 0)), int(found.get(b"bytes", 0))
         published = {
             name.decode().split(":", 1)[1]: int(tick)

@@ -18,14 +18,17 @@ process that was thought dead) is refused.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import orjson
 import pyarrow as pa
 import redis
+from redis.typing import EncodableT
 
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
+from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode, encode
 
 LATE_KEPT = 1_000
@@ -49,8 +52,8 @@ class WrittenState:
     outbox: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
     late: pa.RecordBatch | None = None
 
-    def arguments(self, batch: int) -> list:
-        found: list = [batch, len(self.places)]
+    def arguments(self, batch: int) -> list[EncodableT]:
+        found: list[EncodableT] = [batch, len(self.places)]
         for place, (state, due_us) in self.places.items():
             found += [place, state, "" if due_us is None else due_us]
         for blobs in (self.between, self.outbox):
@@ -79,7 +82,7 @@ class StateStore:
         already. Raises StateFromTheFuture.
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
-        values = self._control.hmget(self._state, fields) if fields else []
+        values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])
         found: dict[str, bytes] = {}
         for index, place in enumerate(places):
             state, number = values[2 * index : 2 * index + 2]
@@ -106,7 +109,7 @@ class StateStore:
     def due(self, watermark_us: int) -> dict[str, list[int]]:
         """Operator → groups that are to be looked at when event time is there, events or none."""
         found: dict[str, list[int]] = {}
-        for place, due_us in self._control.hgetall(self._pending).items():
+        for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
             if int(due_us) <= watermark_us:
                 operator, _, group = place.decode().rpartition("/")
                 found.setdefault(operator, []).append(int(group))
@@ -114,7 +117,7 @@ class StateStore:
 
     def between(self, batch: int) -> list[pa.RecordBatch]:
         """What operators have emitted for operators in this batch so far."""
-        found = self._control.hgetall(self._between_key(batch))
+        found = cast(Fields, self._control.hgetall(self._between_key(batch)))
         return [rows for name in sorted(found) for rows in decode(found[name])]
 
     def forget_between(self, batch: int) -> None:
@@ -139,13 +142,13 @@ class StateStore:
             pipeline.ltrim(self._recent, 0, KEPT - 1)
         pipeline.execute()
 
-    def recent(self) -> list[dict]:
+    def recent(self) -> list[dict[str, Any]]:
         """The newest complex events, newest first, their attributes read."""
         return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, KEPT - 1)]
 
     def late(self, most: int) -> list[pa.RecordBatch]:
         """The newest late events, newest first."""
-        entries = self._control.xrevrange(self._late, count=most)
+        entries = cast(Entries, self._control.xrevrange(self._late, count=most))
         return [rows for _, fields in entries for rows in decode(fields[b"d"])]
 
     def clear(self) -> None:

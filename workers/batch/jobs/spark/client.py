@@ -113,7 +113,7 @@ class SparkProcess:
             # A signal to the worker's group is the worker's to handle: it stops Spark in its own time.
             start_new_session=True,
         )
-        self._answers = answers = queue.SimpleQueue()
+        self._answers = answers = queue.SimpleQueue[dict[str, Any] | None]()
         threading.Thread(target=_read, args=(process, answers), daemon=True).start()
         return process
 

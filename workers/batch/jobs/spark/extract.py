@@ -61,8 +61,8 @@ def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, 
         one.option("compression", "zstd").parquet(str(folder))
     else:
         compression = "gzip" if request.parameters["format"] == "csv.gz" else "none"
-        options = {"header": True, "timestampFormat": TIME_FORMAT, "compression": compression, "escape": '"'}
-        one.options(**options).csv(str(folder))
+        written = one.options(header=True, timestampFormat=TIME_FORMAT, compression=compression, escape='"')
+        written.csv(str(folder))
     (part,) = folder.glob("part-*")
     _flush(part)
     part.replace(request.data / temporary)

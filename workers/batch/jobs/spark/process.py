@@ -52,7 +52,7 @@ def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
     """Stages and tasks of what the group has run so far: {"stages", "stages_done", "tasks", "tasks_done"}."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job))]
-    stages = [info for job in jobs for stage in job.stageIds if (info := tracker.getStageInfo(stage))]
+    stages = [made for job in jobs for stage in job.stageIds if (made := tracker.getStageInfo(stage))]
     return {
         "stages": sum(len(job.stageIds) for job in jobs),
         "stages_done": sum(stage.numTasks == stage.numCompletedTasks for stage in stages),

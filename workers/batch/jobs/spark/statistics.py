@@ -19,7 +19,8 @@ and the gaps over the minutes' borders follow from the first and last time of ea
 """  # noqa: E501
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def _row(
     partition: event_archive.Partition,
     kind: str,
     group: pa.Table,
-    quantiles: list[float] | None,
+    quantiles: Sequence[float | None] | None,
     outputs: Mapping[str, int],
 ) -> dict[str, Any]:
     events = pc.sum(group["events"]).as_py()
@@ -194,28 +195,35 @@ TABLE = pa.schema(
 def _outputs(
     spark: SparkSession, request: Request, partition: event_archive.Partition
 ) -> tuple[dict[str, int], tuple[Mapping[str, str], ...]]:
-    """How many events of each type that the pipeline's patterns emit the sink has of that day; none for a
+    """How many events of each type that the pipeline's patterns emit its sink has of that day; none for a
     queue that the pipeline doesn't read.
     """
     application = read_application(Path(os.environ.get("WEIR_PIPELINE_APPLICATION", SHIPPED)))
     if partition.queue not in application.queues:
         return {}, ()
-    types = [pattern.emits for pattern in application.patterns]
+    counts = dict.fromkeys((pattern.emits for pattern in application.patterns), 0)
+    skipped: tuple[Mapping[str, str], ...] = ()
     rows = request.input_rows
-    folder = event_archive.Partition(partition.day, application.sink).folder(request.data)
-    counted, skipped = over_sound_files(
-        spark,
-        request,
-        event_archive.parquet_files(folder),
-        lambda events: (
-            events.where(F.col("type").isin(types))
-            .groupBy("type")
-            .agg(F.countDistinct("id").alias("outputs"))
-            .toArrow()
-        ),
-    )
+    for sink, types in _types_by_sink(application.sinks).items():
+        folder = event_archive.Partition(partition.day, sink).folder(request.data)
+        counted, faults = over_sound_files(
+            spark, request, event_archive.parquet_files(folder), partial(_counted, types=types)
+        )
+        skipped += faults
+        if counted is not None:
+            counts |= dict(zip(counted["type"].to_pylist(), counted["outputs"].to_pylist(), strict=True))
     request.input_rows = rows
-    counts = dict.fromkeys(types, 0)
-    if counted is not None:
-        counts |= dict(zip(counted["type"].to_pylist(), counted["outputs"].to_pylist(), strict=True))
     return counts, skipped
+
+
+def _types_by_sink(sinks: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Each type once, however many sinks it goes to."""
+    found: dict[str, list[str]] = {}
+    for event_type, queues in sorted(sinks.items()):
+        found.setdefault(queues[0], []).append(event_type)
+    return found
+
+
+def _counted(events: DataFrame, types: list[str]) -> pa.Table:
+    wanted = events.where(F.col("type").isin(types))
+    return wanted.groupBy("type").agg(F.countDistinct("id").alias("outputs")).toArrow()
