@@ -4,6 +4,7 @@ uvicorn console.asgi:application --ws websockets-sansio --ws-per-message-deflate
 """
 
 import os
+from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
@@ -24,7 +25,7 @@ from console.live.origin import SameOrigin, refuse  # noqa: E402
 from console.web.charset import Utf8Only  # noqa: E402
 from console.web.proxies import TrustedProxies  # noqa: E402
 
-sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", refuse)])
+sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any, refuse))])
 
 routed = ProtocolTypeRouter(
     {

@@ -1,5 +1,7 @@
 """Who did what, with which token, in which session, and what was sent already."""
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
@@ -24,7 +26,8 @@ class AuditEntry(models.Model):
     target = models.CharField(max_length=200)
     reason = models.TextField(blank=True)
     before = models.JSONField(null=True)
-    after = models.JSONField(null=True)
+    # Any: who reads an entry of some action knows what its document has.
+    after: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     address = models.GenericIPAddressField(null=True)
     request_id = models.CharField(max_length=64, default="", blank=True)
 

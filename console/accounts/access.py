@@ -13,18 +13,20 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from console.accounts import submissions
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit, SecondFactor
+from console.web.web_request import WebRequest
 from workers.steering import plant_settings
 
 ROLES = ("viewer", "operator", "administrator")
@@ -131,6 +133,13 @@ class Actor:
             return True
         return timezone.now().timestamp() - self.confirmed_at <= CONFIRMED_SECONDS
 
+    @property
+    def account(self) -> User:
+        """The account behind it. Raises PermissionDenied where there is none: a command of this machine."""
+        if self.user is None:
+            raise PermissionDenied(f"{self.name} has no account, and this takes one.")
+        return self.user
+
     def permissions(self) -> dict[str, bool]:
         """Every action with its answer, named for templates: `override.set` is `override_set`."""
         return {action.replace(".", "_"): self.may(action) for action in ACTIONS}
@@ -170,7 +179,7 @@ def actor_of(request: HttpRequest) -> Actor:
     if known is None:
         person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
         known = replace(named(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
-        request.weir_actor = known
+        cast(WebRequest, request).weir_actor = known
     return known
 
 
@@ -208,20 +217,27 @@ def limited(*limits: Collection[str]) -> frozenset[str] | None:
     return functools.reduce(frozenset.intersection, real) if real else None
 
 
-def requires(action: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
+def user_of(request: HttpRequest) -> User:
+    """Who is logged in. Raises PermissionDenied for nobody, whom the login middleware lets in nowhere."""
+    if not isinstance(request.user, User):
+        raise PermissionDenied("Log in.")
+    return request.user
+
+
+def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
     """A view only for actors who may do `action`; others get 403 (the login middleware has asked already)."""
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
 
-    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    def decorate(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @functools.wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: Any, **named: Any) -> HttpResponseBase:
             actor = actor_of(request)
             admit(actor, action)
             submissions.once(request, actor)
             return view(request, *args, **named)
 
-        guarded.action = action  # the permissions test reads it
+        vars(guarded)["action"] = action  # the permissions test reads it
         return guarded
 
     return decorate
@@ -252,8 +268,9 @@ def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> 
     """
     admit(actor, action)
     if action not in OF_NO_QUEUE and not actor.reaches(queues):
-        beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - actor.queues))
-        mine = ", ".join(sorted(actor.queues)) or "none"
+        own = actor.queues or frozenset()
+        beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
+        mine = ", ".join(sorted(own)) or "none"
         _refuse(actor, action, f"{action} concerns {beyond}; {actor.name} is limited to the queues {mine}.")
     if action in CONFIRMED:
         demand_confirmed(actor)

@@ -9,7 +9,7 @@ login, and without a group that WEIR_OIDC_ROLES maps there is no login.
 import functools
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -56,9 +56,16 @@ def is_of(user: User | AnonymousUser) -> bool:
     return user.is_authenticated and Identity.objects.filter(user=user).exists()
 
 
+def _told() -> dict[str, Any]:
+    """What the settings say of the provider. Raises ProviderError without one."""
+    if settings.WEIR_OIDC is None:
+        raise ProviderError("No OpenID Connect provider is set up.")
+    return settings.WEIR_OIDC
+
+
 def discovered() -> Mapping[str, Any]:
     """The provider's own description. Raises ProviderError."""
-    return _discovered(settings.WEIR_OIDC["issuer"], int(time.monotonic() // KEPT_SECONDS))
+    return _discovered(_told()["issuer"], int(time.monotonic() // KEPT_SECONDS))
 
 
 @functools.lru_cache(maxsize=2)
@@ -66,7 +73,7 @@ def _discovered(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
         answer = requests.get(issuer + DISCOVERY, timeout=TIMEOUT_SECONDS, allow_redirects=False)
         answer.raise_for_status()
-        found = answer.json()
+        found: dict[str, Any] = answer.json()
         endpoints = [found[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
         endpoints.append(found["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
@@ -89,14 +96,14 @@ def algorithm() -> str:
 
 def setting(attribute: str, *default: Any) -> Any:
     """What the library asks for by its own names."""
-    own = {
+    own: dict[str, Callable[[], Any]] = {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": lambda: discovered()["authorization_endpoint"],
         "OIDC_OP_TOKEN_ENDPOINT": lambda: discovered()["token_endpoint"],
         "OIDC_OP_USER_ENDPOINT": lambda: discovered()["userinfo_endpoint"],
         "OIDC_OP_JWKS_ENDPOINT": lambda: discovered()["jwks_uri"],
         "OIDC_RP_SIGN_ALGO": algorithm,
-        "OIDC_RP_CLIENT_ID": lambda: settings.WEIR_OIDC["client_id"],
-        "OIDC_RP_CLIENT_SECRET": lambda: settings.WEIR_OIDC["client_secret"],
+        "OIDC_RP_CLIENT_ID": lambda: _told()["client_id"],
+        "OIDC_RP_CLIENT_SECRET": lambda: _told()["client_secret"],
     }
     if attribute in own:
         return own[attribute]()
@@ -109,11 +116,11 @@ def end_url(back: str) -> str:
         found = str(discovered().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
-    query = {"client_id": settings.WEIR_OIDC["client_id"], "post_logout_redirect_uri": back}
+    query = {"client_id": _told()["client_id"], "post_logout_redirect_uri": back}
     return f"{found}?{urlencode(query)}" if found else ""
 
 
-class Backend(OIDCAuthenticationBackend):
+class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library has no types
     """Checks what the provider says, and finds or makes the account."""
 
     get_settings = staticmethod(setting)
@@ -131,7 +138,8 @@ class Backend(OIDCAuthenticationBackend):
         # Without the nonce of a login begun here it is no answer to one, whatever the address says.
         if not settings.WEIR_OIDC or not credentials.get("nonce") or not credentials.get("code_verifier"):
             return None
-        return super().authenticate(request, **credentials)
+        user: User | None = super().authenticate(request, **credentials)
+        return user
 
     def _verify_jws(self, payload: str, key: Any) -> dict[str, Any]:
         client, issuer = setting("OIDC_RP_CLIENT_ID"), discovered()["issuer"]
@@ -188,7 +196,7 @@ def _signs(key: jwt.PyJWK) -> bool:
 @transaction.atomic
 def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple[User | None, str]:
     """The account of these claims with its role as the groups say; or None and why there is no login."""
-    issuer, subject = settings.WEIR_OIDC["issuer"], claims["sub"]
+    issuer, subject = _told()["issuer"], claims["sub"]
     found = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     if found is None and role is None:
         return None, "no group of theirs has a role"
@@ -209,9 +217,10 @@ def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
 
 def role_by_groups(claims: Mapping[str, Any]) -> str | None:
     """The highest role that a group of theirs is mapped to; None without one."""
-    groups = claims.get(settings.WEIR_OIDC["groups_claim"]) or []
+    told = _told()
+    groups = claims.get(told["groups_claim"]) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    roles = {settings.WEIR_OIDC["roles"].get(each) for each in groups if isinstance(each, str)}
+    roles = {told["roles"].get(each) for each in groups if isinstance(each, str)}
     return next((role for role in reversed(ROLES) if role in roles), None)
 
 

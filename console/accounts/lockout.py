@@ -11,7 +11,7 @@ stays so. A stranger can therefore not keep somebody out of the places that they
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from axes.handlers.database import AxesDatabaseHandler
 from axes.models import AccessLog
@@ -22,16 +22,17 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.audit import audit_log, refusals
+from console.web.web_request import WebRequest
 
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
 KNOWN_FOR = timedelta(days=30)
 UNKNOWN = "unknown"
 
 
-class LockoutHandler(AxesDatabaseHandler):
+class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes has no types
     """django-axes' own, with a limit for each count, and the audit."""
 
-    def get_failures(self, request: HttpRequest, credentials: dict | None = None) -> int:
+    def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """The failures at this address, or AT_ADDRESS once any of the limits is reached."""
         at_address, of_address, of_account = (
             found.aggregate(count=Sum("failures_since_start"))["count"] or 0
@@ -42,7 +43,7 @@ class LockoutHandler(AxesDatabaseHandler):
         return at_address
 
     def user_login_failed(
-        self, sender: Any, credentials: dict, request: HttpRequest | None = None, **more: Any
+        self, sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **more: Any
     ) -> None:
         was_locked = bool(getattr(request, "axes_locked_out", False))
         super().user_login_failed(sender, credentials, request, **more)
@@ -56,11 +57,11 @@ class LockoutHandler(AxesDatabaseHandler):
             )
             return
         audit_log.record(actor, "login.failed", actor.name)
-        if request.axes_locked_out:
+        if cast(WebRequest, request).axes_locked_out:
             audit_log.record(actor, "login.locked", actor.name, reason="Too many failed logins.")
 
 
-def _who(request: HttpRequest, credentials: dict) -> Actor:
+def _who(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
     """The account that was tried. A name that is none is not noted: people type passwords into that field."""
     name = str(credentials.get("username") or "")
     known = User.objects.filter(username=name).exists()
@@ -68,8 +69,9 @@ def _who(request: HttpRequest, credentials: dict) -> Actor:
     return Actor(name=name if known else UNKNOWN, role=None, address=address, request_id=request_id)
 
 
-def _is_known(request: HttpRequest, credentials: dict | None) -> bool:
+def _is_known(request: HttpRequest, credentials: dict[str, Any] | None) -> bool:
     """Whether the account has logged in from this address lately."""
     name = (credentials or {}).get("username")
-    logins = AccessLog.objects.filter(username=name, ip_address=request.axes_ip_address)
-    return logins.filter(attempt_time__gte=timezone.now() - KNOWN_FOR).exists()
+    address = cast(WebRequest, request).axes_ip_address
+    logins = AccessLog.objects.filter(username=name, ip_address=address)
+    return bool(logins.filter(attempt_time__gte=timezone.now() - KNOWN_FOR).exists())

@@ -4,13 +4,14 @@ Whoever has a second factor is not logged in by the password: the session only r
 whose password was right.
 """
 
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth import login
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -28,7 +29,7 @@ class LoginRequired(LoginRequiredMiddleware):
     (static/js/forms/drafts.js).
     """
 
-    def handle_no_permission(self, request: HttpRequest, view_func) -> HttpResponse:
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseRedirect:
         if request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)
         return redirect_to_login(page_of(request))
@@ -82,5 +83,5 @@ def waiting_for_code(request: HttpRequest) -> User | None:
     user_id, mark, at = request.session.get(PENDING) or (None, "", 0.0)
     if timezone.now().timestamp() - at > PENDING_SECONDS:
         return None
-    user = User.objects.filter(pk=user_id, is_active=True).first()
+    user = None if user_id is None else User.objects.filter(pk=user_id, is_active=True).first()
     return user if user is not None and user.get_session_auth_hash() == mark else None

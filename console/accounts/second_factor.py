@@ -8,6 +8,7 @@ setting `login.second_factor` at 1, administrators act as viewers until they hav
 import base64
 import secrets
 from datetime import datetime
+from typing import cast
 
 import segno
 from django.contrib.auth.models import User
@@ -27,12 +28,12 @@ LONGEST_CODE = 40
 
 def of(user: User) -> SecondFactor | None:
     """The confirmed one; None while there is none."""
-    return SecondFactor.objects.filter(user=user, confirmed=True).first()
+    return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=True).first())
 
 
 def begun(user: User) -> SecondFactor | None:
     """The one that is being set up."""
-    return SecondFactor.objects.filter(user=user, confirmed=False).first()
+    return cast(SecondFactor | None, SecondFactor.objects.filter(user=user, confirmed=False).first())
 
 
 @transaction.atomic
@@ -81,7 +82,7 @@ def is_right(user: User, code: str, now: datetime) -> bool:
 def remove(user: User) -> bool:
     """Switch it off; False where there was none."""
     RecoveryCode.objects.filter(user=user).delete()
-    return SecondFactor.objects.filter(user=user).delete()[0] > 0
+    return bool(SecondFactor.objects.filter(user=user).delete()[0])
 
 
 def secret_of(device: SecondFactor) -> str:

@@ -1,7 +1,7 @@
 """Where people are logged in: seen on the settings page, and ended from there."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in
@@ -15,7 +15,7 @@ from django.utils.deprecation import MiddlewareMixin
 from console.accounts.access import CONFIRMED_AT, Actor, demand
 from console.audit import audit_log
 from console.models import Session, UserSession
-from console.storage.session_store import idle_since
+from console.storage.session_store import SessionStore, idle_since
 from workers.steering import plant_settings
 
 STEP = timedelta(minutes=1)  # so often a session that is used is noted; each request would be a write
@@ -34,10 +34,15 @@ def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -
     if request.session.session_key is None:
         request.session.create()
     UserSession.objects.update_or_create(
-        digest=request.session.digest,
+        digest=digest_of(request),
         defaults=_seen(request, now),
         create_defaults=_first(request, user, now),
     )
+
+
+def digest_of(request: HttpRequest) -> str:
+    """The name of the row of a request's session; "" while it has no key."""
+    return cast(SessionStore, request.session).digest
 
 
 class SeenSessions(MiddlewareMixin):

@@ -9,7 +9,7 @@ came. Answers are kept encrypted.
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
@@ -17,6 +17,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from console.models import Submission
 from console.storage import sealing
+from console.web.web_request import WebRequest
 
 HEADER, FIELD = "Idempotency-Key", "submission"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
@@ -67,7 +68,7 @@ def once(request: HttpRequest, actor: Any) -> None:
     )
     if not made:
         raise AnsweredError(_again(found, request))
-    request.weir_submission = found
+    cast(WebRequest, request).weir_submission = found
 
 
 def key_of(request: HttpRequest) -> str:

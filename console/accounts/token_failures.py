@@ -44,7 +44,10 @@ def _counted(address: str) -> int:
     key = keys.TOKEN_FAILURES.of(address)
     try:
         with control().pipeline() as pipe:
-            count, _, left = pipe.incr(key).expire(key, WINDOW_SECONDS, nx=True).ttl(key).execute()
+            pipe.incr(key)
+            pipe.expire(key, WINDOW_SECONDS, nx=True)
+            pipe.ttl(key)
+            count, _, left = pipe.execute()
     except redis.RedisError as error:
         logger.warning("Wrong tokens are not counted: %s", error)
         return 0

@@ -69,9 +69,10 @@ def make(
     if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
         demand_confirmed(actor)
     # Whoever is disabled at this very moment gets none that would outlive it.
-    owner = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
+    account = actor.account
+    owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
     if owner is None:
-        raise BadInput("owner", f"{actor.user.get_username()} may not log in.")
+        raise BadInput("owner", f"{account.get_username()} may not log in.")
     # A child is told its parent's scope, so that it shows what it may do.
     queues = scope.queues or sorted(actor.queues or ())
     actions = scope.actions or sorted((actor.actions or set()) - BY_NAME_ONLY)

@@ -60,7 +60,7 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
 def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
     """Alerts that match tell nobody until it ends."""
     demand(actor, "silence.set", queues_of_matchers(matchers))
-    made = silences.add(matchers, reason, minutes, actor.user, now)
+    made = silences.add(matchers, reason, minutes, actor.account, now)
     after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
     audit_log.record(actor, "silence.set", f"silence {made.pk}", reason=made.reason, after=after)
     return made

@@ -85,10 +85,10 @@ def caller(request: HttpRequest) -> Actor:
 
 def asked(request: HttpRequest) -> dict[str, str]:
     """The query, short enough for an entry."""
-    return {name[:40]: value[:200] for name, value in list(request.GET.items())[:20]}
+    return {name[:40]: str(value)[:200] for name, value in list(request.GET.items())[:20]}
 
 
-def newest_first(chosen: QuerySet, rows: int = ROWS) -> Iterator[list[Any]]:
+def newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]:
     """All rows by falling id, a page at a time: no page reads what another has read, and no lock is held."""
     listed = keyset.page(chosen, rows)
     while listed.rows:

@@ -50,7 +50,7 @@ def override(
 def override_thresholds(
     actor: Actor,
     node: Node,
-    wanted: Mapping[str, float],
+    wanted: Mapping[str, Any],
     *,
     reason: str,
     now: datetime,
@@ -98,7 +98,7 @@ def _put(
     made = overrides.set_override(
         name=name,
         value=value,
-        owner=actor.user,
+        owner=actor.account,
         reason=reason,
         now=now,
         beside=beside,
@@ -179,7 +179,8 @@ def set_mode(
     if expiry == NEVER_SAID:
         if mode in HANDED_OVER:
             raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
-        return _own_mode(actor, loop, mode, reason, now)
+        _own_mode(actor, loop, mode, reason, now)
+        return None
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
     made = put("loop.mode", "mode", mode)
     if mode == Loop.Mode.MANUAL and value is not None:

@@ -78,7 +78,7 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> Pipel
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
         version = PipelineVersion.objects.create(
-            application=name, number=number, text=text, reason=why, owner=actor.user, active=True
+            application=name, number=number, text=text, reason=why, owner=actor.account, active=True
         )
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
         # Should this process die here, `workers.pipeline.declaration.versions` tells it.

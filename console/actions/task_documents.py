@@ -45,7 +45,7 @@ def last_runs(task: Task, count: int) -> Sequence[Run]:
 
 def run_document(run: Run) -> dict[str, Any]:
     """A run as JSON. `seconds`: how long it took; None until it has ended."""
-    ended = run.started_at is not None and run.ended_at is not None
+    seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at and run.ended_at else None
     return {
         "run": run.pk,
         "task": run.task.name,
@@ -60,7 +60,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "started_at": run.started_at and run.started_at.isoformat(),
         "ended_at": run.ended_at and run.ended_at.isoformat(),
         "deadline_at": run.deadline_at and run.deadline_at.isoformat(),
-        "seconds": (run.ended_at - run.started_at).total_seconds() if ended else None,
+        "seconds": seconds,
         "error": run.error,
         "command": command_of(run),
     }

@@ -105,5 +105,5 @@ def _asking(of: NinjaAPI) -> Any:
     """Endpoints ask for themselves who calls, and answer 401, not a login page."""
     patterns, application, namespace = of.urls
     for pattern in patterns:
-        pattern.callback.login_required = False
+        vars(pattern.callback)["login_required"] = False
     return patterns, application, namespace

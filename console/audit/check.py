@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.db import OperationalError, connection
@@ -211,7 +211,7 @@ def _read(first: int, last: int) -> list[dict[str, Any]]:
 
 def _read_one(key: int, sequence: int) -> dict[str, Any]:
     try:
-        return AuditEntry.objects.values(*COLUMNS).get(pk=key)
+        return cast(dict[str, Any], AuditEntry.objects.values(*COLUMNS).get(pk=key))
     except UNREADABLE:
         return {"pk": key, "sequence": sequence, "digest": "", "unreadable": True}
 

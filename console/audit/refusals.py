@@ -130,7 +130,7 @@ def refusals_kept(get_response: Callable[..., Any]) -> Callable[..., Any]:
             kept = _Request(f"{request.method} {request.path}"[:LONGEST_TARGET])
             token = _current.set(kept)
             try:
-                response = await get_response(request)
+                response: HttpResponse = await get_response(request)
             finally:
                 _current.reset(token)
             if kept.refusals:
@@ -141,7 +141,8 @@ def refusals_kept(get_response: Callable[..., Any]) -> Callable[..., Any]:
 
     def synchronously(request: HttpRequest) -> HttpResponse:
         with collected(f"{request.method} {request.path}"):
-            return get_response(request)
+            response: HttpResponse = get_response(request)
+        return response
 
     return synchronously
 

@@ -1,9 +1,10 @@
 """First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
 
 import os
+import re
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.conf import settings
@@ -122,7 +123,7 @@ def parse_nodes(text: str) -> dict[str, str]:
     nodes = {}
     for part in text.split():
         name, _, url = part.partition("=")
-        if not NAME.regex.match(name) or "://" not in url:
+        if not cast(re.Pattern[str], NAME.regex).match(name) or "://" not in url:
             raise BadInput("WEIR_NODES", f"takes name=redis://host:port/0 pairs, not {part!r}.")
         if name in nodes:
             raise BadInput("WEIR_NODES", f"names {name} twice.")

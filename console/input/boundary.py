@@ -7,9 +7,10 @@ JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 import orjson
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
@@ -21,6 +22,7 @@ from ninja.parser import Parser
 
 from console.input.plain_text import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
+from console.web.web_request import WebRequest
 from queues.errors import BadInput
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -49,7 +51,7 @@ class Boundary(MiddlewareMixin):
             return None
         try:
             files = [(name, [file.name for file in held]) for name, held in request.FILES.lists()]
-            return _first_refusal(request, [*request.POST.lists(), *files])
+            return _first_refusal(request, chain(request.POST.lists(), files))
         except RequestDataTooBig:
             return refused(request, 413, "body", "is larger than a form may be.")
         except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
@@ -62,7 +64,7 @@ def _reads_itself(request: HttpRequest) -> bool:
 
 
 def _first_refusal(
-    request: HttpRequest, fields: Iterable[tuple[str, list[str | None]]]
+    request: HttpRequest, fields: Iterable[tuple[str, Sequence[str | None]]]
 ) -> HttpResponse | None:
     for name, values in fields:
         if not is_plain(name):
@@ -78,7 +80,7 @@ def refused(request: HttpRequest, status: int, field: str, message: str) -> Http
         body = orjson.dumps({"errors": {field[:100]: [message]}})
         return HttpResponse(body, status=status, content_type="application/json")
     context = {"field": field, "message": message, "title": HTTPStatus(status).phrase}
-    return render(None, "refused.html", context, status=status)  # type: ignore[arg-type]
+    return render(None, "refused.html", context, status=status)
 
 
 class Documents(Parser):
@@ -90,19 +92,19 @@ class Documents(Parser):
         try:
             return self._document(request)
         except BadInput as error:
-            request.weir_unreadable = getattr(request, "weir_unreadable", (422, error))
+            cast(WebRequest, request).weir_unreadable = getattr(request, "weir_unreadable", (422, error))
             raise
 
     def _document(self, request: HttpRequest) -> Any:
         if len(request.body) > MOST_DOCUMENT_BYTES:
             error = BadInput("body", f"takes at most {MOST_DOCUMENT_BYTES} bytes of JSON.")
-            request.weir_unreadable = (413, error)
+            cast(WebRequest, request).weir_unreadable = (413, error)
             raise error
         try:
             return document_of(request.body)
         except orjson.JSONDecodeError as fault:
             error = BadInput("body", f"is not JSON: {fault}.")
-            request.weir_unreadable = (400, error)
+            cast(WebRequest, request).weir_unreadable = (400, error)
             raise error from None
 
 

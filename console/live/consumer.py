@@ -18,6 +18,7 @@ from django.conf import settings
 from console.accounts.access import Actor
 from console.accounts.connection import actor_of_connection
 from console.live.fanout import fanout
+from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
 from queues.errors import BadInput
@@ -32,7 +33,7 @@ LONGEST_FRAME_BYTES = 4096
 LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is an error in the server
 
 
-class LiveConsumer(AsyncWebsocketConsumer):
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has no types
     """Takes `{"ask": "snapshot"}` only. Close codes: 4401 log in, 4403 role missing, 4400 bad request,
     4429 too many sockets of this person, 1013 too many in all, 1009 a frame over 4 KiB.
     """
@@ -42,7 +43,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     def __init__(self, recheck_seconds: float = RECHECK_SECONDS) -> None:
         super().__init__()
         self.recheck_seconds = recheck_seconds
-        self.listener = None
+        self.listener: Listener | None = None
         self.closing = False
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -53,7 +54,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             PLACES.enter(self)
             if (actor := await self._allowed()) is None:
                 return
-            PLACES.claim(self, actor.user.pk)
+            PLACES.claim(self, actor.account.pk)
             wanted = wanted_of(self.scope.get("query_string", b""))
         except NoPlace as limit:
             await self.close(limit.code, limit.reason)
@@ -63,7 +64,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return
         self.fanout = fanout()
         self.listener = await self.fanout.join(**wanted)
-        self.tasks = [asyncio.create_task(self._deliver()), asyncio.create_task(self._recheck())]
+        self.tasks = [asyncio.create_task(self._deliver(self.listener)), asyncio.create_task(self._recheck())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.listener is None or self.closing:
@@ -92,11 +93,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self.listener is not None:
             await self.fanout.leave(self.listener)
 
-    async def _deliver(self) -> None:
+    async def _deliver(self, listener: Listener) -> None:
         # A socket that breaks while we write is told to `disconnect` by the server: nothing more to do.
         with suppress(OSError):
             while True:
-                message = await self.listener.next()
+                message = await listener.next()
                 if isinstance(message, bytes):
                     await self.send(bytes_data=message)
                 else:
@@ -111,7 +112,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _allowed(self) -> Actor | None:
         """Who may look; None when nobody may, and the socket is closed."""
-        actor = await database_sync_to_async(self._actor)()
+        actor: Actor = await database_sync_to_async(self._actor)()
         if actor.may("plant.view"):
             return actor
         if actor.user is None:
@@ -134,7 +135,7 @@ def _asks_for_snapshot(text: str | None) -> bool:
     if text is None:
         return False
     with suppress(orjson.JSONDecodeError):
-        return orjson.loads(text) == {"ask": "snapshot"}
+        return bool(orjson.loads(text) == {"ask": "snapshot"})
     return False
 
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -121,7 +121,7 @@ class Fanout:
         client = redis.asyncio.Redis.from_url(self._url, socket_connect_timeout=TICK_SECONDS)
         async with client, client.pubsub() as subscription:
             await subscription.subscribe(keys.LIVE)
-            self._load(await client.get(keys.SNAPSHOT))
+            self._load(cast(bytes | None, await client.get(keys.SNAPSHOT)))
             self._ready.set()
             while True:
                 message = await subscription.get_message(ignore_subscribe_messages=True, timeout=TICK_SECONDS)

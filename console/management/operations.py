@@ -43,7 +43,8 @@ class Operation:
 
     def read(self, options: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Options as (query, body). Raises BadInput naming the one that is unknown or can't be read."""
-        query, body = {}, {}
+        query: dict[str, Any] = {}
+        body: dict[str, Any] = {}
         for name, text in options:
             if name in self.body:
                 _put(body, name, self.body[name], text)
@@ -106,7 +107,8 @@ def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[st
     schema = content.get("application/json", {}).get("schema", {})
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
-    return schema.get("properties")
+    properties: Mapping[str, Any] | None = schema.get("properties")
+    return properties
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:

@@ -1,10 +1,13 @@
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from django.db import migrations
 
 from console.storage.append_only import protect, release
 
 
-def run(statements):
-    def apply(apps, schema_editor):
+def run(statements: Callable[[str], Iterable[str]]) -> Callable[[Any, Any], None]:
+    def apply(apps: Any, schema_editor: Any) -> None:
         for statement in statements(schema_editor.connection.vendor):
             # What 0007 adds reads a column that is not there yet.
             if "_replace" not in statement:

@@ -1,10 +1,12 @@
+from typing import Any
+
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
 
-def end_sessions(apps, schema_editor):
+def end_sessions(apps: Any, schema_editor: Any) -> None:
     """The rows so far are named by the cookies themselves: all are ended, and nobody keeps a copy of them."""
     apps.get_model("sessions", "Session").objects.all().delete()
     apps.get_model("console", "UserSession").objects.all().delete()

@@ -1,3 +1,6 @@
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from django.db import migrations, models
 
 from console.storage.append_only import protect, release
@@ -6,15 +9,15 @@ from console.audit.chain import CONTENT, chained
 BATCH = 1_000
 
 
-def run(statements):
-    def apply(apps, schema_editor):
+def run(statements: Callable[[str], Iterable[str]]) -> Callable[[Any, Any], None]:
+    def apply(apps: Any, schema_editor: Any) -> None:
         for statement in statements(schema_editor.connection.vendor):
             schema_editor.execute(statement, params=None)
 
     return apply
 
 
-def chain(apps, schema_editor):
+def chain(apps: Any, schema_editor: Any) -> None:
     """The entries of before, in the order of their ids: from here on they can't be altered unnoticed."""
     Entry = apps.get_model("console", "AuditEntry")
     batch = []

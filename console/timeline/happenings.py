@@ -151,8 +151,8 @@ def _override(window: Window, override: Override) -> Bar:
 def _address(override: Override) -> str:
     if override.loop:
         return reverse("loop", args=[override.loop.pk])
-    alone = override.node and not override.law and not override.queue
-    return reverse("node", args=[override.node.name]) if alone else reverse("overrides")
+    node = override.node if not override.law and not override.queue else None
+    return reverse("overrides") if node is None else reverse("node", args=[node.name])
 
 
 def alerts_of(window: Window) -> list[Bar]:
@@ -166,6 +166,7 @@ def alerts_in(window: Window) -> QuerySet[Alert]:
 
 
 def _alert(window: Window, alert: Alert) -> Bar:
+    assert alert.fired_at is not None  # only what has fired is shown
     begin, end = window.shown(alert.fired_at, min(alert.resolved_at or window.until, window.until))
     state = SEVERITY_STATES.get(alert.severity, "BUSY")
     title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])

@@ -120,7 +120,7 @@ def state_path(node: str) -> str:
 
 def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
     """From columns as `metric_history` gives them. Nodes keep their order; of many, the worst are shown."""
-    hole = HOLE_STEPS * step_seconds(window.seconds)
+    hole: float = HOLE_STEPS * step_seconds(window.seconds)
     at = [float(each) for each in found["at"] if each is not None]
     times_of_rows = np.array(at)
     rows = [

@@ -10,10 +10,11 @@ A length must not tell a secret (BREACH): the header carries a file name of rand
 import asyncio
 import secrets
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
@@ -51,8 +52,8 @@ class Member:
 class OneMember(GZipMiddleware):
     """In place of Django's GZipMiddleware, whose way with answers that are whole is kept."""
 
-    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponseBase:
-        if not response.streaming:
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if not isinstance(response, StreamingHttpResponse):
             return super().process_response(request, response)
         if response.has_header("Content-Encoding"):
             return response
@@ -60,7 +61,7 @@ class OneMember(GZipMiddleware):
         if not takes_gzip(request.headers.get("Accept-Encoding", "")):
             return response
         member = Member(padding(secrets.randbelow(MOST_PADDING_BYTES) + 1))
-        pieces = response.streaming_content
+        pieces: Any = response.streaming_content
         response.streaming_content = (
             _asynchronous(pieces, member) if response.is_async else _synchronous(pieces, member)
         )
@@ -89,7 +90,7 @@ def _synchronous(pieces: Iterator[bytes], member: Member) -> Iterator[bytes]:
     yield member.end()
 
 
-async def _asynchronous(pieces: AsyncIterator[bytes], member: Member) -> AsyncIterator[bytes]:
+async def _asynchronous(pieces: AsyncGenerator[bytes], member: Member) -> AsyncIterator[bytes]:
     yield member.begin()
     async with aclosing(pieces) as each:
         async for piece in each:

@@ -1,8 +1,12 @@
 """HEAD for the API's addresses: what a GET would answer, without its body."""
 
+from typing import cast
+
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
+
+from console.web.web_request import WebRequest
 
 PLACES = ("/api/", "/control/")
 
@@ -14,7 +18,7 @@ class HeadOfTheApi(MiddlewareMixin):
 
     def process_request(self, request: HttpRequest) -> None:
         if request.method == "HEAD" and request.path.startswith(PLACES):
-            request.weir_head = True
+            cast(WebRequest, request).weir_head = True
             request.method = "GET"
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponseBase:

@@ -8,12 +8,14 @@ besides.
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
+
+from console.web.web_request import WebRequest
 
 CONTENT_TYPE = "application/problem+json"
 MACHINE_PATHS = ("/api/", "/control/")
@@ -98,7 +100,9 @@ class Problems(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if response.status_code < 400 or response.streaming or not is_for_a_program(request):
             return response
-        told = document(response.status_code, request.path, request.request_id, _said(response))
+        told = document(
+            response.status_code, request.path, cast(WebRequest, request).request_id, _said(response)
+        )
         response.content = orjson.dumps(told, default=str)
         response["Content-Type"] = CONTENT_TYPE
         response["Content-Length"] = str(len(response.content))  # CommonMiddleware has counted the one before
@@ -123,7 +127,7 @@ def failed(request: HttpRequest) -> HttpResponse:
     needed for it.
     """
     request_id = getattr(request, "request_id", "")
-    return render(None, "500.html", {"request_id": request_id}, status=500)  # type: ignore[arg-type]
+    return render(None, "500.html", {"request_id": request_id}, status=500)
 
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:

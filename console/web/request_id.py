@@ -3,9 +3,12 @@
 import logging
 import re
 import uuid
+from typing import cast
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
+
+from console.web.web_request import WebRequest
 
 HEADER = "X-Request-ID"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
@@ -16,7 +19,7 @@ class RequestId(MiddlewareMixin):
 
     def process_request(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "")
-        request.request_id = given if GOOD.match(given) else uuid.uuid4().hex
+        cast(WebRequest, request).request_id = given if GOOD.match(given) else uuid.uuid4().hex
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response.headers.setdefault(HEADER, getattr(request, "request_id", ""))

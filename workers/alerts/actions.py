@@ -23,7 +23,7 @@ LONGEST_NOTE = 2_000
 
 
 @transaction.atomic
-def acknowledge(alert_id: int, by: User, note: str, now: datetime) -> Alert:
+def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
     """This person has it; until the rule's time-out nobody else is told. Done twice, the later one has it."""
     alert = _open(alert_id)
     terms = rules.terms(alert.rule) if alert.rule else machine.Terms()
@@ -35,7 +35,7 @@ def acknowledge(alert_id: int, by: User, note: str, now: datetime) -> Alert:
 
 
 @transaction.atomic
-def snooze(alert_id: int, by: User, minutes: Any, now: datetime) -> Alert:
+def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert:
     """Nobody is told for so many minutes; an acknowledgement is given back."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_minutes(minutes))
@@ -47,7 +47,7 @@ def snooze(alert_id: int, by: User, minutes: Any, now: datetime) -> Alert:
 
 
 @transaction.atomic
-def escalate(alert_id: int, by: User, note: str, now: datetime) -> Alert:
+def escalate(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
     """Tell the next step now, whatever its delay. Raises BadInput when nobody is left."""
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
@@ -65,7 +65,7 @@ def escalate(alert_id: int, by: User, note: str, now: datetime) -> Alert:
 
 
 @transaction.atomic
-def note(alert_id: int, by: User, text: str, now: datetime) -> AlertEvent:
+def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent:
     """Words for whoever comes next; also on one that is over."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
@@ -81,7 +81,7 @@ def _open(alert_id: int) -> Alert:
     return alert
 
 
-def _noted(alert: Alert, kind: str, by: User, text: str, now: datetime) -> AlertEvent:
+def _noted(alert: Alert, kind: str, by: User | None, text: str, now: datetime) -> AlertEvent:
     return AlertEvent.objects.create(alert=alert, at=now, kind=kind, by=by, text=text)
 
 

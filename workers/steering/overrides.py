@@ -194,7 +194,9 @@ def extend(
     return override
 
 
-def end(override: Override, *, by: User, now: datetime, control: redis.Redis | None = None) -> Override:
+def end(
+    override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
+) -> Override:
     """End it now. Ending twice changes nothing: the first end stays."""
     with transaction.atomic():
         still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)

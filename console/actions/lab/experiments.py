@@ -16,13 +16,12 @@ from queues.errors import BadInput
 from workers.batch import runs
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.job import Surroundings
-from workers.control.engine import active_loops
 from workers.lab.models import Experiment
 from workers.lab.series import write_trace
 from workers.models import Loop, Override, Plan
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
-from workers.steering.scope import Scope
+from workers.steering.scope import Scope, active_loops
 
 ALL = "all"
 

@@ -96,7 +96,8 @@ class _Body:
     async def receive(self) -> dict[str, Any]:
         """The next message of the server. Raises BodyRefused."""
         if self._is_whole:  # what comes now is the end of the connection, whenever that is
-            return await self._receive()
+            ended: dict[str, Any] = await self._receive()
+            return ended
         message = await self._in_time()
         if message["type"] == "http.request":
             self._read_bytes += len(message.get("body", b""))
@@ -119,7 +120,8 @@ class _Body:
             if left_seconds <= 0:
                 raise TimeoutError  # what has come meanwhile does not help: it came too late
             async with asyncio.timeout(left_seconds):
-                return await self._receive()
+                message: dict[str, Any] = await self._receive()
+                return message
         except TimeoutError:
             raise BodyRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
 

@@ -59,7 +59,7 @@ Batches = Iterable[pa.RecordBatch]
     summary="Publish events",
     openapi_extra=BODY,
 )
-def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status:
+def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status[Any]:
     """Store events: JSON lines or an Arrow stream, gzip or not. What is counted in `published` is stored.
 
     A body holds at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
@@ -98,7 +98,7 @@ def _admitted(request: HttpRequest, quota: Quota) -> int:
     return sent_bytes
 
 
-def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], Status]:
+def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], Status[Any]]:
     if content_type in ARROW:
         return _publish_arrow
     if not content_type or content_type in JSON_LINES:
@@ -115,7 +115,7 @@ def _throttled(queue: str) -> None:
     raise RefusedError(429, "queue", f"{queue} admits less for now; wait and send again.", seconds)
 
 
-def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status:
+def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
     _check_size(body)
     lines = EventLines(BytesIO(body), format="jsonl", strict=strict)
     counts = _stored(client, queue, _all_of(lines) if strict else lines)
@@ -151,7 +151,7 @@ def _all_of(lines: EventLines) -> list[pa.RecordBatch]:
         raise RefusedError(400, error.field, error.message) from None
 
 
-def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Status:
+def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
     now_us = round(time.time() * 1_000_000)
     try:
         batches = list(read_events(body, now_us, EVENTS_MOST))  # all of it before anything is published

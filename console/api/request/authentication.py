@@ -1,5 +1,7 @@
 """Who calls the API: a token, or the session of somebody who is logged in."""
 
+from typing import cast
+
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja.errors import AuthenticationError, HttpError
@@ -9,6 +11,7 @@ from ninja.utils import check_csrf
 from console.accounts import submissions, token_failures
 from console.accounts.access import Actor, actor_of, admit, bearer_of, named
 from console.api.request.refusals import RefusedError
+from console.web.web_request import WebRequest
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -20,7 +23,8 @@ class Caller(HttpBearer):
 
     def __call__(self, request: HttpRequest) -> Actor:
         if (local := getattr(request, "weir_local_actor", None)) is not None:
-            return local  # manage.py weir in this process: no request from elsewhere has the attribute
+            # manage.py weir, in this process: no request from elsewhere has the attribute.
+            return cast(Actor, local)
         header = request.headers.get("Authorization")
         return self.by_token(request, header) if header is not None else self.by_session(request)
 
@@ -51,7 +55,7 @@ def actor_for(request: HttpRequest, action: str) -> Actor:
     whether it may be done to this queue (`console.accounts.access.demand`). What was sent
     under a key already is answered here, and not before.
     """
-    actor = named(request, request.auth)
+    actor = named(request, cast(WebRequest, request).auth)
     admit(actor, action)
     submissions.once(request, actor)
     return actor

@@ -11,7 +11,7 @@ from console.input.instant import TAKES, is_told
 
 def _told(given: datetime) -> datetime:
     if not is_told(given):
-        raise PydanticCustomError("time_out_of_range", TAKES)  # type: ignore[arg-type]
+        raise PydanticCustomError("time_out_of_range", TAKES)
     return given
 
 

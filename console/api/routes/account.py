@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import Router, Status
@@ -105,11 +106,11 @@ def change_own(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, A
 @router.get("/users", summary="Who may log in")
 def list_users(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "user.manage")
-    return {"users": [user_row(each) for each in people.User.objects.order_by("username")]}
+    return {"users": [user_row(each) for each in User.objects.order_by("username")]}
 
 
 @router.post("/users", response={201: dict[str, Any]}, summary="A new user; the password is shown this once")
-def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status:
+def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[Any]:
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
     response["Cache-Control"] = SHOWN_ONCE
@@ -188,7 +189,7 @@ def list_tokens(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/tokens", response={201: dict[str, Any]}, summary="A new token; its secret is shown this once")
-def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status:
+def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[Any]:
     actor = actor_for(request, "token.mint")
     scope = tokens.TokenScope(body.queues, body.actions)
     token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
@@ -216,11 +217,11 @@ def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> dict[str
     return _token(found)
 
 
-def _user(username: str) -> people.User:
+def _user(username: str) -> User:
     return people.found(username)
 
 
-def user_row(user: people.User) -> dict[str, Any]:
+def user_row(user: User) -> dict[str, Any]:
     return {
         "username": user.get_username(),
         "role": role_of(user) if user.is_active else None,

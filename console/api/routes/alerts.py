@@ -155,7 +155,7 @@ def list_silences(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/silences", response={201: dict[str, Any]}, summary="Silence what matches; it ends by itself")
-def add_silence(request: HttpRequest, body: NewSilence) -> Status:
+def add_silence(request: HttpRequest, body: NewSilence) -> Status[Any]:
     actor = actor_for(request, "silence.set")
     made = alerts.silence(actor, now=timezone.now(), **body.dict())
     return Status(201, _silence(made))

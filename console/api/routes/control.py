@@ -110,7 +110,7 @@ def list_overrides(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/overrides", response={201: dict[str, Any]}, summary="Put a value in force until it expires")
-def create_override(request: HttpRequest, body: NewOverride) -> Status:
+def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")

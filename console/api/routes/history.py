@@ -1,7 +1,7 @@
 """What was: the observer's rows, as columns for a chart, over any range."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -34,7 +34,8 @@ def history(
     actor_for(request, "plant.view")
     _check(series, since, until, points)
     columns = metric_history.columns(control(), settings.WEIR_DATA, since, until, series)
-    time, kept = downsample(columns.pop("at"), columns, points)
+    times = cast(list[float], columns.pop("at"))
+    time, kept = downsample(times, columns, points)
     return {"time": time, "series": kept}
 
 

@@ -82,7 +82,8 @@ def node_named(name: str) -> Node:
 
 
 def _figures(part: str) -> dict[str, Any]:
-    return (latest_snapshot() or {}).get(part, {})
+    figures: dict[str, Any] = (latest_snapshot() or {}).get(part, {})
+    return figures
 
 
 def _queue(queue: Queue, figures: dict[str, Any]) -> dict[str, Any]:

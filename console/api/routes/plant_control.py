@@ -6,7 +6,7 @@ decides by several values takes that one, which is of one moment.
 """
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -239,7 +239,7 @@ def setoperatorparallelism(
 def setmultipleoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
-    wanted: str = Query(..., alias="map"),
+    wanted: Annotated[str, Query(..., alias="map")],
     controller: str = "",
     seconds: float = holding.SECONDS,
     reason: str = "",

@@ -98,7 +98,7 @@ def list_marks(
 
 
 @router.post("/marks", response={201: dict[str, Any]}, summary="Mark a deploy or a note")
-def add_mark(request: HttpRequest, body: NewMark) -> Status:
+def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
     given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}

@@ -46,7 +46,8 @@ class Command(JsonCommand):
             }
         if options["subject"] is None:
             raise BadInput("NAME" if options["action"] == "run" else "RUN", "is missing; see job list.")
-        return getattr(self, f"_{options['action']}")(options)
+        answer: dict[str, Any] = getattr(self, f"_{options['action']}")(options)
+        return answer
 
     def human(self, document: dict[str, Any]) -> str:
         if "tasks" in document:

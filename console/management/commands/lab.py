@@ -124,7 +124,7 @@ class Command(JsonCommand):
 
 def scenario_named(name: str | None) -> Scenario:
     """The scenario, or `BadInput` when nobody knows it or it is only promised yet."""
-    if name in READY:
+    if name is not None and name in READY:
         return READY[name]
     if name in SCENARIOS:
         raise BadInput("SCENARIO", f"{name} is not yet simulated; lab list says which are ready")

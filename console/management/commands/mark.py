@@ -24,10 +24,10 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        times = {name: options[name] and time_of(options[name], f"--{name}") for name in ("at", "until")}
         given = {name: options[name] for name in ("title", "kind", "text")}
+        given |= {name: options[name] and time_of(options[name], f"--{name}") for name in ("at", "until")}
         actor = Actor(name="manage.py", role="administrator")
-        return marks.described(marks.add(actor, now=timezone.now(), **given, **times))
+        return marks.described(marks.add(actor, now=timezone.now(), **given))
 
     def human(self, document: dict[str, Any]) -> str:
         return f"Marked {document['kind']} {document['title']} at {document['at']}."

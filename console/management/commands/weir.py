@@ -7,20 +7,20 @@ import sys
 import uuid
 from collections.abc import Iterable, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import httpx
 from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIRequest
 from django.core.management.base import BaseCommand, CommandParser
-from django.http import HttpResponseBase
 from django.urls import resolve
 
 from console.accounts.access import Actor, queues_of, role_of
 from console.api.v1 import api
 from console.audit import refusals
 from console.management.operations import Operation, named, operations
+from console.web.web_request import WebRequest
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
@@ -56,7 +56,12 @@ class Command(BaseCommand):
         self.stdout.write("")
 
     def _ask(
-        self, operation: Operation, address: str, query: dict, body: dict, options: dict[str, Any]
+        self,
+        operation: Operation,
+        address: str,
+        query: dict[str, Any],
+        body: dict[str, Any],
+        options: dict[str, Any],
     ) -> tuple[int, Iterable[bytes]]:
         path = f"{address}?{urlencode(query, doseq=True)}" if query else address
         content = json.dumps(body).encode() if operation.body or body else b""
@@ -123,11 +128,11 @@ def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, 
             "wsgi.url_scheme": "http",
         }
     )
-    request.request_id = actor.request_id
-    request.weir_local_actor = actor
+    noted = cast(WebRequest, request)
+    noted.request_id, noted.weir_local_actor = actor.request_id, actor
     view, positional, places = resolve(request.path_info)
     with refusals.collected(f"{method} {address}"):
-        response: HttpResponseBase = view(request, *positional, **places)
+        response: Any = view(request, *positional, **places)
     return response.status_code, response if response.streaming else [response.content]
 
 

@@ -42,11 +42,11 @@ def listed(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
     `explained`: rows of those it explains; `more`: rows alike that are folded below it, so that a thousand of
     one rule hide no other.
     """
-    rows = {
+    rows: dict[int, dict[str, Any]] = {
         alert.pk: {"alert": alert, "quiet": quiet_of(alert)[0], "explained": [], "more": []}
         for alert in alerts
     }
-    top = []
+    top: list[dict[str, Any]] = []
     for alert in alerts:
         cause = rows.get(alert.under_id or 0)
         (top if cause is None else cause["explained"]).append(rows[alert.pk])

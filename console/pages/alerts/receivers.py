@@ -54,7 +54,7 @@ def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = No
 def _form(editing: Receiver | None, submitted: Any) -> dict[str, Any]:
     """What the form is filled with: what was typed and refused, else the receiver that is changed."""
     if submitted:
-        return submitted.dict()
+        return dict(submitted.dict())
     if editing is None:
         return {"tells_resolved": True, "enabled": True}
     lines = "\n".join(editing.settings.get("addresses", ()))
@@ -87,7 +87,7 @@ def change(request: HttpRequest) -> Done:
     addresses = [
         each.strip() for each in posted.get("addresses", "").replace("\n", ",").split(",") if each.strip()
     ]
-    given = {
+    given: dict[str, dict[str, Any]] = {
         "email": {"addresses": addresses},
         "webhook": {
             "url": posted.get("url", "").strip(),

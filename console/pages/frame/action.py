@@ -4,11 +4,12 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -17,6 +18,7 @@ from django.views.defaults import permission_denied
 from console.accounts.access import ConfirmationNeeded, requires
 from console.accounts.login import address_with_next, page_of
 from console.web.problem import wants_json
+from console.web.web_request import WebRequest
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 
 Refused = Callable[..., HttpResponse]
@@ -31,7 +33,9 @@ class Done:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def action(permission: str, page: Refused) -> Callable[[Callable[..., Done]], Callable[..., HttpResponse]]:
+def action(
+    permission: str, page: Refused
+) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
     """A POST view that returns Done or raises BadInput.
 
     On BadInput nothing was changed: fetch() gets 422 `{"errors": {field: [message]}}`, a plain form
@@ -39,7 +43,7 @@ def action(permission: str, page: Refused) -> Callable[[Callable[..., Done]], Ca
     message beside its field.
     """
 
-    def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponse]:
+    def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponseBase]:
         shown = _taking_what_it_takes(page)
 
         @require_POST
@@ -70,7 +74,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     who one is, and back.
     """
     if isinstance(exception, ConfirmationNeeded):
-        request.weir_not_done = True  # its key is free: it is sent again after that
+        cast(WebRequest, request).weir_not_done = True  # its key is free: it is sent again after that
         if not wants_json(request):
             return redirect(address_with_next(reverse("confirm"), page_of(request)))
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}

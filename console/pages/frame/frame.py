@@ -1,7 +1,7 @@
 """What every page has around it: the rail, the strip, and what the visitor may do."""
 
 import secrets
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -11,6 +11,7 @@ from console.accounts.access import actor_of
 from console.connections.control_server import latest_snapshot
 from console.live.view import view_named
 from console.pages.frame import past
+from console.web.web_request import WebRequest
 from workers.plants.registry import LOCAL
 
 RAIL = (
@@ -56,10 +57,11 @@ def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
     """One snapshot a request, so that a page never shows two instants side by side: the newest, or the one
     of the moment that the address names.
     """
+    noted = cast(WebRequest, request)
     if not hasattr(request, "weir_snapshot"):
         asked = past.past_of(request)
-        request.weir_snapshot = latest_snapshot() if asked is None else asked.snapshot
-    return request.weir_snapshot
+        noted.weir_snapshot = latest_snapshot() if asked is None else asked.snapshot
+    return noted.weir_snapshot
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:

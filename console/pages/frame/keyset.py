@@ -16,7 +16,7 @@ PLACES = ("before", "after")
 PAGE_ROWS = 50
 
 
-def listing(request: HttpRequest, read: Any, rows: QuerySet) -> dict[str, Any]:
+def listing(request: HttpRequest, read: Any, rows: QuerySet[Any]) -> dict[str, Any]:
     """Context of a filtered list: listed (a keyset page), counted and most_counted, filters (the query),
     errors by field, query (for page links). `read` makes a filter of a query; a refused one lists nothing.
     """

@@ -5,7 +5,7 @@ What is past can be looked at, not steered: nobody may do anything on such a pag
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from console.input.form_values import iso, time_of
+from console.web.web_request import WebRequest
 from queues.errors import BadInput
 from workers.history.snapshot_archive import nearest_seconds, snapshot_at
 
@@ -38,11 +39,12 @@ class PastMoment:
 
 def past_of(request: HttpRequest) -> PastMoment | None:
     """The moment a request asks for; None when it is about now. Read once a request."""
+    noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
         asked = request.GET.get("at", "").strip()
         name = request.resolver_match.url_name if request.resolver_match else None
-        request.weir_past = _past(asked) if asked and name in PAGES else None
-    return request.weir_past
+        noted.weir_past = _past(asked) if asked and name in PAGES else None
+    return cast(PastMoment | None, noted.weir_past)
 
 
 def moment_of(request: HttpRequest) -> datetime:

@@ -48,7 +48,7 @@ def parts(now: datetime) -> dict[str, ReadinessPart]:
     found |= {f"workers.{role}": _workers(role, hosts) for role in ROLES}
     if found["database"].ok:
         found |= _beat(now) | _alerter(now)
-    if any(queue["kind"] == "pipeline" for queue in (snapshot or {}).get("queues", {}).values()):
+    if snapshot and any(queue["kind"] == "pipeline" for queue in snapshot.get("queues", {}).values()):
         found["pipeline"] = _pipeline(snapshot["pipeline"])
     return found
 
@@ -96,7 +96,7 @@ def _workers(role: str, hosts: Iterable[dict[str, Any]]) -> ReadinessPart:
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
     """The clock is seen by what it drives: the newest tick of any loop."""
     loop = Loop.objects.order_by("-ticked_at").exclude(ticked_at=None).first()
-    if loop is None:
+    if loop is None or loop.ticked_at is None:
         needed = Loop.objects.exists()
         return {"beat": ReadinessPart(False, None, "no loop has ticked yet")} if needed else {}
     age_seconds = max(0.0, (now - loop.ticked_at).total_seconds())
@@ -108,7 +108,7 @@ def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     if not AlertRule.objects.filter(enabled=True).exists():
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()
-    if watch is None:
+    if watch is None or watch.looked_at is None:
         return {"alerter": ReadinessPart(False, None, "has not looked yet; start manage.py alert")}
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
     return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}

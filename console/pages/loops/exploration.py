@@ -118,7 +118,7 @@ def _sentence(
 def standing(loop: Loop) -> dict[str, Any]:
     """The phase and the number of threads at the last tick."""
     machine = ((loop.state or {}).get("law") or {}).get("machine") or {}
-    last = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
+    last: Any = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
     return {"phase": machine.get("phase"), "threads": last.get("threads") or machine.get("threads")}
 
 

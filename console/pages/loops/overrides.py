@@ -138,7 +138,7 @@ def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> Htt
     found = get_object_or_404(Override.objects.select_related("node"), pk=override_id)
     if found.loop_id:
         return loop_page(request, found.loop_id, **refusal)
-    if is_threshold(found):
+    if found.node is not None and is_threshold(found):
         return node_page(request, found.node.name, **refusal)
     return overrides_page(request, **refusal)
 
@@ -146,7 +146,9 @@ def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> Htt
 def url_of(found: Override) -> str:
     if found.loop_id:
         return reverse("loop", args=[found.loop_id])
-    return reverse("node", args=[found.node.name]) if is_threshold(found) else reverse("overrides")
+    if found.node is not None and is_threshold(found):
+        return reverse("node", args=[found.node.name])
+    return reverse("overrides")
 
 
 @action("override.end", override_page)

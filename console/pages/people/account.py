@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import identity_provider, sessions, tokens
-from console.accounts.access import Actor, actor_of, requires
+from console.accounts.access import Actor, actor_of, requires, user_of
 from console.audit import audit_log
 from console.input.form_values import number_of
 from console.models import ApiToken, UserSession
@@ -34,16 +34,17 @@ def settings(request: HttpRequest) -> HttpResponse:
     """
     if request.method == "POST" and identity_provider.is_of(request.user):
         return settings_page(request, {"password": ["is kept at your provider; change it there."]})
-    form = PasswordChangeForm(request.user, request.POST or None)
+    user = user_of(request)
+    form = PasswordChangeForm(user, request.POST or None)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             form.save()
-            sessions.end_all(request.user, but=request.session.digest)
-            audit_log.record(actor_of(request), "account.password", request.user.get_username())
-        before = request.session.digest
+            sessions.end_all(user, but=sessions.digest_of(request))
+            audit_log.record(actor_of(request), "account.password", user.get_username())
+        before = sessions.digest_of(request)
         # Without this the person who changed the password would be logged out with all other sessions.
-        update_session_auth_hash(request, request.user)
-        sessions.rename(before, request.session.digest)
+        update_session_auth_hash(request, user)
+        sessions.rename(before, sessions.digest_of(request))
         messages.success(request, "Password changed. Your other sessions are logged out.")
         return redirect("settings")
     return _settings_page(request, form)
@@ -94,7 +95,7 @@ def settings_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
 
 
 def _password_form(request: HttpRequest) -> PasswordChangeForm:
-    return PasswordChangeForm(request.user)
+    return PasswordChangeForm(user_of(request))
 
 
 def _queues_of(actor: Actor) -> list[str]:
@@ -122,9 +123,9 @@ def _settings_page(
         has_password=not identity_provider.is_of(request.user),
         roles=tokens.grantable_roles(actor_of(request)),
         most_days=plant_settings.value("token.maximum_days"),
-        tokens=ApiToken.objects.filter(owner=request.user).order_by("-created_at"),
-        sessions=sessions.alive(request.user),
-        session_digest=request.session.digest,
+        tokens=ApiToken.objects.filter(owner=user_of(request)).order_by("-created_at"),
+        sessions=sessions.alive(user_of(request)),
+        session_digest=sessions.digest_of(request),
         new_token=new_token,
         now=timezone.now(),
     )

@@ -3,7 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jwt
 import requests
@@ -19,6 +19,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 
 from console.accounts import identity_provider, login
 from console.audit import refusals
+from console.web.web_request import WebRequest
 
 BEGUN_SECONDS = 600  # so long an anonymous visitor may take at the provider
 CONFIRMING = "weir_oidc_confirming"
@@ -55,12 +56,13 @@ def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 
 def _failed(request: HttpRequest, message: str, why: str, status: int) -> HttpResponse:
     name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
-    refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request.request_id))
+    request_id = cast(WebRequest, request).request_id
+    refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id))
     return render(request, "people/login_failed.html", {"message": message.format(name=name)}, status=status)
 
 
 @method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
-class Begin(OIDCAuthenticationRequestView):
+class Begin(OIDCAuthenticationRequestView):  # type: ignore[misc] # the library has no types
     """GET, next. With `confirm`, the provider has to ask for the password anew."""
 
     get_settings = staticmethod(identity_provider.setting)
@@ -79,14 +81,15 @@ class Begin(OIDCAuthenticationRequestView):
         if not request.user.is_authenticated:
             request.session.set_expiry(BEGUN_SECONDS)
         request.session[CONFIRMING] = time.time() if "confirm" in request.GET else None
-        return super().get(request)
+        answer: HttpResponse = super().get(request)
+        return answer
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
         return {"prompt": "login", "max_age": "0"} if "confirm" in request.GET else {}
 
 
 @method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")
-class Callback(OIDCAuthenticationCallbackView):
+class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the library has no types
     """GET: where the provider leads back to, with code and state."""
 
     get_settings = staticmethod(identity_provider.setting)

@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import identity_provider, login, second_factor
-from console.accounts.access import Actor, actor_of
+from console.accounts.access import Actor, actor_of, user_of
 from console.audit import audit_log
 
 WRONG_CODE = "The code does not match. Wait for the app's next one, then try again."
@@ -106,11 +106,11 @@ def confirm(request: HttpRequest) -> HttpResponse:
 def _way_to_confirm(request: HttpRequest) -> str:
     if identity_provider.is_of(request.user):
         return "provider"
-    return "code" if second_factor.of(request.user) else "password"
+    return "code" if second_factor.of(user_of(request)) else "password"
 
 
 def _is_proved(request: HttpRequest, way: str) -> bool:
     if way == "code":
-        return second_factor.is_right(request.user, request.POST.get("code", ""), timezone.now())
+        return second_factor.is_right(user_of(request), request.POST.get("code", ""), timezone.now())
     password = request.POST.get("password", "")
     return authenticate(request, username=request.user.get_username(), password=password) == request.user

@@ -44,7 +44,7 @@ def users_page(
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         roles=ROLES,
         sessions=sessions.alive(),
-        session_digest=request.session.digest,
+        session_digest=sessions.digest_of(request),
         tokens=ApiToken.objects.select_related("owner").order_by("owner__username", "-created_at"),
         now=timezone.now(),
         new_password=new_password,

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.accounts import identity_provider
 from console.accounts import second_factor as factor
-from console.accounts.access import actor_of, demand_confirmed, requires
+from console.accounts.access import actor_of, demand_confirmed, requires, user_of
 from console.audit import audit_log
 from console.pages.frame.frame import show
 from queues.errors import BadInput
@@ -32,7 +32,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _done(request: HttpRequest, wanted: str) -> list[str] | None:
-    actor, user = actor_of(request), request.user
+    actor, user = actor_of(request), user_of(request)
     if identity_provider.is_of(user):
         raise BadInput("account", "is the provider's; set a second factor up there.")
     if wanted == "confirm":
@@ -55,11 +55,12 @@ def _page(
     request: HttpRequest, codes: list[str] | None = None, error: str = "", status: int = 200
 ) -> HttpResponse:
     context: dict[str, Any] = {"codes": codes, "error": error, "state": "off", "now": timezone.now()}
-    if identity_provider.is_of(request.user):
+    user = user_of(request)
+    if identity_provider.is_of(user):
         context["state"] = "provider"
-    elif factor.of(request.user):
-        context |= {"state": "on", "codes_left": factor.codes_left(request.user)}
-    elif begun := factor.begun(request.user):
+    elif factor.of(user):
+        context |= {"state": "on", "codes_left": factor.codes_left(user)}
+    elif begun := factor.begun(user):
         context |= {"state": "begun", "picture": factor.picture_of(begun), "key": factor.secret_of(begun)}
     response = show(request, "people/second_factor.html", "settings", **context)
     response.status_code = status

@@ -1,6 +1,6 @@
 """A plan as a page shows it: its headline, the dumbbells of utilisation, what each move carries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from queues.nodes.node_state import OVERLOADED
@@ -41,7 +41,7 @@ def _relief(plan: Document) -> str:
     return "to relieve the busiest nodes" if left else "so that no node is busy"
 
 
-_PURPOSES = {
+_PURPOSES: dict[str, Callable[[Document], str]] = {
     Plan.Kind.REBALANCE: _relief,
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
     Plan.Kind.USE: lambda plan: f"to take {_names(move['to'] for move in plan['moves'])} into use",

@@ -125,8 +125,8 @@ def points(request: HttpRequest, name: str) -> Done:
     get_object_or_404(Queue, name=name)
     wanted = {
         field.removeprefix(POINTS): _whole(text, field)
-        for field, text in request.POST.items()
-        if field.startswith(POINTS) and text.strip()
+        for field in request.POST
+        if field.startswith(POINTS) and (text := request.POST.get(field, "")).strip()
     }
     reason = request.POST.get("reason", "")
     try:

@@ -30,7 +30,8 @@ EVENT = "event-"  # the fields of an event
 
 def filter_of(query: Mapping[str, str]) -> LetterFilter:
     """The filter an address names. Raises BadInput naming the field."""
-    return LetterFilter(**{name: query.get(name, "").strip() for name in TEXTS}, **span_of(query)).check()
+    given: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
+    return LetterFilter(**given | span_of(query)).check()
 
 
 @require_safe
@@ -75,14 +76,14 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
 
 def _query(asked: Mapping[str, str], **more: str) -> str:
     query = QueryDict(mutable=True)
-    query.update({name: asked.get(name) for name in FILTER if asked.get(name)} | more)
+    query.update({name: asked[name] for name in FILTER if asked.get(name)} | more)
     return query.urlencode()
 
 
 def _asked(submitted: QueryDict) -> QueryDict:
     """The filter that a form of letters carries with it."""
     query = QueryDict(mutable=True)
-    query.update({name: submitted[name] for name in (*FILTER, "page") if submitted.get(name)})
+    query.update({name: str(submitted[name]) for name in (*FILTER, "page") if submitted.get(name)})
     return query
 
 

@@ -1,6 +1,7 @@
 """What people did: the audit, filtered by the URL, page by page."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -16,7 +17,8 @@ TEXTS = ("actor", "action", "target", "text", "address", "request")
 
 def filter_of(query: Mapping[str, str]) -> AuditFilter:
     """The filter an address names. Raises BadInput naming the field."""
-    return AuditFilter(**{name: query.get(name, "").strip() for name in TEXTS}, **span_of(query)).check()
+    given: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
+    return AuditFilter(**given | span_of(query)).check()
 
 
 @require_safe

@@ -1,6 +1,7 @@
 """What was decided: the ledger, filtered by the URL, page by page; and one entry with its replay."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -26,8 +27,8 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
     acted = query.get("acted", "")
     if acted and acted not in ACTED:
         raise BadInput("acted", f"takes 1 or 0, not {acted[:40]!r}.")
-    texts = {name: query.get(name, "").strip() for name in TEXTS}
-    return LedgerFilter(**texts, acted=ACTED.get(acted), **span_of(query)).check()
+    texts: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
+    return LedgerFilter(**texts | span_of(query), acted=ACTED.get(acted)).check()
 
 
 @require_safe

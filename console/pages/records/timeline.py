@@ -156,10 +156,10 @@ def _timeline_again(request: HttpRequest, errors: Any, submitted: Any, **named: 
 def mark_add(request: HttpRequest) -> Done:
     """Posted: kind, title, text, at, until (empty: a moment)."""
     posted = request.POST
-    times = {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
-    given = {name: posted.get(name, "") for name in ("title", "text")}
+    given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
+    given |= {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
     kind = posted.get("kind") or Mark.Kind.NOTE
-    mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given, **times)
+    mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given)
     return Done(f"Marked: {mark.title}.", reverse("timeline"), {"mark": mark.pk})
 
 

@@ -1,7 +1,7 @@
 """The lab on pages: an experiment is made up, run, read, compared, and applied to the plant."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, BinaryIO, cast
 
 from django.conf import settings
 from django.core.paginator import Paginator
@@ -193,9 +193,9 @@ def _wanted(request: HttpRequest) -> WantedExperiment:
 
 def _settings(posted: QueryDict) -> dict[str, str]:
     return {
-        field.removeprefix(SET): text.strip()
-        for field, text in posted.items()
-        if field.startswith(SET) and text.strip()
+        field.removeprefix(SET): text
+        for field in posted
+        if field.startswith(SET) and (text := posted.get(field, "").strip())
     }
 
 
@@ -208,7 +208,7 @@ def _trace(request: HttpRequest) -> Trace | None:
     file = request.FILES.get("file")
     if file is None:
         raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
-    return uploaded_trace(settings.WEIR_DATA, file.name, file, column)
+    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column)
 
 
 def _beside(scenario: Scenario, submitted: Any, found: Experiment | None = None) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _applied(found: Experiment) -> list[dict[str, Any]]:
 
 
 def _applied_row(
-    name: str, value: Any, held: list[Mapping[str, Any]], incidental: Collection[str]
+    name: str, value: Any, held: Sequence[Mapping[str, Any]], incidental: Collection[str]
 ) -> dict[str, Any]:
     """`chosen`: it isn't in force, and not merely what the scenario happens to begin with."""
     is_now = _held(held, name)
@@ -266,7 +266,7 @@ def _applied_row(
     }
 
 
-def _held(held: list[Mapping[str, Any]], name: str) -> Any:
+def _held(held: Sequence[Mapping[str, Any]], name: str) -> Any:
     """The value in force, None where loops differ."""
     values = [each.get(name) for each in held]
     return values[0] if values and all(value == values[0] for value in values) else None

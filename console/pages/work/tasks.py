@@ -226,9 +226,9 @@ def _opened(made: Run, message: str) -> Done:
 def _values(posted: QueryDict) -> dict[str, str]:
     """The parameters that were typed; an empty field leaves the task's own, or the default."""
     return {
-        field.removeprefix(SET): text.strip()
-        for field, text in posted.items()
-        if field.startswith(SET) and text.strip()
+        field.removeprefix(SET): text
+        for field in posted
+        if field.startswith(SET) and (text := posted.get(field, "").strip())
     }
 
 

@@ -50,7 +50,7 @@ def add(matchers: Any, reason: Any, minutes: Any, by: User, now: datetime) -> Si
     return Silence.objects.create(matchers=read, reason=text, owner=by, created_at=now, expires_at=until)
 
 
-def end(silence: Silence, by: User, now: datetime) -> bool:
+def end(silence: Silence, by: User | None, now: datetime) -> bool:
     """End it now; False when it was over already."""
     still = Silence.objects.filter(pk=silence.pk, ended_at__isnull=True, expires_at__gt=now)
     return bool(still.update(ended_at=now, ended_by=by))

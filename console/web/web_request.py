@@ -1,0 +1,34 @@
+"""What code notes on a request for code that comes later in the same request; `typing.cast` to it."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+
+class WebRequest(HttpRequest):
+    """A type, never made: Django's own request, with what is set by those named here."""
+
+    request_id: str
+    """console.web.request_id"""
+    weir_head: bool
+    """console.web.head: it was a HEAD request."""
+    weir_unreadable: tuple[int, Any]
+    """console.input.boundary: the status and the BadInput of a body that can't be read."""
+    weir_actor: Any
+    """console.accounts.access: the Actor of its session."""
+    weir_local_actor: Any
+    """console.management: the Actor of `manage.py weir`, which asks in its own process."""
+    auth: Any
+    """ninja: the Actor that console.api.request.authentication gives it."""
+    weir_submission: Any
+    """console.accounts.submissions: its Submission."""
+    weir_not_done: bool
+    """console.pages.frame.action: nothing was done, so its key is free."""
+    weir_snapshot: dict[str, Any] | None
+    """console.pages.frame.frame"""
+    weir_past: Any
+    """console.pages.frame.past: the PastMoment that it asks for, or None."""
+    axes_locked_out: bool
+    """django-axes"""
+    axes_ip_address: str | None
+    """django-axes"""
