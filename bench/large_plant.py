@@ -26,6 +26,7 @@ from bench.node_servers import node_servers
 from bench.running_plant import ROOT, clean_environment
 from console.embedded.processes import web
 from queues import keys
+from queues.nodes.node_state import BUSY, NORMAL, TOOBUSY
 from queues.nodes.server import free_port
 from queues.topology import Topology
 
@@ -96,7 +97,7 @@ class Heart:
                 "node": node,
                 "seq": self.seq,
                 "at": now,
-                "state": "TOOBUSY" if load > 0.9 else "BUSY" if load > 0.7 else "NORMAL",
+                "state": TOOBUSY if load > 0.9 else BUSY if load > 0.7 else NORMAL,
                 "utilisation": round(load, 4),
                 "raw": round(load, 4),
                 "parts": {"cpu": round(load, 4), "memory": 0.1, "events": round(load / 3, 4)},

@@ -10,7 +10,7 @@ from typing import Any
 import controllers
 from controllers.framework import guard
 from controllers.framework.discovery import modules_of, rooms_of
-from controllers.framework.law import Counting, Law
+from controllers.framework.law import Counting, Law, Ranked, Remedy, remedy_of
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
@@ -46,6 +46,17 @@ def law(name: str) -> Law:
     if name in LAWS:
         return LAWS[name]
     raise BadInput("law", f"{name} is not known; the laws are {', '.join(LAWS)}")
+
+
+def remedy(name: str) -> Remedy | None:
+    """What the law of that name is among the remedies; None: it is none, or gone."""
+    return remedy_of(LAWS.get(name))
+
+
+def ranked() -> tuple[str, ...]:
+    """The laws of whose loops only one acts on a target, the first of them that may."""
+    ranks = {name: law.rank for name, law in LAWS.items() if isinstance(law, Ranked)}
+    return tuple(sorted(ranks, key=lambda name: ranks[name]))
 
 
 def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:

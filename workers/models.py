@@ -22,6 +22,9 @@ class Loop(models.Model):
         HOLD = "hold"
         MANUAL = "manual"
 
+    ACTING = (Mode.AUTO, Mode.MANUAL)  # what its law, or a person, decides is applied
+    HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
+
     name = models.CharField(max_length=120, unique=True)  # e.g. worker_rate/alert/n1
     law = models.CharField(max_length=60)
     target = models.JSONField(default=dict)  # {"queue": "alert", "node": "n1"}

@@ -24,12 +24,12 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from console.accounts import submissions
+from console.accounts.identity_settings import ROLES
 from console.audit import refusals
 from console.models import ApiToken, Identity, QueueLimit, SecondFactor
 from console.web.web_request import WebRequest
 from workers.steering import plant_settings
 
-ROLES = ("viewer", "operator", "administrator")
 PRODUCER = "producer"
 
 # Action → least role. Every view, endpoint and socket asks here, by one of these names.

@@ -5,6 +5,7 @@ from django.db import transaction
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from controllers import catalog
+from controllers.shedding.ladder import LAW
 from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering.overrides import read_reason
@@ -16,12 +17,12 @@ def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
     `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
     """
     demand(actor, "ladder.cap", [queue])
-    why, law = read_reason(reason), catalog.law("ladder")
-    loop = Loop.objects.select_for_update().filter(name=f"ladder/{queue}").first()
+    why = read_reason(reason)
+    loop = Loop.objects.select_for_update().filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
         raise BadInput("queue", f"{queue} has no ladder yet; it gets one within seconds of being there.")
-    catalog.parameter(law, "cap").check(cap, "")
-    before = str(catalog.read_parameters(law, loop.parameters)["cap"])
+    catalog.parameter(LAW, "cap").check(cap, "")
+    before = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     if cap == before:
         raise BadInput("cap", f"is {cap} already; choose another rung.")
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "cap": cap})

@@ -18,7 +18,6 @@ from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
-from workers.control.engine import HANDED_OVER
 from workers.models import Loop, Override
 from workers.steering import overrides, plant_settings
 from workers.steering.expiry import Expiry, in_minutes
@@ -177,7 +176,7 @@ def set_mode(
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if expiry == NEVER_SAID:
-        if mode in HANDED_OVER:
+        if mode in Loop.HANDED_OVER:
             raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
         _own_mode(actor, loop, mode, reason, now)
         return None

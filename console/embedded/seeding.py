@@ -24,6 +24,7 @@ from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions
 from workers.control import schedule
+from workers.control.kinds.registry import seeded
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.models import Task
@@ -32,8 +33,6 @@ from workers.steering import overrides
 FIRST_ADMINISTRATOR = "admin"
 FIRST_LOGIN = "first-login"
 
-# What a topology alone has loops for; the others come with what they steer.
-FIRST_LOOPS = ("worker_rate", "rebalancing", "node_scaling")
 RETENTION = "retention"
 # Every tick of every loop is kept: some 250 MB a day for the first six managers.
 FIRST_RETENTION = {"ledger_days": 7}
@@ -61,7 +60,7 @@ def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topo
         seed_nodes(parse_nodes(environment.get("WEIR_NODES", "")))
         seed_queues()
     topology = projection.project(server, overrides.node_thresholds(timezone.now()))
-    ensure_loops(Present(topology, server), FIRST_LOOPS)
+    ensure_loops(Present(topology, server), seeded())
     schedule.ensure_schedule()
     seed_retention()
     task_definitions.ensure_tasks()

@@ -13,8 +13,10 @@ from django import template
 from django.template.context import Context
 
 from console.display.worst_first import badness_of_node, badness_of_queue
+from controllers.worker_rate import law as worker_rate
 
 register = template.Library()
+WORKER_RATE = worker_rate.LAW.name
 MOST_ROWS = 60
 MOST_COLUMNS = 16
 Row = tuple[str, Any]
@@ -50,7 +52,7 @@ ORDERS: dict[str, Callable[[Any], Any]] = {
     "containers": lambda pair: wait_of(pair["container"]),
     "managers": backlog_of,
     # Of loops without a common measure: those a person holds in hand, then those of the whole plant.
-    "loops": lambda loop: (len(loop["overrides"]), loop["law"] != "worker_rate"),
+    "loops": lambda loop: (len(loop["overrides"]), loop["law"] != WORKER_RATE),
 }
 
 
@@ -69,7 +71,7 @@ def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
 def job_containers(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The containers of the jobs queues, by loop name: {"queue", "node", "handler", "container"}."""
     return {
-        f"worker_rate/{name}/{node}": {
+        f"{WORKER_RATE}/{name}/{node}": {
             "queue": name,
             "node": node,
             "handler": queue["handler"],
@@ -84,7 +86,7 @@ def job_containers(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 @register.filter
 def managers(snapshot: Mapping[str, Any]) -> dict[str, Any]:
     """The loops that decide how many workers a container gets, by name."""
-    return {name: loop for name, loop in snapshot["loops"].items() if loop["law"] == "worker_rate"}
+    return {name: loop for name, loop in snapshot["loops"].items() if loop["law"] == WORKER_RATE}
 
 
 @register.filter

@@ -19,8 +19,10 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from workers.control.kinds.registry import display_of
 from workers.models import LedgerEntry
 from workers.steering.scope import Scope
@@ -31,11 +33,11 @@ register.filter("iso", iso)
 UNKNOWN = "—"
 MINUS = "\u2212"
 STATE_WORDS = {
-    "IDLE": "Idle",
-    "NORMAL": "Normal",
-    "BUSY": "Busy",
-    "TOOBUSY": "Too busy",
-    "OFFLINE": "Offline",
+    IDLE: "Idle",
+    NORMAL: "Normal",
+    BUSY: "Busy",
+    TOOBUSY: "Too busy",
+    OFFLINE: "Offline",
 }
 VERDICT_WORDS = {
     "checking": "Checking",
@@ -279,8 +281,8 @@ def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> Saf
 def _level(value: Any, busy: Any, toobusy: Any) -> str:
     """Which threshold a share has passed, for its colour."""
     if known(value) and known(toobusy) and value >= toobusy:
-        return "TOOBUSY"
-    return "BUSY" if known(value) and known(busy) and value >= busy else ""
+        return TOOBUSY
+    return BUSY if known(value) and known(busy) and value >= busy else ""
 
 
 @register.simple_tag
@@ -306,10 +308,10 @@ def split(containers: Any, nodes: Any, queue: str) -> SafeString:
 
 # Signs of states as they are drawn on an axis, around 0, 0; those not named are a filled circle.
 _SIGNS = {
-    "BUSY": SafeString('<path class="sign" d="M0-5 5.5 5H-5.5Z"/>'),
-    "TOOBUSY": SafeString('<rect class="sign" x="-5" y="-5" width="10" height="10"/>'),
-    "IDLE": SafeString('<circle class="sign hollow" r="4"/>'),
-    "OFFLINE": SafeString('<circle class="sign hollow" r="4.5"/>'),
+    BUSY: SafeString('<path class="sign" d="M0-5 5.5 5H-5.5Z"/>'),
+    TOOBUSY: SafeString('<rect class="sign" x="-5" y="-5" width="10" height="10"/>'),
+    IDLE: SafeString('<circle class="sign hollow" r="4"/>'),
+    OFFLINE: SafeString('<circle class="sign hollow" r="4.5"/>'),
 }
 _DOT = SafeString('<circle class="sign" r="4.5"/>')
 
@@ -359,10 +361,6 @@ def verdict(value: Any) -> SafeString:
         value,
         VERDICT_WORDS.get(str(value), str(value)),
     )
-
-
-# A severity as a sign that the eye knows from the states: square, triangle, ring.
-SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
 
 
 @register.simple_tag

@@ -10,18 +10,19 @@ from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
 from django.urls import reverse
 
 from console.actions import marks
+from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from console.models import Mark
 from console.templatetags.weir import compact, words
 from console.timeline.bars import Bar, in_rows
 from console.timeline.window import Window
+from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering.scope import Scope
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
-SEVERITY_STATES = {"critical": "TOOBUSY", "warning": "BUSY", "notice": "IDLE"}
 MOST_BARS = 200
 
 
@@ -168,7 +169,7 @@ def alerts_in(window: Window) -> QuerySet[Alert]:
 def _alert(window: Window, alert: Alert) -> Bar:
     assert alert.fired_at is not None  # only what has fired is shown
     begin, end = window.shown(alert.fired_at, min(alert.resolved_at or window.until, window.until))
-    state = SEVERITY_STATES.get(alert.severity, "BUSY")
+    state = SEVERITY_STATES.get(alert.severity, BUSY)
     title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])
     return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)
 

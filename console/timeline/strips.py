@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from console.display.downsampling import downsample
 from console.timeline.axis import value_ticks
 from console.timeline.window import Window
-from queues.nodes.node_state import STATES
+from queues.nodes.node_state import BUSY, OFFLINE, STATES, TOOBUSY
 from workers.history.metric_history import step_seconds
 
 POINTS = 480
@@ -92,7 +92,7 @@ class NodeBands:
     @property
     def badness(self) -> float:
         """Share of the window in a state that is worth a look, the worse the more."""
-        weights = {"BUSY": 1.0, "TOOBUSY": 10.0, "OFFLINE": 10.0}
+        weights = {BUSY: 1.0, TOOBUSY: 10.0, OFFLINE: 10.0}
         return sum(weights.get(band.state, 0.0) * band.width for band in self.bands)
 
 

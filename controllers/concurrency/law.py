@@ -33,7 +33,7 @@ from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, refuse_unknown
 from queues.errors import BadInput
 
@@ -50,6 +50,7 @@ class Concurrency:
     actuator: str | None = "threads"
     counts = True
     standing = True
+    remedy = Remedy("workers")
     guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
 
     def check(self, parameters: Values) -> None:

@@ -7,7 +7,6 @@ rest.
 | `balance` | a difference that something outside makes and goes on making, as a share of it | 0 |
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,13 +32,8 @@ class Prediction:
     rests_at: float
 
 
-def predict(law: str, parameters: Values) -> Prediction | None:
-    """What these parameters promise; None where the law has no model, or none is set."""
-    return PREDICTED[law](parameters) if law in PREDICTED else None
-
-
 def of_flow(parameters: Values) -> Prediction | None:
-    """The step response of the flow law on the model among its parameters."""
+    """The step response of the flow law on the model among its parameters; None while none is set."""
     model, gains = admission.model_of(parameters), admission.gains_of(parameters)
     if model is None:
         return None
@@ -94,6 +88,3 @@ def _difference(a: float, b: float, gain: float, lasting: float, samples: int) -
         before = x
         values.append(a * x + b * v + (1 - a))
     return tuple(values)
-
-
-PREDICTED: Mapping[str, Callable[[Values], Prediction | None]] = {"flow": of_flow, "balance": of_balance}

@@ -1,6 +1,7 @@
 """The law proposes: a pure function of declared parameters, its own state and one observation."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from controllers.framework.decision import Decision, Json
@@ -90,6 +91,43 @@ class Counting(Protocol):
     def counts(self) -> bool:
         """True."""
         ...
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a law is among the remedies for overload.
+
+    level: of the ladder, the one that its loops are. lasts: what it sets stays as it is, so that only a
+    verdict says whether its last decision did anything; else each decision counts anew.
+    """
+
+    level: str
+    lasts: bool = True
+
+
+@runtime_checkable
+class Remedial(Protocol):
+    """A law whose loops the remedy ladder waits for before it engages its next level."""
+
+    @property
+    def remedy(self) -> Remedy:
+        """Which level they are."""
+        ...
+
+
+@runtime_checkable
+class Ranked(Protocol):
+    """A law that sets what others set too: of the loops of one target that may act only one does."""
+
+    @property
+    def rank(self) -> int:
+        """The least acts; the greatest is who acts by default."""
+        ...
+
+
+def remedy_of(law: Law | None) -> Remedy | None:
+    """None of a law that is no remedy, or is gone."""
+    return law.remedy if isinstance(law, Remedial) else None
 
 
 def resumed(law: Law, parameters: Values, state: Json) -> Json:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
 from controllers.parallelism.measured_paths import no_memory
 from queues.errors import BadInput
@@ -46,6 +46,7 @@ class ParallelismForecast:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "tasks"
     guard_defaults: Values = {"minimum": 1.0}
+    remedy, rank = Remedy("workers"), 2
 
     def check(self, parameters: Values) -> None:
         """Costs can't contradict each other."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
@@ -113,6 +113,7 @@ class ParallelismJoint:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = None
     guard_defaults: Values = {}
+    remedy, rank = Remedy("workers"), 3
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when minimum is above maximum."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
@@ -91,6 +91,7 @@ class ParallelismQueueing:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = None
     guard_defaults: Values = {}
+    remedy, rank = Remedy("workers"), 1
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when minimum is above maximum."""

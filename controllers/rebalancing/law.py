@@ -32,13 +32,13 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove, from_observation
 from controllers.rebalancing.greedy import MoveRules
 from queues.errors import BadInput
-from queues.nodes.node_state import STATES
+from queues.nodes.node_state import BUSY, NORMAL, STATES
 from queues.points import TOTAL
 
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
@@ -107,7 +107,7 @@ NODE = (
         required=True,
     ),
     Parameter("drained", "flag", "Gives all it holds, gets nothing.", False, kind="flag"),
-    Parameter("state", "choice", "As last heard.", "NORMAL", kind="choice", choices=STATES),
+    Parameter("state", "choice", "As last heard.", NORMAL, kind="choice", choices=STATES),
 )
 QUEUE = (
     Parameter("name", "name", "The queue.", kind="text", required=True),
@@ -205,6 +205,7 @@ class Rebalancing:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = None
     guard_defaults: Values = {}
+    remedy = Remedy("rebalance", lasts=False)
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when the thresholds are out of order or a split can't leave two pieces."""
@@ -351,7 +352,7 @@ def _why(
     terms: Mapping[str, Any],
 ) -> str:
     over = (allocation.loads > search.limits) & allocation.available
-    limit = "BUSY" if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
+    limit = BUSY if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
     if not found.feasible:
         missing = terms["missing_capacity"]
         what = (

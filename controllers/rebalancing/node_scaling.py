@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, read_values
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
@@ -106,6 +106,7 @@ class NodeScaling:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = None
     guard_defaults: Values = {}
+    remedy = Remedy("nodes", lasts=False)
 
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when the thresholds are out of order, or a release would call for a node again."""

@@ -1,33 +1,21 @@
-"""The scenarios of the lab that are simulated, by name."""
+"""The scenarios of the lab by name, found in this folder: a module that says `SCENARIO = Scenario(…)`."""
 
 from collections.abc import Mapping
 
-from controllers.simulation import (
-    balance,
-    concurrency,
-    concurrency_live,
-    crash,
-    elasticity,
-    flow,
-    ladder,
-    manager,
-    queues,
-    shedding,
-)
+from controllers import simulation
+from controllers.framework.discovery import modules_of
 from controllers.simulation.model.scenario import Scenario
 
-SCENARIOS: Mapping[str, Scenario] = {
-    each.SCENARIO.name: each.SCENARIO
-    for each in (
-        manager,
-        queues,
-        crash,
-        concurrency,
-        concurrency_live,
-        flow,
-        balance,
-        shedding,
-        elasticity,
-        ladder,
-    )
-}
+
+def find_scenarios() -> dict[str, Scenario]:
+    """Name → scenario, in the order of the names. Raises ValueError where two have the same name."""
+    found: dict[str, Scenario] = {}
+    for module in modules_of(simulation):
+        if isinstance(scenario := getattr(module, "SCENARIO", None), Scenario):
+            if scenario.name in found:
+                raise ValueError(f"two scenarios have the name {scenario.name}")
+            found[scenario.name] = scenario
+    return dict(sorted(found.items()))
+
+
+SCENARIOS: Mapping[str, Scenario] = find_scenarios()

@@ -31,6 +31,7 @@ from controllers.rivals.greedy_band import GreedyBand
 from controllers.rivals.thesis_queues import Thesis
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from queues.nodes.node_state import IDLE, NORMAL, OFFLINE
 from queues.points import TOTAL
 
 BUSY, TOOBUSY = 350.0, 450.0
@@ -129,7 +130,7 @@ def observed(plant: Allocation) -> dict[str, Any]:
                 "name": name,
                 "capacity": float(plant.capacity[index]),
                 "drained": bool(plant.drained[index]),
-                "state": "OFFLINE" if plant.offline[index] else "IDLE" if plant.idle[index] else "NORMAL",
+                "state": OFFLINE if plant.offline[index] else IDLE if plant.idle[index] else NORMAL,
             }
             for index, name in enumerate(plant.nodes)
         ],

@@ -56,6 +56,7 @@ from controllers.worker_rate.shared import (
     waits,
     whole_part,
 )
+from queues.nodes.node_state import TOOBUSY
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
 
 def _cap(parameters: Values, before: Manager, observation: Values) -> float | None:
     """Workers per interval while a TOOBUSY node is spared, and until it has recovered; else None."""
-    if observation.get("node_state") == "TOOBUSY":
+    if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
         from_rate = before.cap if before.cap is not None else ran
         spared = max(from_rate * parameters["toobusy_share"], parameters["minimum_rate"])
@@ -289,14 +290,14 @@ def _spared(manager: Manager, observation: Values, count: int) -> tuple[Manager,
     if count <= whole:
         # The carry is no store: what isn't used now is not owed later.
         return replace(manager, carry=0.0, cap=_lifted(manager, observation, count)), count, None
-    state = "TOOBUSY" if observation.get("node_state") == "TOOBUSY" else "recovering from TOOBUSY"
+    state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
     why = f"the node is {state}, so it gets {number(round(manager.cap, 1))} per interval instead of {count:,}"
     return replace(manager, carry=carry), whole, why
 
 
 def _lifted(manager: Manager, observation: Values, count: int) -> float | None:
     """The cap; None once the node is well and no more would start without it."""
-    if manager.cap is None or observation.get("node_state") == "TOOBUSY":
+    if manager.cap is None or observation.get("node_state") == TOOBUSY:
         return manager.cap
     return None if count < manager.cap else manager.cap
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.framework.decision import Decision, Expected, Json
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, read_object, refuse_unknown
 from controllers.worker_rate import forecast_manager, thesis_manager
 from controllers.worker_rate.arrival_rate import ArrivalRate
@@ -244,6 +244,7 @@ class WorkerRate:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "start"
     counts = True
+    remedy = Remedy("workers", lasts=False)
     guard_defaults: Values = {"maximum": 100, "slew_up": 50}
 
     def check(self, parameters: Values) -> None:

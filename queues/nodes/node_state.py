@@ -6,6 +6,7 @@ from typing import Any
 IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE = "IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"
 STATES = (IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE)  # from good to bad
 OVERLOADED = (BUSY, TOOBUSY)
+SILENT = (OFFLINE, None)  # heard from no longer, or never yet
 LEVELS = (NORMAL, BUSY, TOOBUSY)
 
 

@@ -104,7 +104,9 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str,
         "explained": sum(row.alert.under_id is not None for row in found),
         "flapped": sum(row.flapped for row in found),
         "told": told,
-        "failed": Message.objects.filter(created_at__gte=since, created_at__lt=until, state="failed").count(),
+        "failed": Message.objects.filter(
+            created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
+        ).count(),
         "acknowledged_seconds": waits[len(waits) // 2] if waits else None,
         "actions": actions,
         "effective": effective,

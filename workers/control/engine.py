@@ -42,7 +42,6 @@ from workers.steering.scope import active_loops
 logger = logging.getLogger(__name__)
 Mode = Loop.Mode
 KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
-HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
 # Longer than a tick takes; a tick killed in the middle keeps its loop still for at most this long.
 LEASE_SECONDS = 4.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
@@ -108,7 +107,7 @@ def _due(loop: Loop, now: datetime) -> bool:
 
 def _resumes(loop: Loop, in_force: list[Override], now: datetime) -> bool:
     """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
-    return bool((loop.state or {}).get("held")) and _mode(loop, in_force, now) not in HANDED_OVER
+    return bool((loop.state or {}).get("held")) and _mode(loop, in_force, now) not in Loop.HANDED_OVER
 
 
 def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
@@ -219,7 +218,7 @@ def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
     """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
     stored = loop.state or {}
     state = law.read_state(setting.parameters, stored.get("law"))
-    if stored.get("held") and setting.mode not in HANDED_OVER:
+    if stored.get("held") and setting.mode not in Loop.HANDED_OVER:
         state = resumed(law, setting.parameters, state)
     return {
         "law": state,

@@ -20,7 +20,6 @@ from controllers.framework import guard
 from controllers.framework.guard import Guarded
 from controllers.framework.law import Law, resumed
 from queues.errors import BadInput
-from workers.control.engine import HANDED_OVER
 from workers.control.kinds.registry import display_of
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
@@ -190,7 +189,7 @@ class _Run:
 
     def _resumed(self, entry: LedgerEntry, parameters: Mapping[str, Any]) -> Any:
         assert self._state is not None
-        if self._held and entry.mode not in HANDED_OVER:
+        if self._held and entry.mode not in Loop.HANDED_OVER:
             return resumed(self.law, parameters, self._state["law"])
         return self._state["law"]
 
@@ -201,4 +200,4 @@ class _Run:
             self._state = {"law": guarded.state, "guard": guarded.guard_state}
         elif self._state is None:
             self._state = {"law": before.get("law"), "guard": before.get("guard")}
-        self._held = entry.mode in HANDED_OVER
+        self._held = entry.mode in Loop.HANDED_OVER

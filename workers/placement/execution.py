@@ -18,6 +18,7 @@ from django.db import transaction
 from queues import projection
 from queues.errors import BadInput, NodeUnavailable, WeirError
 from queues.models import Node
+from queues.nodes.node_state import OFFLINE
 from queues.projection import PointsDrifted
 from queues.segments.segment import Segment
 from queues.topology import Topology
@@ -255,5 +256,5 @@ def _refuse_closed(made: list[moves.Move]) -> None:
     """What was approved may have been closed or lost since: nothing goes there."""
     for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
         if node.drained or node.cordoned or node.offline_since is not None:
-            why = "drained" if node.drained else "cordoned" if node.cordoned else "OFFLINE"
+            why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE
             raise BadInput("moves", f"{node.name} is {why} by now; nothing of this queue was moved.")

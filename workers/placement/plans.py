@@ -20,12 +20,14 @@ from django.db.models import Q, QuerySet
 
 from queues import projection
 from queues.errors import BadInput
+from queues.nodes.node_state import SILENT
 from queues.topology import Topology
 from workers.models import Plan
 from workers.placement import moves
 from workers.steering import overrides, plant_settings
 
 OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
+BEING_EXECUTED = (Plan.State.APPROVED, Plan.State.RUNNING)
 ENDED_WITH_MOVES = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED)
 User = accounts.User | None
 Snapshot = Mapping[str, Any]
@@ -121,7 +123,7 @@ def drift(plan: Plan) -> str | None:
 
 def offline_nodes(snapshot: Snapshot) -> set[str]:
     """Nodes that are OFFLINE in the snapshot, or have never been heard."""
-    return {name for name, node in snapshot["nodes"].items() if node["state"] in ("OFFLINE", None)}
+    return {name for name, node in snapshot["nodes"].items() if node["state"] in SILENT}
 
 
 def _targets(plan: Plan, topology: Topology) -> list[str]:

@@ -6,11 +6,11 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.rebalancing.law import PARAMETERS
-from queues.nodes.node_state import smooth
+from queues.nodes.node_state import OFFLINE, SILENT, smooth
+from workers.placement.plans import BEING_EXECUTED
 
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
 DEFAULT_BUSY = next(float(each.default) for each in PARAMETERS if each.name == "busy")
-BEING_EXECUTED = ("approved", "running")
 
 
 def rebalancing(
@@ -54,7 +54,7 @@ def node_scaling(
 
 
 def _law_node(name: str, node: Mapping[str, Any], closed: bool) -> dict[str, Any]:
-    state = "OFFLINE" if closed or node["state"] is None else node["state"]
+    state = OFFLINE if closed or node["state"] is None else node["state"]
     capacity = node["capacity_events_per_second"] * node["busy"] / DEFAULT_BUSY
     return {"name": name, "capacity": capacity, "drained": node["drained"], "state": state}
 
@@ -64,7 +64,7 @@ def _queue_rate(queue: Mapping[str, Any], nodes: Mapping[str, Any], closed: set[
     rate: float = sum(
         (row.get("load") or 0.0) * nodes[name]["capacity_events_per_second"]
         for name, row in queue["containers"].items()
-        if row["points"] and name in nodes and name not in closed and nodes[name]["state"] != "OFFLINE"
+        if row["points"] and name in nodes and name not in closed and nodes[name]["state"] != OFFLINE
     )
     return rate
 
@@ -76,7 +76,7 @@ def _smoothed(before: Counters | None, key: str, newest: float) -> float:
 
 def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an effect on the whole plant is judged by: the worst node that is heard, and its state."""
-    heard = [node for node in snapshot.get("nodes", {}).values() if node["state"] not in ("OFFLINE", None)]
+    heard = [node for node in snapshot.get("nodes", {}).values() if node["state"] not in SILENT]
     if not heard:
         return None
     worst = max(heard, key=lambda node: node["utilisation"] or 0.0)
@@ -96,7 +96,7 @@ def measured(snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
     if (running := [plan for plan in snapshot.get("plans", ()) if plan["state"] in BEING_EXECUTED]) != []:
         return Measured(age, f"plan {running[0]['id']} is being executed")
     for name, node in sorted(snapshot["nodes"].items()):
-        if node["state"] == "OFFLINE":
+        if node["state"] == OFFLINE:
             continue
         if node["age_seconds"] is None:
             return Measured(None, f"node {name} has not reported yet")
@@ -105,7 +105,7 @@ def measured(snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
     for name, queue in snapshot.get("queues", {}).items():
         if (silent := _unmeasured(queue, snapshot["nodes"])) is not None:
             return Measured(age, f"the container of {name} on {silent} is not measured yet")
-    ages = [node["age_seconds"] for node in snapshot["nodes"].values() if node["state"] != "OFFLINE"]
+    ages = [node["age_seconds"] for node in snapshot["nodes"].values() if node["state"] != OFFLINE]
     return Measured(age + max(ages, default=0.0))
 
 
@@ -113,6 +113,6 @@ def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | Non
     """A node whose container of the queue has points and no known load, though it is heard."""
     containers: Mapping[str, Any] = queue["containers"]
     for name, row in containers.items():
-        if row["points"] and row.get("load") is None and nodes.get(name, {}).get("state") != "OFFLINE":
+        if row["points"] and row.get("load") is None and nodes.get(name, {}).get("state") != OFFLINE:
             return name
     return None

@@ -11,9 +11,11 @@ from typing import Any
 from django.db import transaction
 
 from controllers import catalog, request
+from controllers.rebalancing.law import LAW
 from queues import points as thousand
 from queues import projection
 from queues.errors import BadInput
+from queues.nodes.node_state import IDLE
 from queues.topology import Topology
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import move_forecast, moves, plans, plant_sensors
@@ -21,7 +23,7 @@ from workers.placement.moves import Move
 from workers.placement.plans import Snapshot, User
 from workers.steering import overrides
 
-REBALANCING = "rebalancing"
+REBALANCING = LAW.name
 GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
 
 
@@ -286,7 +288,7 @@ def _spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[
     others = {
         name: {**row, "cordoned": True}
         for name, row in snapshot["nodes"].items()
-        if row["state"] == "IDLE" and name not in nodes
+        if row["state"] == IDLE and name not in nodes
     }
     decision = _decision({**snapshot, "nodes": {**snapshot["nodes"], **others}}, now, {"goal": "band"})
     return moves.read((decision["action"] or {"moves": []})["moves"])

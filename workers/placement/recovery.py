@@ -25,6 +25,7 @@ from controllers.rebalancing.allocation import from_observation
 from controllers.rebalancing.node_scaling import restoring_moves
 from queues import projection
 from queues.models import Node, TopologyRevision
+from queues.nodes.node_state import NORMAL, OFFLINE, SILENT
 from queues.points import TOTAL
 from queues.topology import NodeSpec, Topology
 from workers.coordination.leases import Lease
@@ -62,7 +63,7 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
     for node in Node.objects.all():
         row = snapshot["nodes"].get(node.name)
         if row is not None and row["state"] is not None:
-            silent = row["state"] == "OFFLINE"
+            silent = row["state"] == OFFLINE
             if silent != (node.offline_since is not None):
                 return True
     lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
@@ -74,7 +75,7 @@ def _is_short(snapshot: Snapshot) -> bool:
     nodes = [
         name
         for name, row in snapshot["nodes"].items()
-        if row["state"] not in ("OFFLINE", None) and not (row["stale"] or row["drained"] or row["cordoned"])
+        if row["state"] not in SILENT and not (row["stale"] or row["drained"] or row["cordoned"])
     ]
     for queue in snapshot["queues"].values():
         holders = {name for name, row in queue["containers"].items() if row["points"]}
@@ -92,11 +93,11 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
             row = snapshot["nodes"].get(node.name)
             if row is None or row["state"] is None:
                 continue
-            if row["state"] == "OFFLINE" and node.offline_since is None:
+            if row["state"] == OFFLINE and node.offline_since is None:
                 silent = timedelta(seconds=row["age_seconds"] or 0.0)
                 Node.objects.filter(pk=node.pk).update(offline_since=now - silent)
                 logger.warning("Node %s is OFFLINE.", node.name)
-            elif row["state"] != "OFFLINE" and not row["stale"] and node.offline_since is not None:
+            elif row["state"] != OFFLINE and not row["stale"] and node.offline_since is not None:
                 Node.objects.filter(pk=node.pk).update(offline_since=None)
                 logger.warning("Node %s has returned.", node.name)
     return True
@@ -169,5 +170,5 @@ def _law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
         "name": spec.name,
         "capacity": spec.capacity.events_per_second,
         "drained": not spec.takes_points,
-        "state": "NORMAL" if is_live else "OFFLINE",
+        "state": NORMAL if is_live else OFFLINE,
     }

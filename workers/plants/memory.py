@@ -7,6 +7,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from queues.nodes.node_state import NORMAL
 from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Snapshot
 from workers.pool.orders import MOST_THREADS
@@ -167,4 +168,4 @@ def _container() -> Snapshot:
 
 
 def _node() -> Snapshot:
-    return {"state": "NORMAL", "stale": False, "age_seconds": 0.4}
+    return {"state": NORMAL, "stale": False, "age_seconds": 0.4}

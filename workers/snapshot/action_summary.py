@@ -6,12 +6,12 @@ from typing import Any
 from queues.nodes.node_state import OVERLOADED
 from queues.waiting import UNHEALTHY_SECONDS
 from workers.control.kinds.registry import display_of
+from workers.models import Loop, Plan
+from workers.placement.plans import BEING_EXECUTED
 from workers.snapshot.health import SEVERITY
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
-HANDED_OVER = ("hold", "manual")
-NOT_ACTING = ("advise", "hold")
 WORTH_A_WORD_SECONDS = 2.0  # of backlog: below, its trend is noise
 STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
 Document = Mapping[str, Any]
@@ -37,7 +37,7 @@ def _engaged(snapshot: Document) -> Iterator[str]:
     engaged = [
         (loop["actuator"], words(loop))
         for _, loop in sorted(snapshot["loops"].items())
-        if loop["mode"] not in NOT_ACTING and (words := display_of(loop["law"]).engaged) and loop["actuator"]
+        if loop["mode"] in Loop.ACTING and (words := display_of(loop["law"]).engaged) and loop["actuator"]
     ]
     for _, words_of_one in sorted(engaged, key=lambda each: -each[0]):
         yield words_of_one
@@ -52,9 +52,9 @@ def _loops_could_act(snapshot: Document) -> bool:
 
 def _plans(snapshot: Document) -> Iterator[str]:
     for plan in snapshot["plans"]:
-        if plan["state"] == "proposed":
+        if plan["state"] == Plan.State.PROPOSED:
             yield f"plan {plan['id']} over {plan['points']} points waits for approval"
-        elif plan["state"] in ("approved", "running"):
+        elif plan["state"] in BEING_EXECUTED:
             done = f"{100 * plan['progress_share']:.0f} % done"
             yield f"plan {plan['id']} moves {plan['points']} points, {done}"
 
@@ -63,7 +63,7 @@ def _deeds(snapshot: Document, troubled: bool) -> Iterator[str]:
     """What each law did last, the newest first; what a plan is still doing is told by the plan. While all is
     well only what moves points is worth a word: workers start all the time.
     """
-    planned = any(plan["state"] in ("approved", "running") for plan in snapshot["plans"])
+    planned = any(plan["state"] in BEING_EXECUTED for plan in snapshot["plans"])
     for deed in snapshot["deeds"]:
         age_seconds = snapshot["at"] - deed["at"]
         worth_a_word = not planned if deed["points"] else troubled
@@ -72,7 +72,7 @@ def _deeds(snapshot: Document, troubled: bool) -> Iterator[str]:
 
 
 def _held(snapshot: Document) -> Iterator[str]:
-    held = [name for name, loop in snapshot["loops"].items() if loop["mode"] in HANDED_OVER]
+    held = [name for name, loop in snapshot["loops"].items() if loop["mode"] in Loop.HANDED_OVER]
     if len(held) == 1:
         (name,) = held
         mode = snapshot["loops"][name]["mode"]

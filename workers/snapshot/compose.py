@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from queues.nodes.membership import Membership
+from queues.nodes.node_state import OFFLINE, SILENT
 from queues.topology import NodeSpec, QueueSpec
 from workers.consumer.handlers.sink import sink_of
 from workers.consumer.latency import Latencies
@@ -234,7 +235,7 @@ def _node(sight: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document])
     mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
     last_state = heartbeat.get("state")
     return {
-        "state": "OFFLINE" if last_state and sight.watch.offline(spec.name) else last_state,
+        "state": OFFLINE if last_state and sight.watch.offline(spec.name) else last_state,
         "stale": sight.watch.stale(spec.name),
         "age_seconds": sight.watch.age_seconds(spec.name),
         "utilisation": heartbeat.get("utilisation"),
@@ -275,9 +276,7 @@ def _totals(
     for each in sight.recent.values():
         latencies = latencies.merge(each)
     jobs = [host for host in hosts.values() if host["role"] == "jobs"]
-    in_use = [
-        n for n in nodes.values() if n["state"] not in ("OFFLINE", None) and n["points"] and not n["drained"]
-    ]
+    in_use = [n for n in nodes.values() if n["state"] not in SILENT and n["points"] and not n["drained"]]
     return {
         "in_per_second": total(row["in_per_second"] for row in rows),
         "out_per_second": out_per_second,

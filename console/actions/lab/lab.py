@@ -7,6 +7,7 @@ from typing import Any
 from console.actions.lab.traces import Trace
 from controllers import catalog as laws
 from controllers.framework.parameter import Parameter
+from controllers.rebalancing import law as rebalancing
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
 from queues.errors import BadInput
@@ -97,4 +98,4 @@ def _applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> Ap
         return None
     known = {each.name for each in laws.LAWS[name].parameters} - set(NOT_APPLIED)
     values = {key: value for key, value in settings.items() if key in known} | dict(fixed)
-    return Applicable(name, values, name == "rebalancing") if values else None
+    return Applicable(name, values, name == rebalancing.LAW.name) if values else None

@@ -11,56 +11,9 @@ from plotly.subplots import make_subplots
 
 from console.actions.lab.trace_files import read_trace
 from console.management.document import JsonCommand
-from controllers.simulation.catalog import SCENARIOS as READY
+from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
 from queues.errors import BadInput
-
-# scenario → laws, settings, metrics, as the contract promises them; those in READY are simulated.
-SCENARIOS: dict[str, tuple[str, str, str]] = {
-    "manager": (
-        "worker_rate thesis static",
-        "max_rate events_per_worker upper_limit cycles poisson",
-        "waiting_5s_post waiting_1s_post worker_runs minimum_runs",
-    ),
-    "queues": (
-        "rebalancing random-one random-25 random-40 greedy-band",
-        "configuration noise step",
-        "toobusy_node_minutes points_moved moves containers_mean nodes_used_mean minutes_to_clear",
-    ),
-    "crash": ("rebalancing thesis", "node at restore", "events_lost seconds_to_divert points_restored"),
-    "concurrency": (
-        "tcc explorer vegas+ vegas++ gradient2 aimd envoy hill-climber",
-        "model ratio cpus p",
-        "threads utilisation steps",
-    ),
-    "concurrency-live": (
-        "tcc explorer vegas+ vegas++ gradient2 aimd envoy hill-climber",
-        "bottleneck competitor servers delay_ms drift",
-        "threads_first threads_later utilisation seconds_to_first share peak_fraction_before "
-        "peak_fraction_after windows_to_recover",
-    ),
-    "flow": (
-        "pi i-p adaptive spark-pid uncontrolled",
-        "delay hog gain_factor starvation noise",
-        "settling_samples overshoot minimum_free_mb drops rms",
-    ),
-    "balance": (
-        "lqr round-robin shortest-queue",
-        "replicas hog",
-        "delay_mean_seconds delay_max_seconds spread",
-    ),
-    "shedding": (
-        "global local random none utility",
-        "load_percent balance window_seconds latency_bound_seconds",
-        "recall latency_mean_seconds bound_violations utilisation",
-    ),
-    "elasticity": (
-        "joint queueing forecast wt rg ds2 hpa dhalion static-peak",
-        "compression pause_seconds interval_seconds bound_seconds",
-        "tasks_mean latency_mean_seconds error_rate rescales",
-    ),
-    "ladder": ("ladder shed-only none", "overload_percent cap", "rungs lost_events seconds_to_normal"),
-}
 
 
 class Command(JsonCommand):
@@ -83,13 +36,13 @@ class Command(JsonCommand):
             return self.run_scenario(options)
         return {
             "scenarios": {
-                name: {
-                    "laws": laws.split(),
-                    "settings": settings.split(),
-                    "metrics": metrics.split(),
-                    "ready": name in READY,
+                each.name: {
+                    "laws": list(each.laws),
+                    "settings": [setting.name for setting in each.settings],
+                    "metrics": list(each.metrics),
+                    "ready": True,
                 }
-                for name, (laws, settings, metrics) in SCENARIOS.items()
+                for each in SCENARIOS.values()
             }
         }
 
@@ -116,18 +69,13 @@ class Command(JsonCommand):
         if "results" in document:
             return table(document["results"])
         rows = document["scenarios"].items()
-        return "\n".join(
-            f"{name:<18}{'ready' if row['ready'] else 'not yet':<9}{' '.join(row['laws'])}"
-            for name, row in rows
-        )
+        return "\n".join(f"{name:<18}{'ready':<9}{' '.join(row['laws'])}" for name, row in rows)
 
 
 def scenario_named(name: str | None) -> Scenario:
-    """The scenario, or `BadInput` when nobody knows it or it is only promised yet."""
-    if name is not None and name in READY:
-        return READY[name]
+    """The scenario. Raises `BadInput` when nobody knows it."""
     if name in SCENARIOS:
-        raise BadInput("SCENARIO", f"{name} is not yet simulated; lab list says which are ready")
+        return SCENARIOS[name]
     raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
 
 

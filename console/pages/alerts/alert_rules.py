@@ -24,6 +24,7 @@ from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation import preview as previews
 from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import matching, rules
 
 STEPS = 3
@@ -50,7 +51,7 @@ def rules_page(
     name = name or (submitted or {}).get("name", "")
     fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
     counted = AlertRule.objects.annotate(
-        open=Count("alerts", filter=Q(alerts__state__in=("firing", "acknowledged"))),
+        open=Count("alerts", filter=Q(alerts__state__in=OPEN)),
         week=Count("alerts", filter=fired),
     )
     found = sorted(

@@ -12,6 +12,8 @@ from console.connections.control_server import latest_snapshot
 from console.live.view import view_named
 from console.pages.frame import past
 from console.web.web_request import WebRequest
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
+from workers.models import Plan
 from workers.plants.registry import LOCAL
 
 RAIL = (
@@ -108,7 +110,7 @@ def plants(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
     here = {
         "name": LOCAL,
         "url": reverse("overview"),
-        "state": "NORMAL",
+        "state": NORMAL,
         "word": "this console",
         "stale": False,
     }
@@ -119,9 +121,9 @@ def plants(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
 def _plant(name: str, row: dict[str, Any]) -> dict[str, Any]:
     url, seen = reverse("plant", args=[name]), row["state"] == "seen"
     if seen and row["error"] is None:
-        return {"name": name, "url": url, "state": "NORMAL", "word": "seen", "stale": False}
+        return {"name": name, "url": url, "state": NORMAL, "word": "seen", "stale": False}
     word = "answers wrongly" if seen else "stale" if row["state"] == "stale" else "not seen yet"
-    return {"name": name, "url": url, "state": "BUSY" if seen else "OFFLINE", "word": word, "stale": not seen}
+    return {"name": name, "url": url, "state": BUSY if seen else OFFLINE, "word": word, "stale": not seen}
 
 
 def _shown_plant(request: HttpRequest) -> str:
@@ -132,7 +134,7 @@ def _shown_plant(request: HttpRequest) -> str:
 
 def proposals(snapshot: dict[str, Any] | None) -> int:
     """How many plans wait for somebody's approval."""
-    return sum(plan["state"] == "proposed" for plan in (snapshot or {}).get("plans", ()))
+    return sum(plan["state"] == Plan.State.PROPOSED for plan in (snapshot or {}).get("plans", ()))
 
 
 def calling(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import redis
 from django.db import DatabaseError, connection
 
 from console.connections.control_server import control, latest_snapshot
+from queues.nodes.node_state import OFFLINE
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch
 from workers.models import Loop
 
@@ -79,7 +80,7 @@ def _observer(snapshot: dict[str, Any] | None, now_seconds: float) -> ReadinessP
 
 def _nodes(nodes: dict[str, Any]) -> ReadinessPart:
     """One node that answers is enough to take events; the message says how many do."""
-    online = [node for node in nodes.values() if node["state"] != "OFFLINE"]
+    online = [node for node in nodes.values() if node["state"] != OFFLINE]
     age_seconds = max(
         (node["age_seconds"] for node in online if node["age_seconds"] is not None), default=None
     )

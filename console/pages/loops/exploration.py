@@ -11,6 +11,7 @@ from console.pages.loops.plane import Plane
 from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.concurrency.explorer import target
+from controllers.concurrency.law import LAW
 from controllers.concurrency.throughput_curve import Curve, Point
 from controllers.concurrency.throughput_prediction import Prospect, bottleneck, curve_through, prospect
 from controllers.framework.parameter import Parameter
@@ -69,7 +70,7 @@ def shown(
 ) -> dict[str, Any] | None:
     """What loops/parts/exploration.html takes; `asked` is a number of threads, `would` are other parameters.
     None for a loop of another law. Raises BadInput where `would` contradict each other."""
-    if loop.law != "concurrency":
+    if loop.law != LAW.name:
         return None
     if would is not None:
         catalog.law(loop.law).check(would)

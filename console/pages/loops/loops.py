@@ -25,6 +25,7 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
+from controllers.shedding import ladder
 from queues.errors import BadInput
 from workers.control.kinds.registry import display_of
 from workers.models import Loop, Override
@@ -72,7 +73,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         guard=guard_rows(law, found.guard, held, now),
         prediction=prediction.shown(found.law, effective),
         shedding=_shedding(request, found, effective, errors),
-        ladder=ladder_of(found.target["queue"]) if found.law == "ladder" else None,
+        ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
             found, snapshot_of(request), parallelism_view.Kept(control(), settings.WEIR_DATA), now
         ),
@@ -85,7 +86,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
 
 def _shedding(request: HttpRequest, loop: Loop, effective: dict[str, Any], errors: Any) -> Any:
     """See `shed_view`; what is asked for and can't be is among the errors, and left out."""
-    if loop.law != shedding_view.LAW:
+    if loop.law != shedding_view.LAW.name:
         return None
     applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
     row = applications.get(loop.target.get("application"))

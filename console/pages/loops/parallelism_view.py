@@ -19,22 +19,18 @@ from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.parts.operators import ACTING, OWNERS, sight
+from workers.control.kinds.registry import display_of
+from workers.control.parts.operators import OWNERS, sight
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import active_loops
 
 Floats = npt.NDArray[np.float64]
-JOINT = "parallelism_joint"
+JOINT = OWNERS[-1]  # it acts by default, and its terms tell of all operators
 PAST_SECONDS, PAST_POINTS = 2_700.0, 90
 SHOWN_RESCALES, READ_ENTRIES = 8, 100
 COST_SECONDS = 3_600.0
-ABOUT = {
-    "parallelism_queueing": "fewest within the bound, for what comes now",
-    "parallelism_forecast": "cheapest way through what is foreseen",
-    JOINT: "all operators together, ahead of what comes",
-}
 
 
 @dataclass(frozen=True)
@@ -154,14 +150,14 @@ def _deciders(loop: Loop) -> Iterator[dict[str, Any]]:
     now, found = datetime.now(UTC), _siblings(loop)
     modes = {each.pk: overrides.value_of("mode", overrides.on(each, now), now) or each.mode for each in found}
     by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
-    owner = next((each.pk for each in by_rank if modes[each.pk] in ACTING), None)
+    owner = next((each.pk for each in by_rank if modes[each.pk] in Loop.ACTING), None)
     for each in found:
         entry = _newest(each)
         yield {
             "loop": each.pk,
             "law": each.law,
             "of": each.target.get("operator"),
-            "about": ABOUT[each.law],
+            "about": display_of(each.law).about,
             "mode": modes[each.pk],
             "steers": each.pk == owner,
             "is_this": each.pk == loop.pk,

@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.pages.loops.plane import Plane
-from controllers.flow.prediction import PREDICTED, Prediction, predict
+from controllers.flow.prediction import Prediction
+from workers.control.kinds.registry import kind_of
 
 FEWEST_SAMPLES, MOST_SAMPLES = 10, 240
 ROOM = 1.5  # so many settling times are shown
 MARKS = 5
 EDGE = 1.2
-TITLES = {
-    "flow": "Free space after a new reference, share of the step",
-    "balance": "A difference in response time that something keeps making, share of it",
-}
 
 
 def shown(
@@ -23,15 +20,16 @@ def shown(
 
     `would` are the parameters asked for, `refusal` why there are none.
     """
-    if law not in PREDICTED:
+    promise = kind_of(law).promise
+    if promise is None:
         return None
-    present = predict(law, now)
-    wanted = None if would is None or dict(would) == dict(now) else predict(law, would)
+    present = promise.of(now)
+    wanted = None if would is None or dict(would) == dict(now) else promise.of(would)
     interval_seconds = float(now["interval_seconds"])
     sentence, grave = _sentence(present, wanted, interval_seconds, refusal)
     plane = _plane([each for each in (present, wanted) if each is not None and each.stable])
     return {
-        "title": TITLES[law],
+        "title": promise.title,
         "sentence": sentence,
         "grave": grave,
         "rows": _rows(present, wanted, interval_seconds),

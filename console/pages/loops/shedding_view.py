@@ -11,10 +11,10 @@ from console.pages.queues.ladder_view import ladder_of
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
+from controllers.shedding.law import LAW
 from queues.errors import BadInput
 from workers.models import Loop
 
-LAW = "shedding"
 BOUND, WEIGHT = "latency_bound_seconds", "weight-"
 FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # of a bound: the step its price is told for
 DIGITS = 4
@@ -34,7 +34,7 @@ def shed_view(loop: Loop, effective: Mapping[str, Any], row: Any, asked: Mapping
     """Context of `loops/parts/shedding.html`. row: the application in the snapshot, or None. asked: what a
     person would set, as the form sends it. Raises BadInput naming the form's field.
     """
-    law, observation = catalog.law(LAW), observed(loop)
+    law, observation = LAW, observed(loop)
     changes = changes_of(asked, effective, observation)
     made = _decided(law, (loop.state or {}).get("law") or {})
     would = _would(law, {**effective, **changes}, observation) if changes else None
@@ -213,7 +213,7 @@ def changes_of(
     asked: Mapping[str, str], effective: Mapping[str, Any], observation: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The law's parameters as the form would have them, those that differ. Raises BadInput by field."""
-    parameters = {each.name: each for each in catalog.law(LAW).parameters}
+    parameters = {each.name: each for each in LAW.parameters}
     changes: dict[str, Any] = {}
     if text := asked.get(BOUND, "").strip():
         bound = _checked(parameters[BOUND], number_of(text, BOUND), BOUND)

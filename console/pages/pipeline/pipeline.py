@@ -20,6 +20,7 @@ from console.input.form_values import expiry_of, number_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import show, snapshot_of
+from controllers.flow import admission, balance
 from queues import keys
 from queues.errors import BadInput
 from workers.models import PipelineVersion
@@ -82,8 +83,8 @@ def pipeline_page(
         application=name,
         row=row,
         applications=list(rows),
-        flow=loops.get(f"flow/{name}"),
-        balance=loops.get(f"balance/{name}"),
+        flow=loops.get(f"{admission.LAW.name}/{name}"),
+        balance=loops.get(f"{balance.LAW.name}/{name}"),
         recent=_recent(name) if row else [],
         operator=_opened(name, operator, row) if operator and row else None,
         criteria=_criteria(name, row) if row else [],

@@ -20,6 +20,7 @@ from console.pages.frame.frame import show, snapshot_of
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
@@ -186,7 +187,7 @@ def _loops(snapshot: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
         if row["law"].startswith("parallelism")
         and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
     ]
-    return sorted(found, key=lambda row: row["mode"] not in ("auto", "manual"))
+    return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)
 
 
 def _form(editing: RegisteredPlant | None, submitted: Any) -> dict[str, Any]:

@@ -4,12 +4,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from controllers import catalog
-from controllers.shedding.ladder import RUNGS
+from controllers.shedding.ladder import LAW, RUNGS
 from workers.models import Loop
 from workers.steering import overrides
 
-ACTING = ("auto", "manual")
 WORDS = {
     "rebalance": "Points move to where there is room",
     "workers": "More workers, threads or tasks",
@@ -21,12 +19,12 @@ WORDS = {
 
 def ladder_of(queue: str) -> dict[str, Any] | None:
     """{queue, loop, mode, cap, never_shed, reason, at, steps}, or None for a queue without a ladder."""
-    loop = Loop.objects.filter(name=f"ladder/{queue}").first()
+    loop = Loop.objects.filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
         return None
-    now, law = timezone.now(), catalog.law("ladder")
+    now = timezone.now()
     held = overrides.on(loop, now)
-    cap = overrides.effective_parameters(law, loop.parameters, held, now)["cap"]
+    cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
     mode = overrides.value_of("mode", held, now) or loop.mode
     entry = loop.entries.order_by("-at", "-id").first()
     rung = int(_terms(entry).get("rung", 0))
@@ -35,12 +33,12 @@ def ladder_of(queue: str) -> dict[str, Any] | None:
         "queue": queue,
         "loop": loop.pk,
         "mode": mode,
-        "acts": mode in ACTING,
+        "acts": mode in Loop.ACTING,
         "cap": cap,
         "never_shed": cap != RUNGS[-1],
         "reason": entry.reason if entry else None,
         "at": entry.at if entry else None,
-        "steps": [_step(place, rung, saturated, cap, mode in ACTING) for place in range(len(RUNGS))],
+        "steps": [_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(RUNGS))],
     }
 
 

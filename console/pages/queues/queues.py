@@ -12,6 +12,7 @@ from console.pages.frame.frame import show, snapshot_of
 from console.pages.queues.ladder_view import ladder_of
 from controllers.shedding.ladder import RUNGS
 from queues.models import Node, Queue
+from queues.nodes.node_state import OFFLINE
 
 LETTERS = 5
 
@@ -70,4 +71,4 @@ def _closed(node: Node, seen: dict[str, Any] | None) -> str:
         return "drained"
     if node.cordoned:
         return "cordoned"
-    return "offline" if seen is not None and seen["state"] == "OFFLINE" else ""
+    return "offline" if seen is not None and seen["state"] == OFFLINE else ""

@@ -160,7 +160,7 @@ def test_a_rung_whose_loops_still_act_is_not_passed(plant):
     acting = {"law": "rebalancing", "mode": "auto", "actuator": 120.0, "verdict": "checking", "target": {}}
     plant.snapshot["loops"] = {"rebalancing": acting}
     assert plant.tick("ladder").action == {"rung": 1}
-    pool = {**acting, "law": "concurrency", "actuator": 4}
+    pool = {**acting, "law": "concurrency", "actuator": 4, "target": {"host": "jobs@here"}}
     totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
     for verdict, spent in (("checking", False), ("no action", True)):
         seen = {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from controllers.framework.guard import turns
+from controllers.worker_rate import law as worker_rate
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Ended, Evidence, LedgerTick, LoopFacts
 
@@ -41,7 +42,7 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     if "application" in loop.target:
         return "pipeline"
     queue = (evidence.snapshot or {}).get("queues", {}).get(loop.target.get("queue"), {})
-    return queue.get("kind") or ("jobs" if loop.law == "worker_rate" else None)
+    return queue.get("kind") or ("jobs" if loop.law == worker_rate.LAW.name else None)
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:

@@ -279,7 +279,7 @@ def failed_runs(since: datetime) -> list[Ended]:
 def failing_receivers(since: datetime) -> list[Failing]:
     """Receivers with a message that has failed and waits for another try, or was given up lately."""
     trouble = Message.objects.filter(
-        Q(state="waiting", tries__gt=0) | Q(state="failed", created_at__gte=since)
+        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since)
     )
     grouped: dict[str, list[Message]] = {}
     for message in trouble.select_related("receiver").order_by("pk"):
@@ -287,8 +287,8 @@ def failing_receivers(since: datetime) -> list[Failing]:
     return [
         Failing(
             name,
-            max((each.tries for each in rows if each.state == "waiting"), default=0),
-            sum(each.state == "failed" for each in rows),
+            max((each.tries for each in rows if each.state == Message.State.WAITING), default=0),
+            sum(each.state == Message.State.FAILED for each in rows),
             rows[-1].error,
         )
         for name, rows in grouped.items()

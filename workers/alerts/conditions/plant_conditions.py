@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 
@@ -62,7 +63,7 @@ def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     for name, node in _rows(evidence, "nodes"):
         use = node.get("utilisation")
         # What a silent node said last says nothing of now.
-        known = not node.get("stale") and node.get("state") != "OFFLINE"
+        known = not node.get("stale") and node.get("state") != OFFLINE
         percent = 100 * use if use is not None and known else None
         said = (
             f"Node {name} is not measured."

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from queues.nodes.node_state import OFFLINE, SILENT
 from queues.waiting import WORTH_A_LOOK_SECONDS
 from workers.alerts.lifecycle.models import Alert
 
@@ -30,7 +31,7 @@ class Impacts:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).get("points")]
         held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
-        if node.get("state") != "OFFLINE":
+        if node.get("state") != OFFLINE:
             return f"{held} What waits there waits longer. {SAFE}"
         waiting = sum(_container(row, name).get("waiting_events") or 0 for row in self._queues.values())
         left = f" {waiting:,} events wait there until it returns." if waiting else ""
@@ -65,7 +66,7 @@ def _container(queue: Mapping[str, Any], node: str) -> Mapping[str, Any]:
 
 
 def _serves(node: Mapping[str, Any]) -> bool:
-    return node["state"] not in ("OFFLINE", None) and not node["drained"] and bool(node["points"])
+    return node["state"] not in SILENT and not node["drained"] and bool(node["points"])
 
 
 MOST_NAMES = 4

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.flow.balance import LAW
+from controllers.flow.prediction import of_balance
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts.applications import application, measured, per_application
-from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
@@ -89,6 +90,9 @@ KIND = LoopKind(
         # Its setpoint is the mean of what it measures, and moves with it.
         Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
         is_news=False,
+    ),
+    promise=PromisedResponse(
+        "A difference in response time that something keeps making, share of it", of_balance
     ),
     scenario="balance",
 )

@@ -38,7 +38,7 @@ def sensor(target: Document, snapshot: Document, before: Counters | None, now_se
     observation = {
         "threads": row.get("slots") or 0,
         **_since(before, counters, done.get("recent_seconds") or []),
-        "steered": any(_is_of(loop, target) and loop["mode"] == "auto" for loop in loops),
+        "steered": any(_is_of(loop, target) and loop["mode"] == Loop.Mode.AUTO for loop in loops),
         **_if_known(epoch=_newest(loops, target), trouble=row.get("trouble")),
     }
     known = {key: value for key, value in counters.items() if value is not None}
@@ -60,7 +60,7 @@ def _since(before: Counters | None, counters: Document, recent: list[float]) -> 
 
 def _newest(loops: list[Document], target: Document) -> int | None:
     """The newest exploration of another host that is steered, too."""
-    others = [loop for loop in loops if not _is_of(loop, target) and loop["mode"] == "auto"]
+    others = [loop for loop in loops if not _is_of(loop, target) and loop["mode"] == Loop.Mode.AUTO]
     epochs = [(loop.get("terms") or {}).get("epoch") for loop in others]
     return max((each for each in epochs if each is not None), default=None)
 

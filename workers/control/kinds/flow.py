@@ -5,10 +5,11 @@ from typing import Any
 
 from controllers.design import placement
 from controllers.flow.admission import LAW
+from controllers.flow.prediction import of_flow
 from controllers.framework.sensed import Counters, Sensed, since
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import application, measured, per_application
-from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
+from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -93,5 +94,6 @@ KIND = LoopKind(
         setpoints=("setpoint",),
         is_news=False,
     ),
+    promise=PromisedResponse("Free space after a new reference, share of the step", of_flow),
     scenario="flow",
 )

@@ -12,9 +12,10 @@ they are not.
 It advises until a person trusts it: its upper rungs cost delay, events.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from controllers import catalog
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, RUNGS, allows
@@ -23,6 +24,7 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targ
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.present import Present
 from workers.models import LedgerEntry, Loop
+from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
@@ -30,9 +32,6 @@ FULL = 0.9
 LEAST_UTILISATION = 0.01
 # Who publishes over HTTP, and so can be told to wait.
 THROTTLED_PRODUCER = "api"
-BEING_EXECUTED = ("approved", "running")
-# Laws whose actuator is what the last decision did; that of others stays, and their verdict says it.
-COUNTED_ANEW = ("rebalancing", "node_scaling", "worker_rate")
 NOTHING_DONE = (None, "no action")
 Document = Mapping[str, Any]
 
@@ -53,7 +52,7 @@ def sensor(target: Document, snapshot: Document, before: Counters | None, now_se
 
 def _held_back(queue: str, snapshot: Document) -> float:
     """What those offer beyond what comes who were told to wait lately, events/s."""
-    loop = (snapshot.get("loops") or {}).get(f"ladder/{queue}") or {}
+    loop = (snapshot.get("loops") or {}).get(f"{LAW.name}/{queue}") or {}
     closed = min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
     return _over_http(queue, snapshot) * closed / (1 - closed)
 
@@ -85,21 +84,36 @@ def applications(queue: str, snapshot: Document) -> list[Document]:
 def saturated(name: str, row: Document, snapshot: Document) -> dict[str, bool]:
     """Rung → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
     return {
-        "rebalance": _idle("rebalancing", snapshot),
+        "rebalance": _all_idle("rebalance", snapshot),
         "workers": _no_more_workers(name, row, snapshot),
-        "nodes": _idle("node_scaling", snapshot) or _all_in_use(snapshot),
+        "nodes": _all_idle("nodes", snapshot) or _all_in_use(snapshot),
         "throttle": not _over_http(name, snapshot),  # nobody there can be told to wait
         "shed": False,
     }
 
 
-def _idle(loop: str, snapshot: Document) -> bool:
-    """A loop that is not there or may not act, or that had nothing to do last and has nothing under way."""
-    row = (snapshot.get("loops") or {}).get(loop)
-    if row is None or row["mode"] != "auto":
+def _everything(target: Document) -> bool:
+    return True
+
+
+def _all_idle(level: str, snapshot: Document, helps: Callable[[Document], bool] = _everything) -> bool:
+    """Whether the loops of a level have nothing to do; only those whose target helps."""
+    rows = (snapshot.get("loops") or {}).values()
+    return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row["target"]))
+
+
+def _is_of(row: Document, level: str) -> bool:
+    remedy = catalog.remedy(row["law"])
+    return remedy is not None and remedy.level == level
+
+
+def _idle(row: Document, snapshot: Document) -> bool:
+    """A loop that may not act, or that had nothing to do last and has nothing under way."""
+    if row["mode"] != Loop.Mode.AUTO:
         return True
-    plans = snapshot.get("plans") or ()
-    acted = row["actuator"] if row["law"] in COUNTED_ANEW else row["verdict"] not in NOTHING_DONE
+    plans, remedy = snapshot.get("plans") or (), catalog.remedy(row["law"])
+    lasts = remedy is not None and remedy.lasts
+    acted = row["verdict"] not in NOTHING_DONE if lasts else row["actuator"]
     return not acted and not any(plan["state"] in BEING_EXECUTED for plan in plans)
 
 
@@ -110,21 +124,13 @@ def _all_in_use(snapshot: Document) -> bool:
 
 def _no_more_workers(name: str, row: Document, snapshot: Document) -> bool:
     if row.get("kind") == "pipeline":
-        return all(_idle(loop, snapshot) for loop in _parallelism_loops(name, snapshot))
-    totals, loops = snapshot.get("totals") or {}, snapshot.get("loops") or {}
+        pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
+        ours = {each for each, application in pipeline.items() if name in application["queues"]}
+        return _all_idle("workers", snapshot, lambda target: target.get("application") in ours)
+    totals = snapshot.get("totals") or {}
     if (totals.get("workers_busy") or 0) >= (totals.get("worker_slots") or 0):
-        return all(_idle(loop, snapshot) for loop in loops if loop.startswith("concurrency/"))
-    return all(_idle(loop, snapshot) for loop in loops if loop.startswith(f"worker_rate/{name}/"))
-
-
-def _parallelism_loops(queue: str, snapshot: Document) -> list[str]:
-    pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
-    ours = {name for name, row in pipeline.items() if queue in row["queues"]}
-    return [
-        name
-        for name, loop in (snapshot.get("loops") or {}).items()
-        if loop["law"].startswith("parallelism") and loop["target"].get("application") in ours
-    ]
+        return _all_idle("workers", snapshot, lambda target: "host" in target)
+    return _all_idle("workers", snapshot, lambda target: target.get("queue") == name)
 
 
 def _measured(name: str, row: Document, snapshot: Document, now_seconds: float) -> Measured:

@@ -38,6 +38,7 @@ KIND = LoopKind(
     mode=Loop.Mode.ADVISE,
     parameters={"quiet_decisions": 10},
     guard={"cooldown_seconds": 600.0},
+    seeded=True,
     display=Display(
         # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),

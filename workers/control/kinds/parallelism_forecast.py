@@ -122,6 +122,9 @@ KIND = LoopKind(
     # An event missed costs as much as a task for a second.
     parameters={"cost_task": WINDOW_SECONDS, "cost_change": WINDOW_SECONDS},
     guard=CALM,
-    display=Display(Lanes("Events missed", "Tasks", "set", has_reference=False)),
+    display=Display(
+        Lanes("Events missed", "Tasks", "set", has_reference=False),
+        about="cheapest way through what is foreseen",
+    ),
     scenario="elasticity",
 )

@@ -57,6 +57,10 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
-    display=Display(Lanes("Latency of the slowest path, s", "Tasks", "set"), setpoints=("bound_seconds",)),
+    display=Display(
+        Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        setpoints=("bound_seconds",),
+        about="fewest within the bound, for what comes now",
+    ),
     scenario="elasticity",
 )

@@ -41,6 +41,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=15,
     guard={"cooldown_seconds": 60.0},
+    seeded=True,
     display=Display(
         Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
         measured="terms.worst_before",

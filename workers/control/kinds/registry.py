@@ -31,6 +31,11 @@ def kind_of(law: str) -> LoopKind:
     return KINDS[law]
 
 
+def seeded() -> list[str]:
+    """The laws that have loops as soon as there is a topology."""
+    return [name for name, kind in KINDS.items() if kind.seeded]
+
+
 def display_of(law: str) -> Display:
     """How a law's loops are shown. Those of a law that is gone have plain words: their ledger stays."""
     return KINDS[law].display if law in KINDS else UNKNOWN

@@ -10,6 +10,7 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
+from controllers.shedding import ladder
 from controllers.shedding.ladder import RUNGS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, measured, per_application
@@ -78,8 +79,8 @@ def permitted(row: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
 
 def _engaged(snapshot: Mapping[str, Any], queue: str) -> int:
     """The rung a queue's ladder is on; only one that acts by itself engages any."""
-    loop = (snapshot.get("loops") or {}).get(f"ladder/{queue}")
-    return int(loop["terms"].get("rung", 0)) if loop and loop["mode"] == "auto" else 0
+    loop = (snapshot.get("loops") or {}).get(f"{ladder.LAW.name}/{queue}")
+    return int(loop["terms"].get("rung", 0)) if loop and loop["mode"] == Loop.Mode.AUTO else 0
 
 
 def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any]:

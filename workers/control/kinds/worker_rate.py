@@ -6,6 +6,7 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.worker_rate.law import LAW
+from queues.nodes.node_state import OFFLINE
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
 from workers.models import LedgerEntry, Loop
@@ -66,7 +67,7 @@ def _measured(
     if node.get("age_seconds") is None or age is None:
         return Measured(None, f"node {name} has not reported yet")
     age += node["age_seconds"]
-    if node.get("state") == "OFFLINE":
+    if node.get("state") == OFFLINE:
         return Measured(age, f"node {name} is OFFLINE, last heard {node['age_seconds']:.0f} s ago")
     if node.get("stale"):
         return Measured(age, f"node {name} has missed two heartbeats")
@@ -127,6 +128,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": INTERVAL_SECONDS},
+    seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),
         measured="observation.queue_length",

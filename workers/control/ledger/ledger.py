@@ -20,6 +20,7 @@ from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import Guarded
 from queues.errors import BadInput
+from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import kind_of
 from workers.models import LedgerEntry, Loop
 
@@ -122,7 +123,7 @@ def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> t
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:
         return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
-    if after["node_state"] == "TOOBUSY" and before.get("node_state") != "TOOBUSY":
+    if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
     return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
 

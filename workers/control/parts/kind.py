@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from controllers.framework.law import Law
+from controllers.flow.prediction import Prediction
+from controllers.framework.law import Law, Values
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts import actions
 from workers.control.parts.present import Present
@@ -50,6 +51,7 @@ class Display:
     is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
     amount: how much an action does, as one number.
     past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
+    about: what the law does, in a few words, beside those that set the same.
     engaged: of a loop's row in the snapshot whose actuator is not 0, what it has in force, in words.
     """
 
@@ -62,11 +64,22 @@ class Display:
     amount: Callable[[Document], float] = actions.total
     past: Callable[[Document], str] = actions.were_set
     brief: Callable[[Document], str] = actions.no_words
+    about: str = ""
     engaged: Callable[[Document], str] | None = None
 
     def size(self, action: Document | None) -> float:
         """`amount` of an action; 0 for none."""
         return float(self.amount(action)) if action else 0.0
+
+
+@dataclass(frozen=True)
+class PromisedResponse:
+    """How a law with these parameters would come to rest on its model: the title of the chart, and the
+    response, None while no model is set.
+    """
+
+    title: str
+    of: Callable[[Values], Prediction | None]
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,8 @@ class LoopKind:
     keeper: of an actuator that lapses, called at each tick that sets nothing.
     proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
     mode, parameters, guard: what its loops begin with.
+    promise: of parameters that are not in force yet; None where the law has no model.
+    seeded: whether a topology alone has loops of it; others come with what they steer.
     scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
     """
 
@@ -116,6 +131,8 @@ class LoopKind:
     parameters: Document = field(default_factory=dict)
     guard: Document = field(default_factory=dict)
     cumulative: tuple[str, ...] = ()
+    promise: PromisedResponse | None = None
+    seeded: bool = False
     scenario: str | None = None
 
     @property

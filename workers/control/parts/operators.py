@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from controllers import catalog
 from controllers.framework.guard import Measured
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredTopology
@@ -24,8 +25,7 @@ from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
 from workers.plants.topology import of_application, topology_of
 
 # Who acts before whom; the last does so by default.
-OWNERS = ("parallelism_queueing", "parallelism_forecast", "parallelism_joint")
-ACTING = ("auto", "manual")
+OWNERS = catalog.ranked()
 # More tasks than cores only wait for one another.
 CORES = max(2, len(os.sched_getaffinity(0)))
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
@@ -91,7 +91,7 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Mapping[
     before = OWNERS[: OWNERS.index(law)] if law in OWNERS else ()
     for name, loop in sorted((snapshot.get("loops") or {}).items()):
         is_same = all(loop["target"].get(key) == target.get(key) for key in ("application", "plant"))
-        if loop["law"] in before and loop["mode"] in ACTING and is_same:
+        if loop["law"] in before and loop["mode"] in Loop.ACTING and is_same:
             return f"{name} is on {loop['mode']} and steers the tasks; they have one owner"
     return None
 

@@ -1,0 +1,7 @@
+"""A severity as a sign that the eye knows from the states of nodes: square, triangle, ring."""
+
+from collections.abc import Mapping
+
+from queues.nodes.node_state import BUSY, IDLE, TOOBUSY
+
+SEVERITY_STATES: Mapping[str, str] = {"critical": TOOBUSY, "warning": BUSY, "notice": IDLE}

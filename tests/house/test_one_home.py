@@ -1,0 +1,60 @@
+"""A fact has one home: what one module defines no other spells again."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from controllers.catalog import LAWS
+from queues.nodes import node_state
+from workers.control.kinds.registry import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("queues", "controllers", "workers", "console")
+# A dictionary for compression has whole documents as text.
+SAMPLES = "workers/coordination/packed_json.py"
+
+
+def texts() -> Iterator[tuple[str, int, str]]:
+    """(file, line, text) of each text in the code that isn't a docstring."""
+    for path in sorted(each for package in PACKAGES for each in (ROOT / package).rglob("*.py")):
+        name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        if name != SAMPLES and "migrations" not in path.parts:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield name, node.lineno, node.value
+
+
+def test_states_of_nodes_are_spelled_in_one_module():
+    home = "queues/nodes/node_state.py"
+    spelled = [(name, line) for name, line, text in texts() if text in node_state.STATES and name != home]
+    assert spelled == [], "take the state from queues.nodes.node_state"
+
+
+# Words that are a law's name, too, and mean something else: a view, an alert's condition and rule, a bench.
+HOMONYMS = {
+    ("console/live/view.py", "flow"),
+    ("console/pages/plant/plant.py", "flow"),
+    ("console/management/commands/bench.py", "rebalancing"),
+    ("console/management/commands/bench.py", "shedding"),
+    ("workers/alerts/conditions/plant_conditions.py", "shedding"),
+    ("workers/alerts/evaluation/impact.py", "shedding"),
+    ("workers/alerts/rules/shipped.py", "shedding"),
+}
+
+
+def test_what_is_known_of_a_law_is_said_by_the_law_or_its_kind():
+    named = [
+        (name, line)
+        for name, line, text in texts()
+        if name.startswith(("workers/", "console/"))
+        and not name.startswith("workers/control/kinds/")
+        and (text in LAWS or (text.partition("/")[0] in LAWS and "/" in text))
+        and (name, text) not in HOMONYMS
+    ]
+    assert named == [], "make it an attribute of the law, or of its kind"
+
+
+def test_a_kind_of_loop_names_no_law():
+    kinds = [(name, line, text) for name, line, text in texts() if name.startswith("workers/control/kinds/")]
+    scenarios = {kind.scenario for kind in KINDS.values()}
+    assert [each for each in kinds if each[2].partition("/")[0] in set(LAWS) - scenarios] == []
