@@ -3,14 +3,15 @@
 uvicorn console.asgi:application --ws websockets-sansio --ws-per-message-deflate false
 """
 
-import os
 from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+from queues import environment as variables
+
+variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # A page's sessions and forms are signed with the key that all web processes share.
-os.environ.pop("WEIR_WITHOUT_PAGES", None)
+variables.PROCESS.pop(variables.WITHOUT_PAGES.name, None)
 pages = get_asgi_application()  # sets Django up, so it comes before what imports models
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402

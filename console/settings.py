@@ -1,44 +1,11 @@
-"""Django settings. Everything that differs between machines comes from the environment.
-
-| variable | default | meaning |
-|---|---|---|
-| WEIR_DATA | .weir | where a local plant keeps its database, node files, checkpoints and secrets |
-| WEIR_SECRET_KEY | kept in WEIR_DATA | signs sessions; required when WEIR_PRODUCTION is set |
-| WEIR_PRODUCTION | unset | 1 demands secrets from the environment and https cookies |
-| WEIR_AUDIT_KEY | WEIR_SECRET_KEY | seals the audit; of several words the first seals, all verify |
-| WEIR_WITHOUT_PAGES | unset | 1: a production process that serves no pages, and needs no WEIR_SECRET_KEY |
-| WEIR_HOSTS | localhost | host names that may be asked for, separated by spaces |
-| WEIR_TRUSTED_PROXIES | none | networks of proxies whose X-Forwarded-For and -Proto are believed |
-| WEIR_OIDC_ISSUER | none: no such login | the OpenID Connect provider, https://login.example.org/realm |
-| WEIR_OIDC_CLIENT_ID | none | Weir's name at the provider; its callback is /oidc/callback/ |
-| WEIR_OIDC_CLIENT_SECRET | none | what Weir proves itself to the provider with |
-| WEIR_OIDC_ROLES | none | groups and the roles they give: ops=operator admins=administrator |
-| WEIR_OIDC_GROUPS | groups | the claim that lists somebody's groups |
-| WEIR_OIDC_SCOPES | openid profile email | the scopes that are asked for |
-| DATABASE_URL | SQLite in WEIR_DATA | the console's database |
-| REDIS_URL | that of ./run's plant in WEIR_DATA | the control server: broker, leases, live state |
-| WEIR_NODE_LOGIN | none | user:password of this process at nodes whose URLs bring no login |
-| WEIR_SPARK_SECRET | none | for a Spark cluster: what master, workers and drivers know each other by |
-| WEIR_NODES | none | for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces |
-| WEIR_ADMIN_PASSWORD | a random one | for manage.py seed: the first administrator's password |
-| WEIR_PUBLIC_URL | http://localhost:8000 | how the console is reached; it stands in messages |
-| WEIR_SMTP_URL | none: no mail | the mail server: smtp://user:password@host:587 (smtps: TLS from the start) |
-| WEIR_EGRESS_ALLOW | none | networks that typed addresses may lead to all the same: 127.0.0.0/8 … |
-| WEIR_HSTS_SECONDS | a year in production, else 0 | so long a browser comes by https only (0: not told) |
-| WEIR_HSTS_SUBDOMAINS | 1 in production, else 0 | 1: also to the host name's subdomains |
-| WEIR_SSL_REDIRECT | 1 in production, else 0 | 1 sends http to https, /healthz and /readyz excepted |
-| WEIR_METRICS_LOOPBACK | 0 in production, else 1 | 1: /metrics needs no token on this very machine |
-| WEIR_LIVE_SOCKETS_PER_PERSON | 20 | live connections (/live/) that one person may hold open |
-| WEIR_LIVE_SOCKETS | 500 | live connections that one web process holds open |
-| WEIR_LOG_LEVEL | INFO | what is logged: DEBUG, INFO, WARNING, ERROR |
-| WEIR_MAIL_FROM | weir@localhost | who mails come from |
-"""
+"""Django settings. What differs between machines comes from the environment: `queues.environment`."""
 
 import hmac
 import ipaddress
-import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import dj_database_url
@@ -48,44 +15,40 @@ from django.core.exceptions import ImproperlyConfigured
 from console.accounts import identity_settings
 from console.embedded.local import EmbeddedServers
 from console.web.proxies import networks_of
+from queues import environment as variables
 from queues import keys
+from queues.errors import BadInput
 from queues.private_files import keep_private, kept_secret
+
+_T = TypeVar("_T")
 
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
 keep_private()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-WEIR_DATA = Path(os.environ.get("WEIR_DATA", BASE_DIR / ".weir")).resolve()
-WEIR_PRODUCTION = os.environ.get("WEIR_PRODUCTION") == "1"
+WEIR_DATA = (
+    variables.DATA.path() if variables.DATA.is_set() else BASE_DIR / variables.DATA.default
+).resolve()
+WEIR_PRODUCTION = variables.PRODUCTION.text() == "1"
 # A command typed beside a running ./run finds that plant by its data folder.
-REDIS_URL = (
-    os.environ.get("REDIS_URL") or EmbeddedServers(WEIR_DATA).control_url() or "redis://127.0.0.1:6379/0"
-)
+REDIS_URL = variables.REDIS_URL.text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
 
 
-def _whole_number(name: str, default: int) -> int:
+def _read(read: Callable[[], _T]) -> _T:
     """Raises ImproperlyConfigured naming the variable."""
-    text = os.environ.get(name, "")
-    if text and not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ImproperlyConfigured(f"{name} takes a whole number of at most 10 digits.")
-    return int(text) if text else default
-
-
-def _switch(name: str, default: bool) -> bool:
-    """1 or 0. Raises ImproperlyConfigured naming the variable."""
-    text = os.environ.get(name, "")
-    if text not in ("", "0", "1"):
-        raise ImproperlyConfigured(f"{name} takes 1 or 0.")
-    return text == "1" if text else default
+    try:
+        return read()
+    except BadInput as error:
+        raise ImproperlyConfigured(f"{error.field} {error.message}") from None
 
 
 def _secret_key() -> str:
     """The signing key: from the environment, or (outside production) one kept in the data folder."""
-    if key := os.environ.get("WEIR_SECRET_KEY"):
+    if key := variables.SECRET_KEY.text():
         if WEIR_PRODUCTION and (len(key) < 50 or len(set(key)) < 5):
             raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak; set it to 50 or more random characters.")
         return key
-    if WEIR_PRODUCTION and os.environ.get("WEIR_WITHOUT_PAGES") == "1":
+    if WEIR_PRODUCTION and variables.WITHOUT_PAGES.text() == "1":
         # Signs nothing that another process reads; what a worker does not know, it can't give away.
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
@@ -97,14 +60,14 @@ SECRET_KEY = _secret_key()
 # A key of its own for each use. A signing key that was changed stays a word of WEIR_AUDIT_KEY, to verify.
 WEIR_AUDIT_KEYS = [
     hmac.digest(word.encode(), b"weir audit chain", "sha256")
-    for word in os.environ.get("WEIR_AUDIT_KEY", "").split() or [SECRET_KEY]
+    for word in variables.AUDIT_KEY.words() or [SECRET_KEY]
 ]
 DEBUG = False
-_HOSTS = os.environ.get("WEIR_HOSTS", "localhost 127.0.0.1 [::1] testserver").split()
+_HOSTS = variables.HOSTS.words()
 # The health check of compose asks the web process beside it.
 ALLOWED_HOSTS = [*_HOSTS, "127.0.0.1"] if WEIR_PRODUCTION else _HOSTS
 try:
-    WEIR_TRUSTED_PROXIES = networks_of(os.environ.get("WEIR_TRUSTED_PROXIES", ""))
+    WEIR_TRUSTED_PROXIES = networks_of(variables.TRUSTED_PROXIES.text())
 except ValueError as error:
     raise ImproperlyConfigured(f"WEIR_TRUSTED_PROXIES takes networks such as 10.0.3.0/24: {error}") from None
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in _HOSTS] if WEIR_PRODUCTION else []
@@ -175,7 +138,8 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-DATABASES = {"default": dj_database_url.config(default=f"sqlite:///{WEIR_DATA / 'weir.sqlite3'}")}
+_DATABASE_URL = variables.DATABASE_URL.text() or f"sqlite:///{WEIR_DATA / 'weir.sqlite3'}"
+DATABASES = {"default": dj_database_url.parse(_DATABASE_URL)}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -229,7 +193,7 @@ AUTH_PASSWORD_VALIDATORS = [
 CSRF_FAILURE_VIEW = "console.web.problem.forged"
 LOGIN_URL = "login"
 try:
-    WEIR_OIDC = identity_settings.read(os.environ)
+    WEIR_OIDC = identity_settings.read(variables.PROCESS)
 except ValueError as error:
     raise ImproperlyConfigured(str(error)) from None
 # It answers nobody without WEIR_OIDC.
@@ -277,9 +241,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # A browser that came once over https comes by nothing else for a year; http is sent to https. Health checks
 # on this machine ask by http, and what they are told is no secret.
-SECURE_HSTS_SECONDS = _whole_number("WEIR_HSTS_SECONDS", 365 * 86_400 if WEIR_PRODUCTION else 0)
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _switch("WEIR_HSTS_SUBDOMAINS", WEIR_PRODUCTION)
-SECURE_SSL_REDIRECT = _switch("WEIR_SSL_REDIRECT", WEIR_PRODUCTION)
+SECURE_HSTS_SECONDS = _read(lambda: variables.HSTS_SECONDS.whole(365 * 86_400 if WEIR_PRODUCTION else 0))
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _read(lambda: variables.HSTS_SUBDOMAINS.is_on(WEIR_PRODUCTION))
+SECURE_SSL_REDIRECT = _read(lambda: variables.SSL_REDIRECT.is_on(WEIR_PRODUCTION))
 SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
 # The browsers' own list of https hosts takes whole domains, for good: that is not ours to ask for. The
 # subdomains of our host name are left out only where an administrator says so.
@@ -289,12 +253,12 @@ if not SECURE_HSTS_INCLUDE_SUBDOMAINS:
 # Static files answer our own pages only; WhiteNoise would allow any site to read them.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 # Numbers of the plant by /metrics without a token: for a scraper on this very machine.
-WEIR_METRICS_LOOPBACK = _switch("WEIR_METRICS_LOOPBACK", not WEIR_PRODUCTION)
-WEIR_LIVE_SOCKETS_PER_PERSON = _whole_number("WEIR_LIVE_SOCKETS_PER_PERSON", 20)
-WEIR_LIVE_SOCKETS = _whole_number("WEIR_LIVE_SOCKETS", 500)
+WEIR_METRICS_LOOPBACK = _read(lambda: variables.METRICS_LOOPBACK.is_on(not WEIR_PRODUCTION))
+WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.whole)
+WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.whole)
 
 # What `workers.host.egress` refuses is allowed here, by network, and on no page.
-WEIR_EGRESS_ALLOW = os.environ.get("WEIR_EGRESS_ALLOW", "")
+WEIR_EGRESS_ALLOW = variables.EGRESS_ALLOW.text()
 for _network in WEIR_EGRESS_ALLOW.split():
     try:
         ipaddress.ip_network(_network)
@@ -304,8 +268,8 @@ for _network in WEIR_EGRESS_ALLOW.split():
         ) from None
 
 # Mail: the server as one address, so that nothing is half configured.
-WEIR_PUBLIC_URL = (os.environ.get("WEIR_PUBLIC_URL") or "http://localhost:8000").rstrip("/")
-_SMTP = urlsplit(os.environ.get("WEIR_SMTP_URL", ""))
+WEIR_PUBLIC_URL = variables.PUBLIC_URL.text().rstrip("/")
+_SMTP = urlsplit(variables.SMTP_URL.text())
 EMAIL_HOST = _SMTP.hostname or ""
 EMAIL_PORT = _SMTP.port or (465 if _SMTP.scheme == "smtps" else 587 if _SMTP.username else 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_SMTP.username or ""), unquote(_SMTP.password or "")
@@ -313,7 +277,7 @@ EMAIL_USE_SSL = _SMTP.scheme == "smtps"
 # A password is never sent over an open line.
 EMAIL_USE_TLS = bool(_SMTP.username) and not EMAIL_USE_SSL
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = os.environ.get("WEIR_MAIL_FROM", "weir@localhost")
+DEFAULT_FROM_EMAIL = variables.MAIL_FROM.text()
 
 # A body of events may be this large; more is answered with 413 (the API reads the body itself).
 WEIR_MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -325,6 +289,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}{of_request}: {message}", "style": "{"}},
     "filters": {"request": {"()": "console.web.request_id.LoggedRequest"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
-    "root": {"handlers": ["stderr"], "level": os.environ.get("WEIR_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": variables.LOG_LEVEL.text()},
     "loggers": {"httpx": {"level": "WARNING"}, "axes": {"level": "WARNING"}},
 }

@@ -18,6 +18,7 @@ import redis
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
+from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
@@ -70,13 +71,13 @@ def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
 
 def embedded_servers(plant: EmbeddedServers) -> list[Process]:
     """The servers that ./run brings: control unless REDIS_URL names one, nodes unless WEIR_NODES does."""
-    names = [] if "REDIS_URL" in os.environ else ["control"]
-    names += [] if "WEIR_NODES" in os.environ else NODES
+    names = [] if variables.REDIS_URL.is_set() else ["control"]
+    names += [] if variables.NODES.is_set() else NODES
     choose_ports(plant, names)
     if "control" in names:
-        os.environ["REDIS_URL"] = plant.url("control")
+        variables.PROCESS[variables.REDIS_URL.name] = plant.url("control")
     if "n1" in names:
-        os.environ["WEIR_NODES"] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
+        variables.PROCESS[variables.NODES.name] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
     return [embedded_server(plant, name) for name in names]
 
 
@@ -103,7 +104,7 @@ def seed() -> str | None:
 
 def wait_for_servers(seconds: float = 30.0) -> None:
     """Returns when the control server and all nodes answer; a server may still be loading its file."""
-    urls = [os.environ["REDIS_URL"], *(pair.split("=", 1)[1] for pair in os.environ["WEIR_NODES"].split())]
+    urls = [variables.REDIS_URL.text(), *(pair.split("=", 1)[1] for pair in variables.NODES.words())]
     deadline = time.monotonic() + seconds
     for url in urls:
         while True:
@@ -156,14 +157,14 @@ def stop_on_signal(signum: int, frame: FrameType | None) -> None:
 
 
 def set_environment(data: Path) -> None:
-    os.environ["WEIR_DATA"] = str(data)
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    variables.PROCESS[variables.DATA.name] = str(data)
+    variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
     # Django's checks run with the migrations; a beat or worker that starts again need not wait for them.
-    os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
+    variables.PROCESS.setdefault("CELERY_SKIP_CHECKS", "true")
     # Numeric libraries would start a thread per core in every process, each with its own arena.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    variables.PROCESS.setdefault("OMP_NUM_THREADS", "1")
+    variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def close_to_others(data: Path) -> None:
@@ -213,7 +214,7 @@ def main(arguments: list[str]) -> int:
 
     supervisor = Supervisor(data, root)
     try:
-        nodes = [pair.split("=", 1)[0] for pair in os.environ["WEIR_NODES"].split()]
+        nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
         plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
         supervisor.start(servers, plant)
         migrate_and_collect()

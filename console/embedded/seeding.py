@@ -1,8 +1,8 @@
 """First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
 
-import os
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from console.accounts.access import ROLES
 from console.connections.control_server import control
+from queues import environment as variables
 from queues import points, projection
 from queues.errors import BadInput
 from queues.models import NAME, Container, Node, Queue
@@ -51,13 +52,12 @@ def seed_plant() -> str | None:
     return first_password(settings.WEIR_DATA)
 
 
-def seed(server: redis.Redis, environment: dict[str, str] | None = None) -> Topology:
+def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS) -> Topology:
     """Everything a plant needs before it starts; returns the topology as projected."""
-    environment = dict(os.environ) if environment is None else environment
     with transaction.atomic():
         seed_groups()
-        seed_administrator(settings.WEIR_DATA, environment.get("WEIR_ADMIN_PASSWORD"))
-        seed_nodes(parse_nodes(environment.get("WEIR_NODES", "")))
+        seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.text(environment))
+        seed_nodes(parse_nodes(variables.NODES.text(environment)))
         seed_queues()
     topology = projection.project(server, overrides.node_thresholds(timezone.now()))
     ensure_loops(Present(topology, server), seeded())
@@ -96,7 +96,7 @@ def _validated(password: str) -> None:
     try:
         validate_password(password)
     except ValidationError as error:
-        raise BadInput("WEIR_ADMIN_PASSWORD", " ".join(error.messages)) from None
+        raise BadInput(variables.ADMIN_PASSWORD.name, " ".join(error.messages)) from None
 
 
 def _keep_first_login(path: Path, password: str) -> None:
@@ -123,9 +123,9 @@ def parse_nodes(text: str) -> dict[str, str]:
     for part in text.split():
         name, _, url = part.partition("=")
         if not cast(re.Pattern[str], NAME.regex).match(name) or "://" not in url:
-            raise BadInput("WEIR_NODES", f"takes name=redis://host:port/0 pairs, not {part!r}.")
+            raise BadInput(variables.NODES.name, f"takes name=redis://host:port/0 pairs, not {part!r}.")
         if name in nodes:
-            raise BadInput("WEIR_NODES", f"names {name} twice.")
+            raise BadInput(variables.NODES.name, f"names {name} twice.")
         nodes[name] = url
     return nodes
 

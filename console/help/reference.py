@@ -17,6 +17,7 @@ from controllers.framework import guard
 from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
+from queues import environment as variables
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.rules.rules import NUMBERS
 from workers.alerts.rules.shipped import FIRST_RULES
@@ -205,10 +206,13 @@ def plant_settings() -> str:
 
 
 def environment() -> str:
-    """The table of console/settings.py."""
-    source = (Path(settings.BASE_DIR) / "console" / "settings.py").read_text(encoding="utf-8")
-    told = ast.get_docstring(ast.parse(source)) or ""
-    return "# Environment variables\n\n" + told.partition("\n\n")[2] + "\n"
+    """Every variable that a process of ours reads (`queues.environment`)."""
+    rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.rows())
+    return (
+        "# Environment variables\n\nA variable that is empty is not set. Secrets that handlers, receivers and"
+        " plants name are in variables of their own, `WEIR_SECRET_…` or `WEIR_…_TOKEN`; passwords of the"
+        " servers' users in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
+    )
 
 
 def house_map() -> str:

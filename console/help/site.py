@@ -3,7 +3,6 @@
 .venv/bin/python -m mkdocs build --strict
 """
 
-import os
 import tempfile
 from typing import Any
 
@@ -11,11 +10,13 @@ import django
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from queues import environment as variables
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The table of contents. Reading the settings must not make a data folder beside the sources."""
-    os.environ.setdefault("WEIR_DATA", tempfile.mkdtemp(prefix="weir-docs-"))
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    variables.PROCESS.setdefault(variables.DATA.name, tempfile.mkdtemp(prefix="weir-docs-"))
+    variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     django.setup()
     from console.help import contents
 

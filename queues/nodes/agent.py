@@ -7,7 +7,6 @@ the topology. A node whose server does not answer sends no heartbeat: silence is
 
 import json
 import logging
-import os
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 
 import redis
 
+from queues import environment as variables
 from queues import keys
 from queues.errors import WeirError
 from queues.nodes.cadence import wait_seconds
@@ -220,7 +220,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
 def main(arguments: list[str]) -> int:
     keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
-    if len(arguments) != 1 or not os.environ.get("REDIS_URL"):
+    if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
         return 2
     stop = threading.Event()
@@ -230,7 +230,7 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    agent = Agent(arguments[0], connect(os.environ["REDIS_URL"]))
+    agent = Agent(arguments[0], connect(variables.REDIS_URL.text()))
     run(agent, stop)
     agent.close()
     return 0

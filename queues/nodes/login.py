@@ -4,16 +4,15 @@ A node's URL in the topology then names no user: everybody who reads the topolog
 process brings its own, in WEIR_NODE_LOGIN (user:password), and it stands in no document.
 """
 
-import os
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-VARIABLE = "WEIR_NODE_LOGIN"
+from queues import environment as variables
 
 
-def logged_in(url: str, environment: Mapping[str, str] = os.environ) -> str:
+def logged_in(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """The URL with this process's login; one that brings its own stays as it is."""
-    login = environment.get(VARIABLE, "")
+    login = variables.NODE_LOGIN.text(environment)
     parts = urlsplit(url)
     if not login or "@" in parts.netloc:
         return url

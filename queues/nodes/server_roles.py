@@ -19,12 +19,12 @@ Nobody may configure, save, flush, list all keys, load functions, or see other c
 """
 
 import hashlib
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from queues import environment as variables
 from queues import keys
 from queues.errors import BadInput
 
@@ -92,7 +92,7 @@ ROLES = (
 
 def variable(role: ServerRole) -> str:
     """The environment variable with a role's password."""
-    return f"WEIR_PASSWORD_{role.name.upper()}"
+    return f"{variables.PASSWORD_PREFIX}{role.name.upper()}"
 
 
 def access_list(rights: Mapping[str, str], passwords: Mapping[str, str]) -> str:
@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m queues.nodes.server_roles FOLDER\n")
         return 2
     try:
-        made = files(os.environ)
+        made = files(variables.PROCESS)
     except BadInput as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -8,7 +8,6 @@ go to queue `process` too where there is one.
 
 import json
 import logging
-import os
 import signal
 import socket
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
@@ -217,7 +217,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
 def main() -> int:
     keep_private()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
-    if not os.environ.get("REDIS_URL"):
+    if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")
         return 2
     stop = threading.Event()
@@ -227,7 +227,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    with Client(os.environ["REDIS_URL"], PRODUCER) as client:
+    with Client(variables.REDIS_URL.text(), PRODUCER) as client:
         run(client, HostTelemetry(socket.gethostname(), primary_address()), stop)
     return 0
 

@@ -12,9 +12,10 @@ import pytest
 import redis
 
 from queues import keys
+from queues.environment import NODE_LOGIN
 from queues.errors import BadInput
 from queues.nodes import server_roles
-from queues.nodes.login import VARIABLE, logged_in
+from queues.nodes.login import logged_in
 from queues.nodes.server import ServerConfig, free_port
 from queues.nodes.server_roles import ROLES, files, variable
 from queues.publishing.client import Client
@@ -70,7 +71,7 @@ class Plant:
             "WEIR_DATA": str(self.data),
             "REDIS_URL": self.control.url_of(role),
             "WEIR_NODES": f"n1=redis://127.0.0.1:{self.node.config.port}/0",
-            VARIABLE: f"{role}:{PASSWORDS[role]}",
+            NODE_LOGIN.name: f"{role}:{PASSWORDS[role]}",
         }
 
     def manage(self, role: str, *command: str, **options: str) -> str:
@@ -241,7 +242,7 @@ def test_without_a_users_password_nothing_is_answered(plant: Plant):
 
 
 def test_a_producer_reaches_a_node_by_its_own_login_and_the_topology_holds_none(plant: Plant, monkeypatch):
-    monkeypatch.setenv(VARIABLE, f"web:{PASSWORDS['web']}")
+    monkeypatch.setenv(NODE_LOGIN.name, f"web:{PASSWORDS['web']}")
     with Client(plant.control.url_of("web"), "test") as client:
         client.publish("alert", [{"type": "alert"}])
     with plant.control.user("web") as control:
@@ -249,8 +250,8 @@ def test_a_producer_reaches_a_node_by_its_own_login_and_the_topology_holds_none(
 
 
 def test_a_url_with_a_login_keeps_it_and_special_characters_are_quoted():
-    assert logged_in("redis://:own@n1:6379/0", {VARIABLE: "web:other"}) == "redis://:own@n1:6379/0"
-    assert logged_in("redis://n1:6379/0", {VARIABLE: "web:a/b@c"}) == "redis://web:a%2Fb%40c@n1:6379/0"
+    assert logged_in("redis://:own@n1:6379/0", {NODE_LOGIN.name: "web:other"}) == "redis://:own@n1:6379/0"
+    assert logged_in("redis://n1:6379/0", {NODE_LOGIN.name: "web:a/b@c"}) == "redis://web:a%2Fb%40c@n1:6379/0"
     assert logged_in("redis://n1:6379/0", {}) == "redis://n1:6379/0"
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from py4j.java_gateway import CallbackServer, CallbackServerParameters
 
+from queues.environment import SPARK_SECRET
 from queues.errors import BadInput
-from workers.host.spark_privacy import SECRET, ThisUserOnly, cluster_environment, owner_of, private_settings
+from workers.host.spark_privacy import ThisUserOnly, cluster_environment, owner_of, private_settings
 from workers.pipeline.runtime.cluster import environment
 
 SPEAK = """
@@ -87,7 +88,7 @@ def test_the_owner_of_a_connection_is_who_opened_it():
 
 def test_a_cluster_takes_its_secret_from_a_private_file_and_no_command_line(tmp_path):
     secret = "s" * 32
-    told = cluster_environment({SECRET: secret}, tmp_path / "conf")
+    told = cluster_environment({SPARK_SECRET.name: secret}, tmp_path / "conf")
     defaults = tmp_path / "conf" / "spark-defaults.conf"
     assert told == {"SPARK_CONF_DIR": str(defaults.parent)}
     assert f"spark.authenticate.secret {secret}\n" in defaults.read_text()
@@ -97,7 +98,7 @@ def test_a_cluster_takes_its_secret_from_a_private_file_and_no_command_line(tmp_
 
 
 def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv(SECRET, "s" * 32)
+    monkeypatch.setenv(SPARK_SECRET.name, "s" * 32)
     assert not any("s" * 32 in value for value in environment(tmp_path).values())
 
 
@@ -106,6 +107,6 @@ def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_pa
 )
 def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path: Path, secret):
     with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: takes 32 or more") as refused:
-        cluster_environment({SECRET: secret}, tmp_path)
+        cluster_environment({SPARK_SECRET.name: secret}, tmp_path)
     assert not secret or secret not in str(refused.value)
     assert not list(tmp_path.iterdir())

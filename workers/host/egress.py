@@ -28,6 +28,7 @@ import httpcore
 import httpx
 from django.conf import settings
 
+from queues import environment as variables
 from queues.errors import BadInput
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -153,7 +154,7 @@ def networks_of(text: str) -> tuple[Network, ...]:
             found.append(ipaddress.ip_network(each))
         except ValueError:
             message = f"takes networks such as 10.1.0.0/16, separated by spaces, not {each[:60]!r}."
-            raise BadInput("WEIR_EGRESS_ALLOW", message) from None
+            raise BadInput(variables.EGRESS_ALLOW.name, message) from None
     return tuple(found)
 
 

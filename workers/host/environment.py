@@ -16,6 +16,8 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+from queues import environment as variables
+
 EVERYWHERE = frozenset(
     {
         "HOME",
@@ -42,8 +44,15 @@ EVERYWHERE = frozenset(
     }
 )
 EVERYWHERE_PREFIXES = ("ARROW_", "LC_", "MALLOC_", "PYSPARK_", "SPARK_")
-PIPELINE = frozenset({"REDIS_URL", "WEIR_DATA", "WEIR_NODE_LOGIN", "WEIR_SPARK_SECRET"})
-PIPELINE_PREFIX = "WEIR_PIPELINE_"
+PIPELINE = frozenset(
+    each.name for each in (variables.REDIS_URL, variables.DATA, variables.NODE_LOGIN, variables.SPARK_SECRET)
+)
+PIPELINE_PREFIX = variables.PIPELINE_PREFIX
+
+
+def python_path(root: str) -> str:
+    """PYTHONPATH of a process that finds our packages in `root` first, then where this one does."""
+    return os.pathsep.join(filter(None, [root, variables.PROCESS.get(variables.PYTHONPATH, "")]))
 
 
 def needed(
@@ -61,7 +70,7 @@ def needed(
 @contextmanager
 def narrowed(environment: Mapping[str, str]) -> Iterator[None]:
     """While inside, processes that are started get this environment, and no other thread should need more."""
-    before = dict(os.environ)
+    before = dict(variables.PROCESS)
     _become(environment)
     try:
         yield
@@ -70,14 +79,14 @@ def narrowed(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def _become(environment: Mapping[str, str]) -> None:
-    for name in set(os.environ) - set(environment):
-        del os.environ[name]
-    os.environ.update(environment)
+    for name in set(variables.PROCESS) - set(environment):
+        del variables.PROCESS[name]
+    variables.PROCESS.update(environment)
 
 
 def go_on_with(environment: Mapping[str, str]) -> None:
     """Starts this program again in the same process without the rest of its environment, which otherwise can
     be read in /proc by all that the process starts. Returns where there is no rest.
     """
-    if set(os.environ) - set(environment):
+    if set(variables.PROCESS) - set(environment):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], dict(environment))

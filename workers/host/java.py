@@ -3,7 +3,6 @@ brings along.
 """
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -11,8 +10,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from queues import environment as variables
 from queues.errors import WeirError
 from queues.private_files import private_folder, write_private
+from workers.host.environment import python_path
 
 OLDEST = 17
 # Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
@@ -91,12 +92,11 @@ def _shim(home: Path, folder: Path) -> Path:
 def spark_environment(shim_folder: Path) -> dict[str, str]:
     """What a process that starts Spark has to have in its environment."""
     root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return {
-        "JAVA_HOME": str(find_java_home(os.environ, shim_folder)),
+        "JAVA_HOME": str(find_java_home(variables.PROCESS, shim_folder)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": path,
+        variables.PYTHONPATH: python_path(root),
         # Of the Java that only writes Spark's command line.
         "SPARK_LAUNCHER_OPTS": _NO_PERFORMANCE_FILE,
         # Each thread's own memory arena adds up in processes of many threads that do little.

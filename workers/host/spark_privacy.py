@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import private_folder, write_private
 
-SECRET = "WEIR_SPARK_SECRET"
 SHORTEST_SECRET = 32
 _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 AUTHENTICATION = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
@@ -46,7 +46,7 @@ def private_settings(master: str, folder: Path) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
     if not master.startswith("local"):  # without a cluster, Spark makes the secret itself
-        os.environ.update(cluster_environment(os.environ, folder / "conf"))
+        variables.PROCESS.update(cluster_environment(variables.PROCESS, folder / "conf"))
     return settings
 
 
@@ -54,10 +54,10 @@ def cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[st
     """The variable that names Spark's defaults, with the cluster's secret in them: what is on a command line
     or in Spark's own settings, `ps` shows to everybody. Raises BadInput for a secret that is too short.
     """
-    secret = environment.get(SECRET, "")
+    secret = variables.SPARK_SECRET.text(environment)
     if len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadInput(
-            SECRET,
+            variables.SPARK_SECRET.name,
             f"takes {SHORTEST_SECRET} or more visible ASCII characters: master, workers and drivers of a "
             "Spark cluster know each other by it.",
         )

@@ -7,7 +7,6 @@ owner: it may run again. A role that is not there is made; its password comes fr
 that --password-environment names (a role that is there gets it, too).
 """
 
-import os
 import re
 from typing import Any
 
@@ -16,6 +15,7 @@ from django.db import connection, transaction
 from psycopg import sql
 
 from console.storage.append_only import TABLE
+from queues import environment as variables
 from queues.errors import BadInput
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
@@ -52,7 +52,7 @@ class Command(BaseCommand):
 
     def _statements(self, role: str, variable: str) -> list[sql.Composed]:
         if connection.vendor != "postgresql":
-            raise BadInput("DATABASE_URL", "names no PostgreSQL; SQLite has no roles.")
+            raise BadInput(variables.DATABASE_URL.name, "names no PostgreSQL; SQLite has no roles.")
         if not NAME.match(role):
             raise BadInput("role", "takes small letters, digits and _, at most 63, a letter first.")
         with connection.cursor() as cursor:
@@ -71,7 +71,7 @@ def _made(role: str, known: bool, variable: str) -> list[sql.Composed]:
     plain = "ALTER ROLE {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
     made.append(sql.SQL(plain).format(name))
     if variable:
-        password = os.environ.get(variable, "")
+        password = variables.secret_named(variable)
         if not password:
             raise BadInput("--password-environment", f"names {variable}, which is not set.")
         made.append(sql.SQL("ALTER ROLE {} PASSWORD {}").format(name, sql.Literal(password)))

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from console.api.v1 import api
 from console.audit import refusals
 from console.management.operations import Operation, named, operations
 from console.web.web_request import WebRequest
+from queues import environment as variables
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
@@ -31,8 +31,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
-        parser.add_argument("--url", default=os.environ.get("WEIR_URL", ""), help="of a console elsewhere")
-        parser.add_argument("--token", default=os.environ.get("WEIR_TOKEN", ""), help="for --url")
+        parser.add_argument("--url", default=variables.URL.text(), help="of a console elsewhere")
+        parser.add_argument("--token", default=variables.TOKEN.text(), help="for --url")
         parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,7 +1,6 @@
 """The lab's batch job: a chunk a law, each simulated in a process of its own and noted under its seat."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -10,11 +9,12 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.host.environment import needed
+from workers.host.environment import needed, python_path
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
 
@@ -71,9 +71,12 @@ def _experiment(values: Mapping[str, Any]) -> Experiment:
 
 def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
     """The answer of a process of its own, which ends when the seat is lost."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     # One core: the lab is a guest beside consumers and Spark.
-    environment = {**needed(os.environ), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {
+        **needed(variables.PROCESS),
+        variables.PYTHONPATH: python_path(str(ROOT)),
+        "OMP_NUM_THREADS": "1",
+    }
     process = subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -6,7 +6,6 @@ Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite
 CONFLICT (queue, id) DO NOTHING`: the rows inserted are the effects, the others the duplicates.
 """
 
-import os
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 
 import psycopg
 
+from queues import environment as variables
 from queues.errors import BadInput
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
@@ -138,7 +138,9 @@ def store_at(url: str, table: str) -> Store:
 class Sql:
     """Inserts; see the module."""
 
-    def __init__(self, place: Place, options: Options, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, place: Place, options: Options, environment: Mapping[str, str] = variables.PROCESS
+    ) -> None:
         self.queue = place.queue
         table = options.text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
@@ -174,9 +176,10 @@ class Sql:
     def _from_environment(name: str, environment: Mapping[str, str]) -> str:
         if name:
             egress.check_secret_name(name, "handler_options.url_environment")
-        if name and not environment.get(name):
+        secret = variables.secret_named(name, environment)
+        if name and not secret:
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or drop the option."
             )
             raise BadInput("handler_options.url_environment", message)
-        return environment.get(name, "") if name else ""
+        return secret

@@ -13,7 +13,6 @@ respected. Every other 4xx blames the events: poison.
 
 import hashlib
 import hmac
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import Any
 import httpx
 import orjson
 
+from queues import environment as variables
 from queues.errors import BadInput
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
@@ -73,7 +73,7 @@ class Webhook:
         place: Place,
         options: Options,
         transport: httpx.BaseTransport | None = None,
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] = variables.PROCESS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
@@ -149,9 +149,10 @@ class Webhook:
     def _read_secret(name: str, environment: Mapping[str, str]) -> bytes:
         if name:
             egress.check_secret_name(name, "handler_options.secret_environment")
-        if name and not environment.get(name):
+        secret = variables.secret_named(name, environment)
+        if name and not secret:
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or drop the option."
             )
             raise BadInput("handler_options.secret_environment", message)
-        return environment[name].encode() if name else b""
+        return secret.encode()

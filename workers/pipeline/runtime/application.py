@@ -1,14 +1,7 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
-| variable | default | meaning |
-|---|---|---|
-| REDIS_URL | redis://127.0.0.1:6379/0 | the control server |
-| WEIR_DATA | .weir | the checkpoint is kept in its folder `pipeline` |
-| SPARK_MASTER | local[2] | where Spark runs |
-| WEIR_PIPELINE_TRIGGER_SECONDS | 0.5 | a batch begins this long after the one before, or when that one ends |
-| WEIR_PIPELINE_APPLICATION | the shipped one | the declaration (YAML) |
-| WEIR_PIPELINE_PATIENCE_SECONDS | 30 | how long a planned batch waits for a node that went away |
-| WEIR_PIPELINE_STUCK_SECONDS | 120 | a process that could work and finishes nothing for so long ends itself |
+What it reads of the environment is in `queues.environment`: REDIS_URL, WEIR_DATA (the checkpoint is kept in
+its folder `pipeline`), SPARK_MASTER and WEIR_PIPELINE_….
 
 Of the environment it keeps these and what `workers.host.environment` names: no key of the console, no
 password of the database.
@@ -18,7 +11,6 @@ SIGTERM: nothing more is admitted, the running batch ends, the process ends with
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
@@ -26,11 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from queues import environment as variables
 from workers.host.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
 
 if __name__ == "__main__":
     # Before anything large is imported, since it begins again: without the keys that it was started with.
-    go_on_with(needed(os.environ, PIPELINE, (PIPELINE_PREFIX,)))
+    go_on_with(needed(variables.PROCESS, PIPELINE, (PIPELINE_PREFIX,)))
 
 import redis
 from py4j.protocol import Py4JError
@@ -41,7 +34,7 @@ from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.declaration.declared import Declarations, Declared, of_file
 from workers.pipeline.runtime.hosted import Hosted, HostingPlace
 from workers.pipeline.runtime.session import start_session
-from workers.pipeline.runtime.watchdog import STUCK_SECONDS, Watchdog, end_process
+from workers.pipeline.runtime.watchdog import Watchdog, end_process
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence
 
@@ -66,25 +59,14 @@ class Settings:
     def of(cls, environment: Mapping[str, str]) -> "Settings":
         """Raises BadInput naming the variable."""
         return cls(
-            environment.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
-            Path(environment.get("WEIR_DATA", ".weir")).resolve(),
-            environment.get("SPARK_MASTER", "local[2]"),
-            _seconds(environment, "WEIR_PIPELINE_TRIGGER_SECONDS", 0.5),
-            Path(environment.get("WEIR_PIPELINE_APPLICATION", SHIPPED)),
-            _seconds(environment, "WEIR_PIPELINE_PATIENCE_SECONDS", 30.0),
-            _seconds(environment, "WEIR_PIPELINE_STUCK_SECONDS", STUCK_SECONDS),
+            variables.REDIS_URL.text(environment) or variables.LOCAL_CONTROL,
+            variables.DATA.path(environment).resolve(),
+            variables.SPARK_MASTER.text(environment) or "local[2]",
+            variables.PIPELINE_TRIGGER_SECONDS.seconds(environment),
+            Path(variables.PIPELINE_APPLICATION.text(environment) or SHIPPED),
+            variables.PIPELINE_PATIENCE_SECONDS.seconds(environment),
+            variables.PIPELINE_STUCK_SECONDS.seconds(environment),
         )
-
-
-def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
-    text = environment.get(name)
-    try:
-        value = default if text is None else float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.1 <= value <= 3600:
-        raise BadInput(name, f"takes seconds from 0.1 to 3600, not {text!r}")
-    return value
 
 
 class PipelineProcess:
@@ -217,7 +199,7 @@ def main(arguments: list[str]) -> int:
     keep_private()
     logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
     try:
-        settings = Settings.of(os.environ)
+        settings = Settings.of(variables.PROCESS)
         with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)
             process = PipelineProcess(settings, _declared(settings.declaration, control), control)

@@ -16,12 +16,12 @@ from typing import NoReturn
 
 import pyspark
 
+from queues import environment as variables
 from queues.errors import BadInput
-from queues.nodes.login import VARIABLE as NODE_LOGIN
 from queues.private_files import keep_private
 from workers.host.environment import needed
 from workers.host.java import spark_environment
-from workers.host.spark_privacy import SECRET, cluster_environment, java_options
+from workers.host.spark_privacy import cluster_environment, java_options
 
 CLASSES = {
     "master": "org.apache.spark.deploy.master.Master",
@@ -42,26 +42,31 @@ def environment(data: Path) -> dict[str, str]:
     """Java, this Python, where a worker may write, and the cluster's secret. Raises BadInput."""
     home = str(Path(pyspark.__file__).parent)
     work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
-    secret = cluster_environment(os.environ, data / "spark" / "conf")
-    environment = {**needed(os.environ), **spark_environment(data / "pipeline" / "java"), **work, **secret}
+    secret = cluster_environment(variables.PROCESS, data / "spark" / "conf")
+    environment = {
+        **needed(variables.PROCESS),
+        **spark_environment(data / "pipeline" / "java"),
+        **work,
+        **secret,
+    }
     environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
     # Spark reads it from its file; what the environment keeps, each executor would be given.
-    environment.pop(SECRET, None)
+    environment.pop(variables.SPARK_SECRET.name, None)
     # The executors' tasks read and write blocks; nothing else of the plant's is theirs.
-    if login := os.environ.get(NODE_LOGIN):
-        environment[NODE_LOGIN] = login
+    if login := variables.NODE_LOGIN.text():
+        environment[variables.NODE_LOGIN.name] = login
     return environment
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     keep_private()
-    data = Path(os.environ.get("WEIR_DATA", ".weir")).resolve()
+    data = variables.DATA.path().resolve()
     try:
-        line, variables = command(arguments), environment(data)
+        line, given = command(arguments), environment(data)
     except BadInput as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
-    os.execve(line[0], line, variables)
+    os.execve(line[0], line, given)
 
 
 if __name__ == "__main__":

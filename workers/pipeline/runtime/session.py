@@ -1,14 +1,13 @@
 """The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
 
 import logging
-import os
 import socket
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from queues.nodes.login import VARIABLE as NODE_LOGIN
+from queues import environment as variables
 from workers.host.environment import narrowed, needed
 from workers.host.java import spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
@@ -50,14 +49,14 @@ _CHECKPOINT_FILES = (
 def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
     """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
-    os.environ.update(spark_environment(folder / "java"))
+    variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
-        os.environ["PYSPARK_PYTHON"] = interpreter(folder / "python")
+        variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     settings = {**_settings(folder, heap), **_addresses(master), **private_settings(master, folder)}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with narrowed(needed(os.environ, {NODE_LOGIN})):
+    with narrowed(needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
         spark = builder.getOrCreate()
     admit_this_user_only(spark.sparkContext._gateway)
     spark.sparkContext.setLogLevel("ERROR")
@@ -82,7 +81,7 @@ def _addresses(master: str) -> dict[str, str]:
     """Where the driver is found: by nobody else when all runs here, by the cluster's executors otherwise."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = os.environ.get("SPARK_DRIVER_HOST") or socket.gethostname()
+    host = variables.SPARK_DRIVER_HOST.text() or socket.gethostname()
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 
@@ -90,7 +89,7 @@ def _settings(folder: Path, heap: str) -> dict[str, str]:
     return {
         "spark.driver.memory": heap,
         "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, java_options(folder))),
-        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

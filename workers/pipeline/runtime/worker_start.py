@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, cast
 
+from queues import environment as variables
 from queues.private_files import private_folder, write_private
 from workers.pipeline.runtime.worker_daemon import prefer_installed
 
@@ -52,8 +53,10 @@ def main() -> None:
 
 def called_back() -> IO[bytes]:
     """The connection that the worker's module would make: authenticated, this process's id said."""
-    port, secret = int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"]
-    connection = socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS)
+    port, secret = (
+        variables.PROCESS[name] for name in (variables.SPARK_CALLBACK_PORT, variables.SPARK_CALLBACK_SECRET)
+    )
+    connection = socket.create_connection(("127.0.0.1", int(port)), timeout=CONNECT_SECONDS)
     stream = connection.makefile("rwb", 65536)
     said = secret.encode()
     stream.write(struct.pack("!i", len(said)) + said)

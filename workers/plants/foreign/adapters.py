@@ -1,6 +1,5 @@
 """An adapter for each registered plant, by its kind; and what a registration takes."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -8,6 +7,7 @@ from typing import Protocol
 
 import httpx
 
+from queues import environment as variables
 from queues.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign import heron
@@ -43,14 +43,14 @@ class Adapter(Elastic, Protocol):
 
 def adapter_of(
     row: RegisteredPlant,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
     """Raises BadInput when its token is not in the environment."""
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
     egress.check_url(row.url)
-    token = environment.get(row.secret_environment, "") if row.secret_environment else ""
+    token = variables.secret_named(row.secret_environment, environment)
     if row.secret_environment and not token:
         raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
     line = PlantClient(row.name, row.url, token, transport=transport)

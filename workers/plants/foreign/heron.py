@@ -13,7 +13,6 @@ what has to. The program is `heron` on the PATH, or what WEIR_HERON says: never 
 database.
 """
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from statistics import fmean, variance
 from typing import Any
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues import environment as variables
 from queues.errors import BadInput
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -143,7 +143,7 @@ class HeronPlant:
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """Runs Heron's command line."""
-    command = [os.environ.get("WEIR_HERON", "heron"), *arguments]
+    command = [variables.HERON.text(), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=UPDATE_SECONDS, check=False)
 
 

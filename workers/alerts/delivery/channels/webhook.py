@@ -10,13 +10,13 @@ from WEIR_SECRET_KEY for it alone, which its page shows to administrators: no se
 
 import hashlib
 import hmac
-import os
 from collections.abc import Mapping
 
 import httpx
 import orjson
 from django.conf import settings
 
+from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed
 from workers.alerts.lifecycle.models import Message, Receiver
@@ -30,16 +30,17 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def secret_of(receiver: Receiver, environment: Mapping[str, str] = os.environ) -> bytes:
+def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> bytes:
     """The key its messages are signed with. Raises Failed when it names a variable that is not set."""
     name = receiver.settings.get("secret_environment")
     if not name:
         return derived_secret(receiver).encode()
     if trouble := trouble_of(receiver):
         raise Failed(trouble)
-    if not environment.get(name):
+    secret = variables.secret_named(name, environment)
+    if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
-    return environment[name].encode()
+    return secret.encode()
 
 
 def trouble_of(receiver: Receiver) -> str:

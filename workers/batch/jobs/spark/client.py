@@ -4,7 +4,6 @@ A process of its own, since a Spark context must never be made before a fork, no
 """
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -14,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs.job import Made, Surroundings, Work
-from workers.host.environment import PIPELINE_PREFIX, needed
-from workers.host.spark_privacy import SECRET as SPARK_SECRET
+from workers.host.environment import PIPELINE_PREFIX, needed, python_path
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 10.0
@@ -103,13 +102,13 @@ class SparkProcess:
         return made_of(answer["made"])
 
     def _start(self) -> subprocess.Popen[str]:
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        environment = needed(variables.PROCESS, {variables.SPARK_SECRET.name}, (PIPELINE_PREFIX,))
         process = self._process = subprocess.Popen(
             COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**needed(os.environ, {SPARK_SECRET}, (PIPELINE_PREFIX,)), "PYTHONPATH": path},
+            env={**environment, variables.PYTHONPATH: python_path(str(ROOT))},
             # A signal to the worker's group is the worker's to handle: it stops Spark in its own time.
             start_new_session=True,
         )

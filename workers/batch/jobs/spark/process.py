@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
+from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import keep_private
 from workers.batch.jobs.spark import extract, rollup, statistics, training
@@ -126,7 +127,7 @@ def main() -> None:
 
     def session(data: Path) -> SparkSession:
         if data not in sessions:
-            master = os.environ.get("SPARK_MASTER") or LOCAL_MASTER
+            master = variables.SPARK_MASTER.text() or LOCAL_MASTER
             sessions[data] = start_session(master, data / "spark")
         return sessions[data]
 

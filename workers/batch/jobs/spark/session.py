@@ -1,12 +1,12 @@
 """The Spark session of batch jobs: all of the cores, the quicker compiler, and memory for sorting."""
 
 import logging
-import os
 import socket
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from queues import environment as variables
 from workers.host.environment import narrowed, needed
 from workers.host.java import spark_environment
 from workers.host.spark_privacy import java_options, private_settings
@@ -39,12 +39,12 @@ _SETTINGS = {
 def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     """A session on `master`; `folder` takes Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
-    os.environ.update(spark_environment(folder / "java"))
+    variables.PROCESS.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName("weir batch jobs")
     local = {
         "spark.driver.memory": heap,
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options(folder)}",
-        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
@@ -55,7 +55,7 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
         **private_settings(master, folder),
     }.items():
         builder = builder.config(key, value)
-    with narrowed(needed(os.environ)):
+    with narrowed(needed(variables.PROCESS)):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -65,5 +65,5 @@ def _addresses(master: str) -> dict[str, str]:
     """Found by nobody else when all runs here, by the cluster's executors otherwise."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = os.environ.get("SPARK_DRIVER_HOST") or socket.gethostname()
+    host = variables.SPARK_DRIVER_HOST.text() or socket.gethostname()
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}

@@ -18,7 +18,6 @@ The gaps are found without one long sort: rows are brought together by minute, e
 and the gaps over the minutes' borders follow from the first and last time of each.
 """  # noqa: E501
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from queues import environment as variables
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made
 from workers.batch.jobs.spark.events import over_sound_files
@@ -198,7 +198,7 @@ def _outputs(
     """How many events of each type that the pipeline's patterns emit its sink has of that day; none for a
     queue that the pipeline doesn't read.
     """
-    application = read_application(Path(os.environ.get("WEIR_PIPELINE_APPLICATION", SHIPPED)))
+    application = read_application(Path(variables.PIPELINE_APPLICATION.text() or SHIPPED))
     if partition.queue not in application.queues:
         return {}, ()
     counts = dict.fromkeys((pattern.emits for pattern in application.patterns), 0)

@@ -1,0 +1,256 @@
+"""What the environment of a process may say: each variable once, with its type, default and meaning.
+
+Nothing else reads the environment: who wants a value asks its variable here, and who hands values on to a
+process takes them from PROCESS (`workers.host.environment` says which). A variable that is empty is not set.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from queues.errors import BadInput
+
+# Of this process.
+PROCESS: MutableMapping[str, str] = os.environ
+LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # where nothing says where the control server is
+LONGEST_NUMBER = 10
+LEAST_SECONDS, MOST_SECONDS = 0.1, 3600.0
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A text. default: its value where it is not set; unset: what that means, in words.
+
+    secret: its value stands in no message, no page and no process that does not use it.
+    """
+
+    name: str
+    meaning: str
+    default: str = ""
+    unset: str = ""
+    secret: bool = False
+
+    def is_set(self, environment: Mapping[str, str] = PROCESS) -> bool:
+        """Whether it has a value."""
+        return bool(environment.get(self.name))
+
+    def text(self, environment: Mapping[str, str] = PROCESS) -> str:
+        """As it is set, or by default."""
+        return environment.get(self.name) or self.default
+
+    def words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
+        """Its words, which are separated by spaces."""
+        return self.text(environment).split()
+
+
+class Folder(Variable):
+    """A path, of a file or a folder."""
+
+    def path(self, environment: Mapping[str, str] = PROCESS) -> Path:
+        """From where the process was started."""
+        return Path(self.text(environment))
+
+
+class Switch(Variable):
+    """1 or 0."""
+
+    def is_on(self, default: bool = False, environment: Mapping[str, str] = PROCESS) -> bool:
+        """Raises BadInput naming the variable."""
+        text = self.text(environment)
+        if text not in ("", "0", "1"):
+            raise BadInput(self.name, "takes 1 or 0.")
+        return text == "1" if text else default
+
+
+class WholeNumber(Variable):
+    """A whole number from 0 on."""
+
+    def whole(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
+        """Raises BadInput naming the variable."""
+        text = self.text(environment)
+        if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+            raise BadInput(self.name, f"takes a whole number of at most {LONGEST_NUMBER} digits.")
+        return int(environment.get(self.name) or (self.default if default is None else default))
+
+
+class Seconds(Variable):
+    """A time from LEAST_SECONDS to MOST_SECONDS."""
+
+    def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
+        """Raises BadInput naming the variable."""
+        text = self.text(environment)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not LEAST_SECONDS <= value <= MOST_SECONDS:
+            raise BadInput(
+                self.name, f"takes seconds from {LEAST_SECONDS:g} to {MOST_SECONDS:g}, not {text[:40]!r}"
+            )
+        return value
+
+
+# The plant on this machine.
+DATA = Folder(
+    "WEIR_DATA", "where a local plant keeps its database, node files, checkpoints and secrets", ".weir"
+)
+DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
+REDIS_URL = Variable(
+    "REDIS_URL",
+    "the control server: broker, leases, live state",
+    unset="that of ./run's plant in WEIR_DATA",
+    secret=True,
+)
+NODE_LOGIN = Variable(
+    "WEIR_NODE_LOGIN", "user:password of this process at nodes whose URLs bring no login", secret=True
+)
+NODES = Variable(
+    "WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces"
+)
+ADMIN_PASSWORD = Variable(
+    "WEIR_ADMIN_PASSWORD",
+    "for manage.py seed: the first administrator's password",
+    unset="a random one",
+    secret=True,
+)
+
+# Production, and who may come.
+PRODUCTION = Switch("WEIR_PRODUCTION", "1 demands secrets from the environment and https cookies")
+SECRET_KEY = Variable(
+    "WEIR_SECRET_KEY",
+    "signs sessions; required when WEIR_PRODUCTION is set",
+    unset="kept in WEIR_DATA",
+    secret=True,
+)
+AUDIT_KEY = Variable(
+    "WEIR_AUDIT_KEY",
+    "seals the audit; of several words the first seals, all verify",
+    unset="WEIR_SECRET_KEY",
+    secret=True,
+)
+WITHOUT_PAGES = Switch(
+    "WEIR_WITHOUT_PAGES", "1: a production process that serves no pages, and needs no WEIR_SECRET_KEY"
+)
+HOSTS = Variable(
+    "WEIR_HOSTS",
+    "host names that may be asked for, separated by spaces",
+    "localhost 127.0.0.1 [::1] testserver",
+    unset="localhost",
+)
+TRUSTED_PROXIES = Variable(
+    "WEIR_TRUSTED_PROXIES", "networks of proxies whose X-Forwarded-For and -Proto are believed"
+)
+HSTS_SECONDS = WholeNumber(
+    "WEIR_HSTS_SECONDS",
+    "so long a browser comes by https only (0: not told)",
+    unset="a year in production, else 0",
+)
+HSTS_SUBDOMAINS = Switch(
+    "WEIR_HSTS_SUBDOMAINS", "1: also to the host name's subdomains", unset="1 in production, else 0"
+)
+SSL_REDIRECT = Switch(
+    "WEIR_SSL_REDIRECT",
+    "1 sends http to https, /healthz and /readyz excepted",
+    unset="1 in production, else 0",
+)
+METRICS_LOOPBACK = Switch(
+    "WEIR_METRICS_LOOPBACK",
+    "1: /metrics needs no token on this very machine",
+    unset="0 in production, else 1",
+)
+LIVE_SOCKETS_PER_PERSON = WholeNumber(
+    "WEIR_LIVE_SOCKETS_PER_PERSON", "live connections (/live/) that one person may hold open", "20"
+)
+LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web process holds open", "500")
+EGRESS_ALLOW = Variable(
+    "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
+)
+
+# A login elsewhere.
+OIDC_ISSUER = Variable(
+    "WEIR_OIDC_ISSUER",
+    "the OpenID Connect provider, https://login.example.org/realm",
+    unset="none: no such login",
+)
+OIDC_CLIENT_ID = Variable(
+    "WEIR_OIDC_CLIENT_ID", "Weir's name at the provider; its callback is /oidc/callback/"
+)
+OIDC_CLIENT_SECRET = Variable(
+    "WEIR_OIDC_CLIENT_SECRET", "what Weir proves itself to the provider with", secret=True
+)
+OIDC_ROLES = Variable("WEIR_OIDC_ROLES", "groups and the roles they give: ops=operator admins=administrator")
+OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "the claim that lists somebody's groups", "groups")
+OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the scopes that are asked for", "openid profile email")
+
+# Messages.
+PUBLIC_URL = Variable(
+    "WEIR_PUBLIC_URL", "how the console is reached; it stands in messages", "http://localhost:8000"
+)
+SMTP_URL = Variable(
+    "WEIR_SMTP_URL",
+    "the mail server: smtp://user:password@host:587 (smtps: TLS from the start)",
+    unset="none: no mail",
+    secret=True,
+)
+MAIL_FROM = Variable("WEIR_MAIL_FROM", "who mails come from", "weir@localhost")
+LOG_LEVEL = Variable("WEIR_LOG_LEVEL", "what is logged: DEBUG, INFO, WARNING, ERROR", "INFO")
+
+# The pipeline and Spark.
+SPARK_MASTER = Variable(
+    "SPARK_MASTER",
+    "the Spark cluster, spark://host:7077",
+    unset="local[2] for the pipeline, local[1] for batch jobs",
+)
+SPARK_DRIVER_HOST = Variable(
+    "SPARK_DRIVER_HOST", "the name under which a cluster reaches the driver", unset="this host's name"
+)
+SPARK_SECRET = Variable(
+    "WEIR_SPARK_SECRET",
+    "for a Spark cluster: what master, workers and drivers know each other by",
+    secret=True,
+)
+PIPELINE_APPLICATION = Folder(
+    "WEIR_PIPELINE_APPLICATION", "the declaration (YAML) of the application", unset="the one that ships"
+)
+PIPELINE_TRIGGER_SECONDS = Seconds(
+    "WEIR_PIPELINE_TRIGGER_SECONDS",
+    "a batch begins this long after the one before, or when that one ends",
+    "0.5",
+)
+PIPELINE_PATIENCE_SECONDS = Seconds(
+    "WEIR_PIPELINE_PATIENCE_SECONDS", "how long a planned batch waits for a node that went away", "30"
+)
+PIPELINE_STUCK_SECONDS = Seconds(
+    "WEIR_PIPELINE_STUCK_SECONDS",
+    "a process that could work and finishes nothing for so long ends itself",
+    "120",
+)
+
+# Other programs, and other consoles.
+HERON = Variable("WEIR_HERON", "the command that scales a Heron topology", "heron")
+URL = Variable("WEIR_URL", "for manage.py weir: a console elsewhere", unset="this one")
+TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
+
+DECLARED: tuple[Variable, ...] = tuple(each for each in globals().values() if isinstance(each, Variable))
+
+# Families of variables, each read by a name that a role, or a person, says.
+PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
+SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
+PIPELINE_PREFIX = "WEIR_PIPELINE_"
+
+# What Spark tells the processes that it starts.
+SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"
+SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
+PYTHONPATH = "PYTHONPATH"
+
+
+def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
+    """The secret under a name that a person has given and `egress.check_secret_name` takes; "" for none."""
+    return environment.get(name, "") if name else ""
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """(name, default in words, meaning) of each, for the reference."""
+    for each in DECLARED:
+        yield each.name, each.unset or each.default or "none", each.meaning

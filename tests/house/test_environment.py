@@ -1,0 +1,102 @@
+"""The environment has one reader, and what it reads is declared once, for code, documents and deployment."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.help import reference
+from queues import environment
+from queues.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("queues", "controllers", "workers", "console")
+HOME = "queues/environment.py"
+NAMES = {each.name for each in environment.DECLARED}
+# Of Compose alone: its own database, which of our images, and where the console is bound.
+OF_COMPOSE = {"POSTGRES_PASSWORD", "WEIR_DATABASE_PASSWORD", "WEIR_VERSION", "WEIR_BIND", "WEIR_ROLE"}
+FAMILIES = (environment.PASSWORD_PREFIX, environment.SECRET_PREFIX)
+VARIABLE = re.compile(r"\b(WEIR_[A-Z_]+|REDIS_URL|DATABASE_URL|SPARK_MASTER|SPARK_DRIVER_HOST)\b")
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(each for package in PACKAGES for each in (ROOT / package).rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def reads(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"):
+            yield node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (node.lineno for each in node.names if each.name in ("environ", "getenv"))
+
+
+def test_only_one_module_reads_the_environment():
+    found = [f"{name}:{line}" for name, tree in trees() if name != HOME for line in reads(tree)]
+    assert found == [], f"declare the variable in {HOME} and ask it"
+
+
+def test_a_name_of_a_variable_is_spelled_in_one_module():
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if name != HOME and isinstance(node, ast.Constant) and node.value in NAMES
+    ]
+    assert found == [], f"take the name from {HOME}"
+
+
+def test_names_are_unique_and_each_has_its_meaning():
+    assert len(NAMES) == len(environment.DECLARED)
+    assert all(each.meaning for each in environment.DECLARED)
+
+
+def test_the_reference_has_each_variable():
+    page = reference.environment()
+    assert [name for name in NAMES if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("file", [".env.example", "docker-compose.yml"])
+def test_what_a_deployment_sets_is_declared(file):
+    text = (ROOT / file).read_text(encoding="utf-8")
+    unknown = {
+        name
+        for name in VARIABLE.findall(text)
+        if name not in NAMES | OF_COMPOSE and not name.startswith(FAMILIES) and name not in FAMILIES
+    }
+    assert unknown == set()
+
+
+def test_no_secret_has_a_value_in_the_example():
+    lines = dict(
+        line.split("=", 1)
+        for line in (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+        if "=" in line and not line.startswith("#")
+    )
+    secrets = {each.name for each in environment.DECLARED if each.secret}
+    held = {name for name, value in lines.items() if value and (name in secrets or name.startswith(FAMILIES))}
+    assert held == set()
+
+
+def test_what_is_empty_is_not_set():
+    assert environment.LOG_LEVEL.text({"WEIR_LOG_LEVEL": ""}) == "INFO"
+    assert not environment.REDIS_URL.is_set({"REDIS_URL": ""})
+    assert environment.HSTS_SECONDS.whole(7, {"WEIR_HSTS_SECONDS": ""}) == 7
+    assert environment.SSL_REDIRECT.is_on(True, {}) and not environment.SSL_REDIRECT.is_on(
+        True, {"WEIR_SSL_REDIRECT": "0"}
+    )
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "soon"])
+def test_seconds_are_refused_out_of_their_range(text):
+    with pytest.raises(BadInput, match=r"WEIR_PIPELINE_TRIGGER_SECONDS: takes seconds from 0\.1 to 3600"):
+        environment.PIPELINE_TRIGGER_SECONDS.seconds({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "²", "12345678901"])
+def test_whole_numbers_are_refused_that_are_none(text):
+    with pytest.raises(BadInput, match="takes a whole number of at most 10 digits"):
+        environment.LIVE_SOCKETS.whole(environment={"WEIR_LIVE_SOCKETS": text})
