@@ -24,7 +24,8 @@ from django.utils import timezone
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
 from console.accounts import sessions, tokens
-from console.accounts.access import ROLES, Actor, role_of
+from console.accounts.access import Actor, role_of
+from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import Identity
 

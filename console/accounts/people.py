@@ -11,7 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import second_factor, sessions, tokens
-from console.accounts.access import ROLES, Actor, demand, queues_of, role_of
+from console.accounts.access import Actor, demand, queues_of, role_of
+from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import Identity, QueueLimit
 from queues.errors import BadInput

@@ -17,7 +17,6 @@ from console.accounts.access import (
     ACTIONS,
     BY_NAME_ONLY,
     PRODUCER,
-    ROLES,
     SESSIONS_ONLY,
     Actor,
     create_token,
@@ -26,6 +25,7 @@ from console.accounts.access import (
     family_of,
     least_role,
 )
+from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import ApiToken
 from controllers.framework.parameter import Parameter

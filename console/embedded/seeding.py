@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.access import ROLES
+from console.accounts.identity_settings import ROLES
 from console.connections.control_server import control
 from queues import environment as variables
 from queues import points, projection

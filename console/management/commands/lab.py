@@ -74,7 +74,7 @@ class Command(JsonCommand):
 
 def scenario_named(name: str | None) -> Scenario:
     """The scenario. Raises `BadInput` when nobody knows it."""
-    if name in SCENARIOS:
+    if name is not None and name in SCENARIOS:
         return SCENARIOS[name]
     raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
 

@@ -26,6 +26,7 @@ from controllers.framework import guard
 from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from controllers.shedding import ladder
+from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
 from workers.control.kinds.registry import display_of
 from workers.models import Loop, Override
@@ -86,7 +87,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
 
 def _shedding(request: HttpRequest, loop: Loop, effective: dict[str, Any], errors: Any) -> Any:
     """See `shed_view`; what is asked for and can't be is among the errors, and left out."""
-    if loop.law != shedding_view.LAW.name:
+    if loop.law != SHEDDING.name:
         return None
     applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
     row = applications.get(loop.target.get("application"))

@@ -10,8 +10,8 @@ from console.actions import loops
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
-from console.pages.loops.shedding_view import LAW, changes_of, observed
-from controllers import catalog
+from console.pages.loops.shedding_view import changes_of, observed
+from controllers.shedding.law import LAW
 from workers.models import Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
@@ -20,10 +20,8 @@ from workers.steering.scope import Scope
 @action("override.set", loop_page)
 def weigh(request: HttpRequest, loop_id: int) -> Done:
     """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
-    loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW), timezone.now()
-    effective = overrides.effective_parameters(
-        catalog.law(LAW), loop.parameters, overrides.on(loop, now), now
-    )
+    loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW.name), timezone.now()
+    effective = overrides.effective_parameters(LAW, loop.parameters, overrides.on(loop, now), now)
     changes = changes_of(request.POST, effective, observed(loop))
     made = loops.override(
         actor_of(request),

@@ -11,7 +11,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts import identity_provider, people, second_factor, sessions
-from console.accounts.access import ROLES, actor_of, queues_of, requires, role_of
+from console.accounts.access import actor_of, queues_of, requires, role_of
+from console.accounts.identity_settings import ROLES
 from console.models import ApiToken
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import show
