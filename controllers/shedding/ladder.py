@@ -1,18 +1,21 @@
-"""The remedy ladder of a queue: who acts next in an overload, and who lets go first when it is over.
+"""The remedy ladder of a queue: which level acts next in an overload, and which is released first after it.
 
     rebalance → workers → nodes → throttle → shed
 
 `workers` stands for more workers, concurrency and parallelism together. The first three cost resources, the
-fourth delay, the fifth events. A rung engages when the one below is exhausted: saturated (its loop is at its
-limit, or has nothing to move), or ineffective (engaged for `settling_decisions`, and the part of the demand
-that is not met fell by less than `effective_share` of what it was). A rung that is exhausted from the
-start is passed at once. A queue may cap its ladder: `cap` names the highest rung it may reach.
+fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated (its loop is at
+its limit, or has nothing to move), or ineffective (enabled for `settling_decisions`, and the unmet share of
+the demand fell by less than `effective_share` of what it was). A level that is exhausted from the start is
+passed at once. A queue may cap its ladder: `cap` names the highest level it may reach.
 
-When the demand fits again, what costs most goes first: shedding at once, throttling with the next decision,
-the rest with the third; the loops of those rungs then give back what they took in their own time.
+Throttling and shedding need unmet demand: a backlog alone, however long, enables the levels that cost
+resources, and no others. As soon as the demand is met, shedding ends, and throttling with the next decision.
+The other levels are released when the demand fits, after three decisions; their loops then give back what
+they took in their own time.
 
+    unmet       1 - capacity / demand; less than `LEAST_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
-    over        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
+    fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
 
 `demand` is what producers offer, before throttling and shedding; `capacity` what the plant handles now.
 """
@@ -24,23 +27,32 @@ from typing import Any
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.reason import because, no_action, number, percent
 from queues.errors import BadInput
 
 RUNGS = ("rebalance", "workers", "nodes", "throttle", "shed")
+LEVELS = {
+    "rebalance": "rebalancing",
+    "workers": "adding workers",
+    "nodes": "adding nodes",
+    "throttle": "throttling",
+    "shed": "shedding",
+}
 THROTTLE, SHED = RUNGS.index("throttle") + 1, RUNGS.index("shed") + 1
-# What it takes to let go of each rung: decisions since the overload was over.
+LEAST_UNMET = 0.005
+# What it takes to release each level: decisions since the overload ended.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
 CALM_FOR_THE_REST = 3
 EFFECT_SECONDS = 30.0
 
 PARAMETERS = (
     Parameter(
-        "cap", "choice", "The highest rung this queue may reach.", "shed", kind="choice", choices=RUNGS
+        "cap", "choice", "The highest level this queue may reach.", "shed", kind="choice", choices=RUNGS
     ),
     Parameter(
         "settling_decisions",
         "decisions",
-        "How long an engaged rung has to show an effect.",
+        "How long an enabled level has to show an effect.",
         3,
         1,
         1_000,
@@ -48,8 +60,8 @@ PARAMETERS = (
     ),
     Parameter(
         "effective_share",
-        "share of what is not met",
-        "A rung whose effect in that time is less is ineffective.",
+        "share of the unmet demand",
+        "A level whose effect in that time is less is ineffective.",
         0.1,
         0,
         1,
@@ -64,22 +76,22 @@ OBSERVATION = (
     Parameter(
         "saturated",
         "flag",
-        "rung → whether its loop can do no more.",
+        "Level → whether its loop can do no more.",
         {},
         kind="map",
         items=(Parameter("saturated", "flag", "True: no more.", False, kind="flag"),),
     ),
 )
 STATE = (
-    Parameter("rung", "rung", "The highest engaged; 0 is none.", 0, 0, len(RUNGS), "integer"),
-    Parameter("decisions", "decisions", "Since it engaged.", 0, 0, 1e9, "integer"),
-    Parameter("unmet", "share of demand", "Not met when it engaged.", 0.0, 0, 1),
-    Parameter("calm", "decisions", "Since the overload was over.", 0, 0, 1e9, "integer"),
+    Parameter("rung", "level", "The highest enabled; 0 is none.", 0, 0, len(RUNGS), "integer"),
+    Parameter("decisions", "decisions", "Since it was enabled.", 0, 0, 1e9, "integer"),
+    Parameter("unmet", "share of demand", "Not met when it was enabled.", 0.0, 0, 1),
+    Parameter("calm", "decisions", "Since the demand fits.", 0, 0, 1e9, "integer"),
 )
 
 
 class Ladder:
-    """The highest rung that may act; see the module for what engages and releases one."""
+    """The highest level that may act; see the module for what enables and releases one."""
 
     name = "ladder"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -91,13 +103,13 @@ class Ladder:
         """Parameters can't contradict each other."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` for a rung nobody knows."""
+        """Raise `BadInput` for an unknown level."""
         for rung in observation["saturated"]:
             if rung not in RUNGS:
-                raise BadInput(f"{where}.saturated.{rung}", f"is no rung; the rungs are {', '.join(RUNGS)}")
+                raise BadInput(f"{where}.saturated.{rung}", f"is no level; the levels are {', '.join(RUNGS)}")
 
     def initial_state(self, parameters: Values) -> Json:
-        """Nothing engaged."""
+        """No level is enabled."""
         return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0}
 
     def read_state(self, parameters: Values, document: Json) -> Json:
@@ -105,24 +117,32 @@ class Ladder:
         return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The next rung up or down, or none where the one engaged is the right one."""
+        """The next level up or down, or none where the one enabled is the right one."""
         cap = RUNGS.index(parameters["cap"]) + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": state["decisions"] + 1}
-        if _overloaded(parameters, observation):
-            return _climb(parameters, {**state, "calm": 0}, observation, cap)
-        if _is_over(parameters, observation):
+        if _fits(parameters, observation):
             return _descend({**state, "calm": state["calm"] + 1})
         state = {**state, "calm": 0}
-        reason = f"The demand is met, but not by enough to let go: {engaged(state['rung'])}."
+        if state["rung"] >= THROTTLE and not _unmet(observation):
+            return _released(state, f"demand is met, and {level(state['rung'])} needs unmet demand")
+        if _overloaded(parameters, observation):
+            return _climb(parameters, state, observation, cap)
+        fits = percent(parameters["release_share"])
+        reason = no_action(f"demand is met, but exceeds {fits} of capacity; {enabled(state['rung'])}")
         return state, Decision(None, reason, {"rung": state["rung"]})
 
 
 LAW: Law = Ladder()
 
 
-def engaged(rung: int) -> str:
-    """In words, what is engaged up to a rung."""
-    return f"{', '.join(RUNGS[:rung])} engaged" if rung else "nothing engaged"
+def level(rung: int) -> str:
+    """The name of a level in a sentence."""
+    return LEVELS[RUNGS[rung - 1]]
+
+
+def enabled(rung: int) -> str:
+    """In words, what is enabled up to a level."""
+    return f"enabled: {', '.join(LEVELS[name] for name in RUNGS[:rung])}" if rung else "no level is enabled"
 
 
 def _overloaded(parameters: Values, observation: Values) -> bool:
@@ -130,20 +150,21 @@ def _overloaded(parameters: Values, observation: Values) -> bool:
     return bool(late or observation["demand_per_second"] > observation["capacity_per_second"])
 
 
-def _is_over(parameters: Values, observation: Values) -> bool:
+def _fits(parameters: Values, observation: Values) -> bool:
     fits = parameters["release_share"] * observation["capacity_per_second"]
     late = observation["backlog_seconds"] > parameters["backlog_bound_seconds"]
     return bool(observation["demand_per_second"] <= fits and not late)
 
 
 def _unmet(observation: Values) -> float:
-    """The share of the demand that is not met."""
+    """The share of the demand that is not met; 0 where it can't be told from the error of measured rates."""
     demand = observation["demand_per_second"]
-    return max(0.0, 1 - observation["capacity_per_second"] / demand) if demand > 0 else 0.0
+    unmet = 1 - observation["capacity_per_second"] / demand if demand > 0 else 0.0
+    return unmet if unmet >= LEAST_UNMET else 0.0
 
 
 def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
-    """Why a rung can do no more, or None while it can."""
+    """Why a level can do no more, or None while it can."""
     if observation["saturated"].get(RUNGS[rung - 1], False):
         return "saturated"
     if rung != state["rung"] or state["decisions"] < parameters["settling_decisions"]:
@@ -154,30 +175,59 @@ def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) 
 
 
 def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tuple[Json, Decision]:
-    rung, passed = max(1, state["rung"]), list[str]()
-    while (why := _exhausted(parameters, state, observation, rung)) is not None and rung < cap:
-        passed.append(f"{RUNGS[rung - 1]} is {why}")
-        rung += 1
     unmet = _unmet(observation)
+    highest = cap if unmet else min(cap, THROTTLE - 1)
+    rung, passed = max(1, state["rung"]), list[str]()
+    while (why := _exhausted(parameters, state, observation, rung)) is not None and rung < highest:
+        passed.append(f"{level(rung)} {why}")
+        rung += 1
     terms = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": observation["backlog_seconds"]}
     if rung >= THROTTLE:
         terms["closed_share"] = round(unmet, 6)
     if rung == state["rung"]:
-        settling = state["decisions"] >= parameters["settling_decisions"]
-        if why is None and settling:
+        if why is None and state["decisions"] >= parameters["settling_decisions"]:
             # It helps: its effect is measured anew from here.
             state = {**state, "decisions": 0, "unmet": unmet}
-        capped = why is not None and rung == cap < len(RUNGS)
-        words = f"{RUNGS[rung - 1]} is {why}; this queue goes no further" if capped else _still(rung, unmet)
-        # Producers wait for so much of each interval: that has to be said for each.
-        action = _action(rung, unmet) if rung >= THROTTLE else None
-        raw = None if action is None else float(rung)
-        return state, Decision(action, f"{words}.", terms, "cap" if capped else None, raw=raw)
-    because = f"since {' and '.join(passed)}" if passed else "the demand is not met"
-    reason = f"{RUNGS[rung - 1]} engages, {because}: {unmet:.0%} of the demand is not met."
+        return state, _unchanged(parameters, rung, why, cap, observation, terms)
+    cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
+    reason = because(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
     after = {"rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
     decision = Decision(_action(rung, unmet), reason, terms, raw=float(rung))
     return after, replace(decision, expected=_expected(parameters, observation))
+
+
+def _unchanged(
+    parameters: Values, rung: int, why: str | None, cap: int, observation: Values, terms: dict[str, Any]
+) -> Decision:
+    """The decision of a ladder that stays where it is; from throttling on it acts in each interval, since
+    producers wait for a share of each."""
+    unmet, limited_by = _unmet(observation), None
+    cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
+    if why is not None and rung == cap < len(RUNGS):
+        limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
+    elif why is not None and not unmet:
+        limited_by = "demand met"
+        cause = f"{level(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
+    elif why is not None:
+        cause = f"{level(rung)} is {why}, and there is no level above it"
+    remark = _remark(parameters, observation)
+    if rung < THROTTLE:
+        return Decision(None, no_action(cause, remarks=[remark]), terms, limited_by)
+    reason = because(f"Keep {level(rung)}", cause, remarks=[remark])
+    return Decision(_action(rung, unmet), reason, terms, limited_by, raw=float(rung))
+
+
+def _overload(observation: Values) -> str:
+    demand, capacity = observation["demand_per_second"], observation["capacity_per_second"]
+    if demand > capacity:
+        return f"demand of {number(demand)} events/s exceeds the capacity of {number(capacity)} events/s"
+    return f"the backlog takes {number(observation['backlog_seconds'])} s"
+
+
+def _remark(parameters: Values, observation: Values) -> str:
+    backlog, bound = observation["backlog_seconds"], parameters["backlog_bound_seconds"]
+    words = f"unmet demand: {percent(_unmet(observation))}"
+    return f"{words}; backlog: {number(backlog)} s, limit {number(bound)} s" if backlog > bound else words
 
 
 def _expected(parameters: Values, observation: Values) -> Expected | None:
@@ -187,28 +237,37 @@ def _expected(parameters: Values, observation: Values) -> Expected | None:
 
 
 def _action(rung: int, unmet: float) -> dict[str, Json]:
-    """The rung; and from the throttling one on, the share of the time that producers are to wait."""
+    """The level; and from throttling on, the share of the time that producers are to wait."""
     return {"rung": rung, "closed_share": round(unmet, 6)} if rung >= THROTTLE else {"rung": rung}
-
-
-def _still(rung: int, unmet: float) -> str:
-    return f"{RUNGS[rung - 1]} is at work; {unmet:.0%} of the demand is not met yet"
 
 
 def _descend(state: Json) -> tuple[Json, Decision]:
     rung = state["rung"]
     if rung == 0:
-        return state, Decision(None, "The demand is met; nothing is engaged.", {"rung": 0})
-    if state["calm"] < CALM_DECISIONS.get(rung, CALM_FOR_THE_REST):
-        reason = f"The demand fits again; {RUNGS[rung - 1]} goes with one of the next decisions."
+        return state, Decision(None, no_action("demand is met, and no level is enabled"), {"rung": 0})
+    left = CALM_DECISIONS.get(rung, CALM_FOR_THE_REST) - state["calm"]
+    if left > 0:
+        reason = no_action(f"demand fits; {level(rung)} ends {_soon(left)}")
         return state, Decision(None, reason, {"rung": rung})
+    return _released(state, "demand fits")
+
+
+def _soon(decisions: int) -> str:
+    return "with the next decision" if decisions == 1 else f"in {decisions} decisions"
+
+
+def _released(state: Json, cause: str) -> tuple[Json, Decision]:
+    """The costly levels end one by one, the others together."""
+    rung = state["rung"]
     left = rung - 1 if rung in CALM_DECISIONS else 0
-    gone = RUNGS[rung - 1] if left else "what was engaged"
-    reason = f"The demand fits again: {gone} goes, {engaged(left)}."
+    action = f"Disable {level(rung)}" if left else "Disable all levels"
     after: dict[str, Any] = {"rung": left, "decisions": 0, "unmet": 0.0, "calm": state["calm"]}
-    return after, Decision({"rung": left}, reason, {"rung": left}, raw=float(left))
+    reason = because(action, f"{cause}; {enabled(left)}")
+    # Throttling for no share of the time is said: left out, producers would wait for all of it.
+    done = _action(left, 0.0)
+    return after, Decision(done, reason, dict(done), raw=float(left))
 
 
 def allows(rung: int, name: str) -> bool:
-    """Whether a rung may act while the ladder has reached `rung`."""
+    """Whether a level may act while the ladder has reached `rung`."""
     return RUNGS.index(name) < rung

@@ -45,7 +45,10 @@ def test_rungs_engage_one_after_the_other_as_each_is_exhausted():
 def test_rungs_that_can_do_nothing_are_passed_at_once_and_the_reason_names_them():
     rungs, decisions = run([seen(2000, 1000, 0.0, "rebalance", "workers")])
     assert rungs == [3]
-    assert "rebalance is saturated and workers is saturated" in decisions[0].reason
+    assert decisions[0].reason == (
+        "Enable adding nodes: cheaper levels are exhausted (rebalancing saturated, adding workers "
+        "saturated). (Unmet demand: 50 %.)"
+    )
 
 
 def test_a_rung_without_effect_is_left_after_its_settling_time_and_one_that_helps_is_not():
@@ -62,17 +65,54 @@ def test_shedding_goes_first_then_throttling_then_the_rest_within_three_decision
 def test_demand_that_just_fits_keeps_what_is_engaged():
     rungs, decisions = run([OVER, seen(950, 1000), seen(950, 1000)])
     assert rungs == [1, 1, 1]
-    assert decisions[1].action is None and "not by enough" in decisions[1].reason
+    assert decisions[1].action is None and "enabled: rebalancing" in decisions[1].reason
 
 
 def test_a_backlog_alone_is_an_overload_and_keeps_the_ladder_up():
     assert run([seen(100, 1000, 60.0), seen(100, 1000, 60.0), seen(100, 1000, 0.0)])[0][:2] == [1, 1]
 
 
+def test_neither_throttling_nor_shedding_engages_while_the_demand_is_met_however_much_waits():
+    rungs, decisions = run([seen(100, 1000, 600.0, *ALL_BELOW)] * 4)
+    assert rungs == [3, 3, 3, 3]
+    assert decisions[1].limited_by == "demand met"
+    assert decisions[1].reason == (
+        "No action: adding nodes is saturated, and the demand is met; throttling and shedding need unmet "
+        "demand. (Unmet demand: 0 %; backlog: 600 s, limit 10 s.)"
+    )
+
+
+def test_too_little_unmet_demand_to_be_told_from_the_error_of_measured_rates_is_none():
+    assert run([seen(1004, 1000, 600.0, *ALL_BELOW)])[0] == [3]
+    assert run([seen(1006, 1000, 600.0, *ALL_BELOW)])[0] == [5]
+
+
+@pytest.mark.parametrize("met", [seen(100, 1000, 600.0, *ALL_BELOW), seen(950, 1000, 0.0, *ALL_BELOW)])
+def test_shedding_and_then_throttling_end_as_soon_as_the_demand_is_met(met):
+    rungs, decisions = run([seen(2000, 1000, 0.0, *ALL_BELOW), met, met, met])
+    assert rungs == [5, 4, 3, 3]
+    assert decisions[1].action == {"rung": 4, "closed_share": 0.0}
+    assert decisions[1].reason.startswith("Disable shedding: demand is met, and shedding needs unmet demand;")
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.floats(0, 100), st.sets(st.sampled_from(RUNGS))),
+        max_size=40,
+    )
+)
+def test_no_decision_throttles_or_sheds_at_no_unmet_demand(steps):
+    _, decisions = run([seen(d, c, backlog, *s) for d, c, backlog, s in steps])
+    for decision, (demand, capacity, _, _) in zip(decisions, steps, strict=True):
+        if decision.action is not None and demand <= capacity:
+            assert decision.action["rung"] < 4 or decision.action["closed_share"] == 0
+            assert not decision.reason.startswith(("Enable throttling", "Enable shedding"))
+
+
 def test_a_capped_queue_goes_no_further_and_says_so():
     rungs, decisions = run([seen(2000, 1000, 0.0, *ALL_BELOW)] * 2, cap="throttle")
     assert rungs == [4, 4]
-    assert decisions[1].limited_by == "cap" and "no further" in decisions[1].reason
+    assert decisions[1].limited_by == "cap" and "allows no level above" in decisions[1].reason
 
 
 @given(

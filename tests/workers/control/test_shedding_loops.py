@@ -91,7 +91,7 @@ def test_each_queue_has_a_ladder_that_advises_at_first(plant, control):
 def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_falls(plant):
     plant.load(2.0)
     waiting = plant.tick("shedding")
-    assert waiting.action is None and "has to wait" in waiting.reason
+    assert waiting.action is None and "has not enabled shedding" in waiting.reason
     assert plant.tick("ladder").action["rung"] == 5
     entry = plant.tick("shedding")
     assert entry.action["shed"]["load-rises"] == plant.shed()["load-rises"]
@@ -117,7 +117,7 @@ def test_a_queue_that_never_sheds_loses_nothing_and_its_ladder_says_so(plant):
     for _ in range(4):
         entry = plant.tick("ladder")
         assert plant.tick("shedding").action is None
-    assert entry.limited_by == "cap" and "no further" in entry.reason
+    assert entry.limited_by == "cap" and "allows no level above" in entry.reason
     assert plant.shed() == {}
 
 

@@ -1,0 +1,68 @@
+"""The words of a decision: the action, a colon, the cause that binds with its numbers and units, a full stop.
+
+    Start 1 worker: 20 events would exceed the 4 s wait limit before the next check. (Arrivals 3.3/s.)
+    No action: queue is empty.
+
+What else the law weighed stands in the decision's terms; at most a short remark in brackets follows here.
+"""
+
+from collections.abc import Sequence
+
+NO_ACTION = "No action"
+ADVICE_ONLY = "advice only"
+MOST_NAMES = 5
+
+
+def because(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
+    """`action: cause; cause. (Remark; remark.)`"""
+    text = f"{action}: {'; '.join(causes)}."
+    return f"{text} ({capitalised('; '.join(remarks))}.)" if remarks else text
+
+
+def no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
+    """The reason of a decision without an action."""
+    return because(NO_ACTION, *causes, remarks=remarks)
+
+
+def not_applied(reason: str, why: str) -> str:
+    """The reason of a decision that nobody applies: `Would start 1 worker (advice only): …`"""
+    action, colon, cause = reason.partition(": ")
+    would = action if action == NO_ACTION else f"Would {action[:1].lower()}{action[1:]}"
+    return f"{would} ({why}){colon}{cause}"
+
+
+def applied(reason: str) -> str:
+    """The reason of a decision that was advice only, once somebody has applied it; others as they are."""
+    would, advice, cause = reason.partition(f" ({ADVICE_ONLY}): ")
+    return f"{capitalised(would.removeprefix('Would '))}: {cause}" if advice else reason
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter; the rest as it is."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def number(value: float) -> str:
+    """1,234 or 12.3."""
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1_000 else f"{value:,.1f}"
+
+
+def counted(count: float, noun: str) -> str:
+    """1 worker, 1,200 workers."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """92 % of a share of 0.92."""
+    return f"{100 * share:,.{digits}f} %"
+
+
+def listed(names: Sequence[str]) -> str:
+    """n1, n2; of many the first five, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def are(names: Sequence[str]) -> str:
+    """The verb for one or several."""
+    return "is" if len(names) == 1 else "are"
