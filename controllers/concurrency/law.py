@@ -1,6 +1,6 @@
 """How many threads work: as many as bring throughput, and no more (Tang et al.).
 
-`method` tcc is the paper's state machine (`controllers.concurrency.tcc`); explorer probes a few
+`method` tcc is the paper's automaton (`controllers.concurrency.tcc`); explorer probes a few
 configurations and fits a curve (`controllers.concurrency.explorer`), and falls back to TCC for a cycle where
 none fits. Both see only times between completions, idle time excluded, and decide when there are samples
 enough (`controllers.concurrency.throughput`).
@@ -15,7 +15,7 @@ number outside the range.
 
 Three pools or more share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
 numbered: who begins one takes the next number, and who is steady and hears of a greater number (`epoch`)
-begins, too. Who explores already counts for the newest.
+begins, too. Who explores already counts as the newest.
 
 A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
 exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
@@ -35,9 +35,10 @@ from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, refuse_unknown
+from controllers.framework.reason import because, counted, no_action
 from queues.errors import BadInput
 
-# How surely the throughput must differ before a change is believed: a chance of 0.1 % in each look.
+# How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.
 CHANGE_Z = 3.3
 
 
@@ -121,7 +122,7 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
     now = memory.sample.measured(threads)
     called = _called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
-        return memory, Decision(None, _held(memory.sample), _terms(memory, None), "samples")
+        return memory, Decision(None, no_action(_no_rate(memory.sample)), _terms(memory, None), "samples")
     if machine.phase == "steady":
         return _steady(parameters, memory, now, seen)
     if not memory.followed:
@@ -160,24 +161,18 @@ def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decis
     machine = memory.machine
     threads = _into_range(parameters, machine.threads)
     after = replace(memory, machine=replace(machine, threads=threads), sample=ThroughputSample(), refused=0)
-    reason = (
-        f"{machine.threads} threads are outside the range of {parameters['minimum']} to "
-        f"{parameters['maximum']}; exploring goes on from {threads}."
-    )
-    return after, _act(after, machine.phase, reason, "range")
+    allowed = f"{parameters['minimum']} to {parameters['maximum']}"
+    cause = f"{counted(machine.threads, 'thread')} are outside the range of {allowed}"
+    return after, _act(after, machine.phase, _set(threads, cause), "range")
 
 
-def _refused(
-    parameters: Values, memory: Memory, threads: int, trouble: str | None
-) -> tuple[Memory, Decision]:
+def _refused(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
     """The pool has other threads than it was set to: it is asked again, and in the end believed."""
     machine, refused = memory.machine, memory.refused + 1
-    why = f" ({trouble})" if trouble else ""
+    why = f" ({error})" if error else ""
+    differs = f"{counted(threads, 'thread')}, and was set to {machine.threads}{why}"
     if refused < parameters["patience"]:
-        reason = (
-            f"The pool has {threads} threads and was set to {machine.threads}{why}; "
-            "what it does says nothing yet."
-        )
+        reason = _set(machine.threads, f"the pool has {differs}; it is asked again")
         return replace(memory, refused=refused), _act(memory, machine.phase, reason, "pool")
     limit = memory.limit
     if threads < machine.threads and threads >= parameters["minimum"]:
@@ -186,19 +181,27 @@ def _refused(
     # No step was made, so there is none to compare: what can be added has been.
     phase = "max" if machine.phase == "add" else machine.phase
     after = Memory(replace(machine, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
-    reason = (
-        f"The pool has stayed at {threads} threads although it was set to {machine.threads}{why}: "
-        "that is taken for its limit."
-    )
-    return after, _act(after, machine.phase, reason, "pool")
+    cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
+    return after, _act(after, machine.phase, _set(held, cause), "pool")
 
 
-def _held(sample: ThroughputSample) -> str:
+def _no_rate(sample: ThroughputSample) -> str:
+    """Why the sample gives no throughput."""
     if sample.count == 0:
-        return "Nothing was completed: all idle, or stuck. Threads stay as they are."
+        return "nothing was completed, so all threads are idle or stuck"
     if sample.count == 1:
-        return "One sample has no spread; threads stay as they are until there are more."
-    return "The completions came all at once, without any time between them; threads stay as they are."
+        return "one sample has no spread, and more are needed"
+    return "all completions came at the same time, so they give no rate"
+
+
+def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
+    """The reason of a decision about threads; `before`: how many there were, where they were measured."""
+    action = f"Set {counted(threads, 'thread')}"
+    if before == threads:
+        action = f"Keep {counted(threads, 'thread')}"
+    elif before is not None:
+        action = f"{action} ({threads - before:+,})"
+    return because(action, cause, remarks=remarks)
 
 
 def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
@@ -206,7 +209,7 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
     rules = tcc if isinstance(machine, Cycle) else explorer
     needed = math.ceil(rules.needed_samples(parameters, machine, now))
     if now.samples < needed:
-        reason = f"{_at(machine, now)}: {now.samples} of {needed} samples."
+        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[_at(machine, now)])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     following: Machine = rules.step(parameters, machine, now)
     if isinstance(following, Exploration) and following.phase == "tcc":
@@ -214,9 +217,11 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
         best = max(following.points, key=lambda point: point.per_second).threads
         following = tcc.exploring_from(parameters, best, following.steps)
     after = replace(memory, machine=following, sample=ThroughputSample())
-    return after, _act(
-        after, following.phase, f"{_at(machine, now)}; {_next(machine, following)}.", None, now
+    before = machine.threads
+    reason = _set(
+        following.threads, _at(machine, now), before=before, remarks=[f"next phase: {following.phase}"]
     )
+    return after, _act(after, following.phase, reason, None, now)
 
 
 def _steady(
@@ -224,27 +229,28 @@ def _steady(
 ) -> tuple[Memory, Decision]:
     """`now` may be unknown only where the others' exploration is to be joined."""
     if _called(memory, seen):
-        why = "another host explores, and they share what is scarce"
+        why = "another host explores, and hosts that share a resource explore together"
         return _exploring_again(parameters, memory, now, why, False, seen)
     assert now is not None
     if memory.followed and seen["steered"]:
-        return _exploring_again(parameters, memory, now, "it is steered from now on", True, seen)
-    given = seen["seconds"]
-    passed = math.fsum(seen["interdeparture_seconds"]) if given is None else float(given)
+        return _exploring_again(parameters, memory, now, "the loop steers the pool from now on", True, seen)
+    seconds = seen["seconds"]
+    passed = math.fsum(seen["interdeparture_seconds"]) if seconds is None else float(seconds)
     machine = replace(memory.machine, steady_seconds=memory.machine.steady_seconds + passed)
-    looked = now.samples >= parameters["initial_samples"]
-    if looked and machine.steady_per_second <= 0:
+    checked = now.samples >= parameters["initial_samples"]
+    if checked and machine.steady_per_second <= 0:
         machine = replace(machine, steady_per_second=now.throughput_per_second)
-    differs = looked and _has_changed(parameters, machine, now)
+    differs = checked and _has_changed(parameters, machine, now)
     changed = differs and machine.doubted
     if not changed and machine.steady_seconds < parameters["steady_seconds"]:
-        # Each look measures afresh, so that a change does not drown in what was before; only a look that
-        # differs is looked at again together with the next.
-        kept = ThroughputSample() if looked and not differs else memory.sample
-        after = replace(memory, machine=replace(machine, doubted=differs), sample=kept)
-        rest = "that is looked at once more" if differs else "nothing calls for another exploration"
-        return after, Decision(None, f"{_at(machine, now)}; {rest}.", _terms(after, now))
-    why = f"it was {machine.steady_per_second:.4g}" if changed else "it is time to explore again"
+        # Each check measures afresh, so that a change does not drown in what was before; only a check that
+        # differs is repeated together with the next.
+        sample = ThroughputSample() if checked and not differs else memory.sample
+        after = replace(memory, machine=replace(machine, doubted=differs), sample=sample)
+        cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
+        return after, Decision(None, no_action(cause, remarks=[_at(machine, now)]), _terms(after, now))
+    was, is_now = machine.steady_per_second, now.throughput_per_second
+    why = f"throughput went {was:.4g} → {is_now:.4g}/s" if changed else "the next exploration is due"
     return _exploring_again(parameters, replace(memory, machine=machine), now, why, changed, seen)
 
 
@@ -255,8 +261,9 @@ def _exploring_again(
     heard = int(seen["epoch"] or 0)
     epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
     after = Memory(_begun_again(parameters, memory.machine, changed), epoch=epoch)
-    told = f"Steady at {memory.machine.threads} threads" if now is None else _at(memory.machine, now)
-    decision = _act(after, after.machine.phase, f"{told}; {why}.", None, now)
+    before, remarks = memory.machine.threads, [] if now is None else [_at(memory.machine, now)]
+    reason = _set(after.machine.threads, why, before=before, remarks=remarks)
+    decision = _act(after, after.machine.phase, reason, None, now)
     return (after if seen["steered"] else resting(parameters, memory, memory.machine.threads)), decision
 
 
@@ -280,16 +287,8 @@ def _has_changed(parameters: Values, machine: Machine, now: Measurement) -> bool
 
 
 def _at(machine: Machine, now: Measurement) -> str:
-    return f"{machine.phase.capitalize()} at {now.threads} threads: {now.throughput_per_second:.4g}/s"
-
-
-def _next(before: Machine, after: Machine) -> str:
-    if after.phase == "steady":
-        return f"steady with {after.threads}"
-    direction = "more" if after.threads > before.threads else "fewer"
-    if after.threads == before.threads:
-        return f"measured again as {after.phase}"
-    return f"{after.phase} with {after.threads}, {abs(after.threads - before.threads)} {direction}"
+    rate = f"{now.throughput_per_second:.4g}/s with {counted(now.threads, 'thread')}"
+    return f"{machine.phase} phase measured {rate}"
 
 
 def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:

@@ -25,6 +25,7 @@ from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, first
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.reason import because
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -267,23 +268,22 @@ def _decision(
         "kd": gains.kd,
         **({} if estimate is None else {"a": estimate.a, "b": parameters["b"] * estimate.ratio}),
     }
-    reason = _reason(parameters, memory, admit, limited_by)
-    expected = _expected(parameters, gains, error)
-    if starved and error < 0:
-        reason, expected = f"{reason} Fewer came than were allowed: nothing is to be expected.", None
+    # Where fewer came than were admitted, admitting fewer still changes nothing.
+    without_effect = starved and error < 0
+    reason = _reason(parameters, memory, admit, limited_by, without_effect)
+    expected = None if without_effect else _expected(parameters, gains, error)
     return Decision({"admit": admit}, reason, terms, limited_by, admit, expected)
 
 
-def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None) -> str:
+def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
     y, u, error = memory.measured[0], memory.admitted[0], parameters["setpoint"] - memory.measured[0]
-    where = (
-        "at the reference"
-        if error == 0
-        else f"{_size(abs(error))} {'below' if error > 0 else 'above'} the reference"
-    )
-    change = "as many as" if admit == u else f"{abs(admit - u):,.0f} {'more' if admit > u else 'fewer'} than"
-    bound = f", the {limited_by}" if limited_by else ""
-    return f"{_size(y)} are free, {where}: admits {admit:,.0f} events{bound}, {change} were admitted."
+    side = "below" if error > 0 else "above"
+    where = f"{_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
+    cause = f"{_size(y)} are free, {where}"
+    causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
+    change = "unchanged" if admit == u else f"before: {u:,.0f}"
+    remarks = [change, "fewer came than were admitted, so no effect is expected"] if starved else [change]
+    return because(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
 
 
 def _size(size_bytes: float) -> str:

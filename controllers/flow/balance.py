@@ -31,6 +31,7 @@ from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.reason import because, counted, percent
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -72,6 +73,7 @@ STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(D
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
 MOST_REPLICAS = 1_000
+SHOWN_CHANGE = 0.0005  # of a share; less reads 0.0 %
 
 
 @dataclass(frozen=True)
@@ -269,10 +271,9 @@ def _decision(
         "wanted": dict(zip(names, wanted.tolist(), strict=True)),
     }
     slow = names[int(np.argmax(response))]
-    reason = (
-        f"{slow} is the slowest of {len(names)} replicas, {spread:.4g} s behind the quickest; the mean is "
-        f"{mean:.4g} s. {_moved(names, before, shares)}"
-    )
+    behind = f"{slow} responds {spread:.3g} s slower than the fastest replica"
+    cause = behind if spread > 0 else f"the {counted(len(names), 'replica')} respond equally fast"
+    reason = because(_what(names, before, shares), cause, remarks=[f"mean response time: {mean:.3g} s"])
     action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
     expected = None
     if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
@@ -281,10 +282,12 @@ def _decision(
     return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)
 
 
-def _moved(names: Sequence[str], before: Floats, after: Floats) -> str:
-    change = (after - before) / float(before.sum())
-    least = int(np.argmin(change))
-    if abs(change[least]) < 0.0005:
-        return "The shares stay."
-    share = float(after[least] / after.sum())
-    return f"{names[least]} gets {-change[least]:.1%} of the load less, {share:.1%} in all."
+def _what(names: Sequence[str], before: Floats, after: Floats) -> str:
+    """The action in words: the replica whose share changes most, and how many others change."""
+    was, becomes = before / float(before.sum()), after / float(after.sum())
+    changed = np.flatnonzero(np.abs(becomes - was) >= SHOWN_CHANGE)
+    if not changed.size:
+        return "Keep the shares"
+    most = int(np.argmax(np.abs(becomes - was)))
+    others = f" and {changed.size - 1} more" if changed.size > 2 else ""
+    return f"Set share of {names[most]} {percent(was[most], 1)} → {percent(becomes[most], 1)}{others}"

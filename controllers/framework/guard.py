@@ -1,10 +1,10 @@
-"""What stands between a law and the plant: it may hold, calm, slow, clamp or delay a decision, and says so.
+"""What stands between a law and the plant: it may hold, average, slow, limit or delay a decision.
 
 A guard decorates a law, and like a law it is pure: time comes in, its state is JSON. In this order:
 
-1. stale hold: on a measurement that is older than `stale_seconds` or known to be unfit the law is not asked,
-   nor where there is nothing to decide (idle);
-2. oscillation: when among the last `oscillation_window` values the law turned round `oscillation_turns`
+1. stale hold: on a measurement that is older than `stale_seconds` or known to be invalid the law is not
+   asked, nor where there is nothing to decide (idle);
+2. oscillation: when among the last `oscillation_window` values the law reversed `oscillation_turns`
    times, by `oscillation_swing` or more each time, the mean of those values is used instead;
 3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
 4. direction: of "up only" no value below the one before, of "down only" none above it;
@@ -22,6 +22,7 @@ from typing import Any
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Standing, Values
 from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.reason import NO_ACTION, because, no_action
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
@@ -41,7 +42,7 @@ PARAMETERS = (
     Parameter(
         "oscillation_window",
         "decisions",
-        "How far back the detector of oscillations looks.",
+        "How many decisions the detector of oscillations covers.",
         12,
         3,
         100,
@@ -49,8 +50,8 @@ PARAMETERS = (
     ),
     Parameter(
         "oscillation_turns",
-        "turns",
-        "This many turns in the window are an oscillation; 0 never.",
+        "reversals",
+        "This many reversals in the window are an oscillation; 0 never.",
         0,
         0,
         100,
@@ -60,7 +61,7 @@ PARAMETERS = (
     Parameter(
         "direction",
         "choice",
-        "Which way the value may go from the one before it.",
+        "The direction in which the value may change.",
         "both",
         kind="choice",
         choices=("both", "up only", "down only"),
@@ -84,7 +85,7 @@ STATE_KEYS = ("value", "acted_at_seconds", "recent")
 @dataclass(frozen=True)
 class Measured:
     """How good the observation is: its age (None: unknown), and why it can't be used, if so. idle: why it is
-    sound and yet says nothing (there is too little load to tell anything); nobody need look after that.
+    valid and yet says nothing (too little load, for example); nobody need act on that.
     """
 
     age_seconds: float | None
@@ -180,10 +181,11 @@ def decide(
 def by_hand(law: Law, manual: Values) -> Decision:
     """The decision a person took in the law's place; without a value there is nothing to do."""
     if not manual:
-        return Decision(None, f"Manual: no value is set for {law.actuator}, so nothing is done.", raw=0.0)
+        return Decision(None, no_action(f"manual mode, and no value is set for {law.actuator}"), raw=0.0)
     value = float(next(iter(manual.values())))
-    words = ", ".join(f"{name} = {value:g}" for name, value in manual.items())
-    return Decision(dict(manual), f"Manual: {words}, set by hand.", {"manual": dict(manual)}, raw=value)
+    words = ", ".join(f"{name} to {value:g}" for name, value in manual.items())
+    reason = because(f"Set {words}", "manual mode, set by a person")
+    return Decision(dict(manual), reason, {"manual": dict(manual)}, raw=value)
 
 
 def _stale(settings: Values, measured: Measured) -> Decision | None:
@@ -192,14 +194,14 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
     if measured.unfit is not None:
         why = measured.unfit
     elif age is None:
-        why = "the age of the measurement is not known"
+        why = "the age of the measurement is unknown"
     elif age > limit:
-        why = f"the measurement is {age:.1f} s old, over the limit of {limit:g} s"
+        why = f"the measurement is {age:.1f} s old, limit {limit:g} s"
     elif measured.idle is not None:
-        return Decision(None, f"Nothing is done: {measured.idle}.", terms, "nothing to decide")
+        return Decision(None, no_action(measured.idle), terms, "nothing to decide")
     else:
         return None
-    return Decision(None, f"Nothing is done: {why}.", terms, "stale measurement")
+    return Decision(None, no_action(why), terms, "stale measurement")
 
 
 def _value(law: Law, decision: Decision, before: float | None) -> float | None:
@@ -250,26 +252,26 @@ def _slew(
 def _one_way(
     settings: Values, before: float | None, value: float, limited_by: str | None
 ) -> tuple[float, str | None]:
-    wanted = settings["direction"]
-    if before is None or wanted == "both":
+    direction = settings["direction"]
+    if before is None or direction == "both":
         return value, limited_by
-    kept = max(value, before) if wanted == "up only" else min(value, before)
-    return (value, limited_by) if kept == value else (kept, "guard direction")
+    allowed = max(value, before) if direction == "up only" else min(value, before)
+    return (value, limited_by) if allowed == value else (allowed, "guard direction")
 
 
 def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[float, str | None]:
     needed = settings["oscillation_turns"]
-    if not needed or turns(recent, settings["oscillation_swing"]) < needed:
+    if not needed or reversals(recent, settings["oscillation_swing"]) < needed:
         return value, None
     return sum(recent) / len(recent), "oscillation"
 
 
-def turns(values: Sequence[float], swing: float) -> int:
-    """How often a series turned round, counting only swings of at least `swing`."""
+def reversals(values: Sequence[float], swing: float) -> int:
+    """How often a series reversed its direction, counting only swings of at least `swing`."""
     count, heading, edge = 0, 0, values[0] if values else 0.0
     for value in values:
         if heading * (value - edge) >= 0 and heading:
-            edge = value  # it goes on the same way: the edge moves along
+            edge = value  # it goes on in the same direction: the edge moves along
         elif abs(value - edge) >= swing and value != edge:
             count += heading != 0
             heading, edge = (1 if value > edge else -1), value
@@ -281,8 +283,15 @@ def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str) -
     asked = decision.action or {}
     number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
     action: Mapping[str, Any] | None = {**asked, actuator: number} if number else None
-    reason = f"{decision.reason} The guard makes it {number:g} ({limited_by})."
+    set_to = f"Set {actuator} to {number:g}" if action else NO_ACTION
+    reason = f"{because(set_to, _limit_words(limited_by))} Proposed by the law: {decision.reason}"
     return _scaled(replace(decision, action=action, reason=reason, limited_by=limited_by), number)
+
+
+def _limit_words(limited_by: str) -> str:
+    if limited_by == "oscillation":
+        return "the law oscillates, so its recent values are averaged (guard)"
+    return f"limited by the {limited_by}"
 
 
 def _scaled(decision: Decision, number: float) -> Decision:
@@ -303,5 +312,5 @@ def _cool_down(settings: Values, guard_state: Json, now_seconds: float, decision
     left = settings["cooldown_seconds"] - abs(now_seconds - acted)
     if left <= 0:
         return decision
-    reason = f"{decision.reason} The guard holds it: the last action needs {left:.1f} s more to cool down."
+    reason = f"{no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
     return replace(decision, action=None, reason=reason, limited_by="guard cool-down", expected=None)

@@ -16,6 +16,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
+from controllers.framework.reason import because
 from controllers.parallelism.measured_paths import no_memory
 from queues.errors import BadInput
 
@@ -39,7 +40,7 @@ OBSERVATION = (
 
 
 class ParallelismForecast:
-    """Tasks by the cheapest way through the windows to come; see the module for what it costs."""
+    """Tasks by the cheapest path through the windows to come; see the module for what it costs."""
 
     name = "parallelism_forecast"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -72,7 +73,7 @@ class ParallelismForecast:
         return no_memory(document)
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
-        """The first step of the cheapest way, the way, and what it costs."""
+        """The first step of the cheapest path, the path, and what it costs."""
         low, current = int(parameters["minimum"]), int(observation["current"])
         columns, cost = cheapest(
             np.asarray(observation["missed"]),
@@ -87,9 +88,9 @@ class ParallelismForecast:
         changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
         missed = sum(row[column] for row, column in zip(observation["missed"], columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
-        verb = "stays" if path[0] == current else "changes now"
-        step = f"{current} to {path[0]} tasks"
-        reason = f"The cheapest way over {len(path)} windows costs {cost:.6g} and {verb}: {step}."
+        what = f"Keep {current} tasks" if path[0] == current else f"Set tasks {current} → {path[0]}"
+        cause = f"this begins the cheapest path over {len(path)} windows"
+        reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))
 
 
@@ -104,7 +105,7 @@ def cheapest(
     cost_change: float,
     minimum: int = 1,
 ) -> tuple[list[int], float]:
-    """The columns of the cheapest way (windows,) and its cost; `missed` is windows by numbers of tasks.
+    """The columns of the cheapest path (windows,) and its cost; `missed` is windows by numbers of tasks.
 
     From the last window backwards: to_come[p] is the least cost of what follows when p tasks run.
     """

@@ -1,11 +1,11 @@
-"""Tasks of all operators together, ahead of what comes: what is foreseen, what a pause costs, what helped.
+"""Tasks of all operators together, ahead of the load: by forecast, cost of a pause, and measured gain.
 
-What is foreseen is a spread of rates (`parallelism_needs.demand`), not one. Each capacity of the chain costs
+The forecast is a spread of rates (`needs.demand`), not one. Each capacity of the chain costs
 its tasks and, expected over that spread, the events that wait too long, in a pause, in a peak, behind what
-piled up (`parallelism_fluid`): so an event that comes too late is weighed against a task that stands idle, as
-a newsvendor weighs a paper not had against one not sold. Besides, the mean of what is foreseen between two
+piled up (`fluid_backlog`): so an event that comes too late is weighed against a task that stands idle, as
+a newsvendor weighs a paper not had against one not sold. Besides, the mean forecast between two
 decisions has to keep `target_utilisation` and the paths' bound (`task_allocation`). How far tasks help is
-learnt (`scaling_curve`). `parallelism_plan` decides when to change: the present tasks stay while they do, up
+learnt (`scaling_curve`). `plan` decides when to change: the present tasks stay while they do, up
 to `tolerance` above the target, and while a change doesn't pay.
 
 After a rescale the measured gain of capacity is held against the expected one. Where less than
@@ -22,6 +22,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
+from controllers.framework.reason import NO_ACTION, because, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
 from controllers.parallelism.needs import (
@@ -42,7 +43,7 @@ from queues.errors import BadInput
 MOST_TASKS = 100_000
 # A gain of capacity that noise could not be.
 NOTABLE = 0.05
-# What was seen counts so much at the next look.
+# What was seen counts so much at the next check.
 SEEN_AGAIN = 0.8
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
@@ -80,7 +81,7 @@ OBSERVATION = (
     Parameter("source_per_second", "events/s", "Offered now.", None, 0, 1e12, required=True),
     Parameter("forecast_per_second", "events/s", "Expected in each window.", maximum=1e12, kind="numbers"),
     Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
-    Parameter("paths", "lists of operators", "Ways from a source to a sink.", kind="names", required=True),
+    Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(
         "operators",
         "by name",
@@ -290,15 +291,19 @@ def _decision(
         "by_hand": by_hand,
     }
     failed = [name for name, share in verdicts.items() if share < parameters["effective_share"]]
-    reason = _words(parameters, needs, before, tasks)
-    if failed:
-        reason += f" The last rescale of {', '.join(failed)} brought less than it should have."
-    if needs.blocked:
-        reason += (
-            f" {', '.join(needs.blocked)} would need more, but more did not help; it is tried again later."
-        )
-    if by_hand:
-        reason += f" Set by hand: {', '.join(by_hand)}."
+    reason = because(
+        _what(before, tasks),
+        _cause(parameters, needs, before, tasks),
+        remarks=[
+            *([f"the last rescale of {listed(failed)} gained less than expected"] if failed else []),
+            *(
+                [f"{listed(needs.blocked)}: more tasks did not help, tried again later"]
+                if needs.blocked
+                else []
+            ),
+            *([f"set by a person: {listed(list(by_hand))}"] if by_hand else []),
+        ],
+    )
     limited = "effectiveness" if needs.blocked else _at_most(parameters, known, needs)
     if tasks == before:
         return Decision(None, reason, terms, limited)
@@ -322,12 +327,19 @@ def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> st
     return "maximum" if full and not needs.keeps[0] else None
 
 
-def _words(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
+    """The action in words: the operators whose tasks change."""
+    changes = [f"{name} {count} → {tasks[name]}" for name, count in before.items() if tasks[name] != count]
+    return f"Set tasks of {listed(changes)}" if changes else NO_ACTION
+
+
+def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
     pause = "the pause" if parameters["pause_seconds"] else "the change"
+    if tasks == before and needs.keeps[0]:
+        return f"{now} tasks suffice for now, and a change would not repay {pause}"
     if tasks == before:
-        does = "do" if needs.keeps[0] else "are the most there may be and do not do"
-        return f"{now} tasks {does} for now; others would not pay for {pause}."
+        return f"{now} tasks do not suffice, and more are not allowed"
     if not needs.keeps[0]:
-        return f"{now} tasks do not do for what comes: {then} for all operators together."
-    return f"{then} tasks instead of {now} pay for {pause}."
+        return f"{now} tasks do not suffice for the forecast load, {then} do"
+    return f"{then} tasks instead of {now} repay {pause}"

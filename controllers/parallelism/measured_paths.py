@@ -5,6 +5,7 @@ from typing import Any
 
 from controllers.framework.decision import Decision, Json
 from controllers.framework.parameter import read_object, refuse_unknown
+from controllers.framework.reason import listed, no_action
 
 
 def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
@@ -15,11 +16,11 @@ def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
 def held_unmeasured(
     rows: Mapping[str, Mapping[str, Any]], names: Sequence[str], needed: Sequence[str]
 ) -> Decision | None:
-    """Nothing is done while what is `needed` of an operator is not known; None where all is."""
+    """No action while a measurement that is `needed` of an operator is missing; None where all are there."""
     missing = [name for name in names if any(rows[name][each] is None for each in needed)]
     if not missing:
         return None
-    reason = f"{', '.join(missing)} was not measured; tasks stay as they are."
+    reason = no_action(f"{listed(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
     return Decision(None, reason, limited_by="unmeasured")
 
 

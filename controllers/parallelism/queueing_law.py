@@ -19,6 +19,7 @@ from typing import Any
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
+from controllers.framework.reason import NO_ACTION, are, because, listed
 from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
@@ -71,7 +72,7 @@ OPERATOR = (
     Parameter("latency_seconds", "s", "What else an event spends there.", 0.0, 0, 1e6),
 )
 OBSERVATION = (
-    Parameter("paths", "lists of operators", "Ways from a source to a sink.", kind="names", required=True),
+    Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(
         "operators",
         "by name",
@@ -142,9 +143,9 @@ def _decision(
     worst = lacking(operators, paths)
     feasible = worst is None
     if worst is None:
-        tasks, reason = fewest_tasks(operators, paths), _words(parameters, operators, paths)
+        tasks, cause = fewest_tasks(operators, paths), _cause(parameters, operators, paths)
     else:
-        tasks, reason = _most(operators, paths), _what_would_suffice(parameters, operators, *worst)
+        tasks, cause = _most(operators, paths), _what_would_suffice(parameters, operators, *worst)
     waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
     action = {
         "tasks": tasks,
@@ -160,18 +161,26 @@ def _decision(
         "tasks_total": sum(tasks.values()),
     }
     stay = parameters["only_changes"] and tasks == terms["tasks_before"]
+    reason = because(NO_ACTION if stay else _what(operators, tasks), cause)
     return Decision(None if stay else action, reason, terms, None if feasible else "maximum")
 
 
-def _words(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> str:
-    threshold = parameters["bottleneck_threshold"]
+def _what(operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> str:
+    """The action in words: the operators whose tasks change."""
+    changes = [
+        f"{name} {operators[name].tasks} → {n}" for name, n in tasks.items() if n != operators[name].tasks
+    ]
+    return f"Set tasks of {listed(changes)}" if changes else "Keep the tasks"
+
+
+def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> str:
+    threshold, bound = parameters["bottleneck_threshold"], f"{parameters['bound_seconds']:g} s"
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
-        return (
-            f"{', '.join(busy)} is a bottleneck and gets twice its tasks; the rest as few as keep the bound."
-        )
+        words = f"{listed(busy)} {are(busy)} a bottleneck (utilisation ≥ {threshold:g})"
+        return f"{words} and get twice the tasks; the others get the fewest that keep {bound}"
     which = "the path keeps" if len(paths) == 1 else "all paths keep"
-    return f"The fewest tasks with which {which} {parameters['bound_seconds']:g} s."
+    return f"these are the fewest tasks with which {which} {bound}"
 
 
 def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
@@ -188,18 +197,18 @@ def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> d
 def _what_would_suffice(
     parameters: Values, operators: Mapping[str, QueueingOperator], path: Path, wait_seconds: float
 ) -> str:
-    way, bound = " → ".join(path.operators), parameters["bound_seconds"]
+    stages, bound = " → ".join(path.operators), parameters["bound_seconds"]
     spent = parameters["batching_share"] * bound - path.budget_seconds
     if path.budget_seconds <= 0:
-        suffices = f"an event spends {spent:.4g} s there besides waiting, and the bound has to be more"
+        suffices = f"an event spends {spent:.4g} s there besides waiting, so the bound must be longer"
     else:
         enough_tasks = _maximum_that_suffices(operators, path)
-        suffices = f"a maximum of {enough_tasks} tasks would" if enough_tasks else "no number of tasks would"
+        suffices = f"{enough_tasks} tasks would suffice" if enough_tasks else "no number of tasks suffices"
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
-            suffices += f", or a bound of {enough:.4g} s"
+            suffices += f", or a bound of {enough:.4g} s would"
     most = parameters["maximum"]
-    return f"{way} can't keep {bound:g} s with {most} tasks an operator: {suffices}. It gets the most."
+    return f"{stages} can't keep {bound:g} s with at most {most} tasks per operator; {suffices}"
 
 
 def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:

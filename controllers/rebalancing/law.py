@@ -17,7 +17,7 @@ A heavy queue, whose two smallest pieces would fill half a node, parts evenly, i
 `minimum_points` or multiples: a piece below twice that can't be parted again, and of a queue at 5000 events/s
 one of 99 points alone is TOOBUSY. It costs a few points more than the fewest.
 
-If the limits can't be kept the worst node is minimised, and the reason says what capacity is missing:
+If the limits can't be kept the worst node is minimised, and the reason names the missing capacity:
 ΣL / busy - ΣC. It is then left as it is while it is within `worst_tolerance` of the best possible.
 
 Houtman, sections 3.5.1.4 and 4.1.1.2-4.1.1.4: there a TOOBUSY node halves containers chosen at random, since
@@ -34,8 +34,9 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.reason import NO_ACTION, are, because, counted, listed, percent
 from controllers.rebalancing import relocation
-from controllers.rebalancing.allocation import Allocation, Floats, IndexedMove, from_observation
+from controllers.rebalancing.allocation import Allocation, Floats, from_observation
 from controllers.rebalancing.greedy import MoveRules
 from queues.errors import BadInput
 from queues.nodes.node_state import BUSY, NORMAL, STATES
@@ -86,14 +87,14 @@ PARAMETERS = (
     Parameter(
         "exact_ways",
         "pairs of container and receiver",
-        "Up to this size the optimum is computed; above it a fast search decides.",
+        "Up to this size the mixed-integer program is solved; above it the greedy search decides.",
         200,
         0,
         100_000,
         "integer",
     ),
     Parameter(
-        "branches", "branches", "The optimum's search ends after this many.", 50, 1, 1_000_000, "integer"
+        "branches", "branches", "The mixed-integer solver stops after this many.", 50, 1, 1_000_000, "integer"
     ),
 )
 NODE = (
@@ -107,7 +108,7 @@ NODE = (
         required=True,
     ),
     Parameter("drained", "flag", "Gives all it holds, gets nothing.", False, kind="flag"),
-    Parameter("state", "choice", "As last heard.", NORMAL, kind="choice", choices=STATES),
+    Parameter("state", "choice", "As last reported.", NORMAL, kind="choice", choices=STATES),
 )
 QUEUE = (
     Parameter("name", "name", "The queue.", kind="text", required=True),
@@ -130,8 +131,8 @@ OBSERVATION = (
 )
 RECENT = (
     Parameter("queue", "name", "The queue.", kind="text", required=True),
-    Parameter("from", "name", "Whence.", kind="text", required=True),
-    Parameter("to", "name", "Whither.", kind="text", required=True),
+    Parameter("from", "name", "The node that gave.", kind="text", required=True),
+    Parameter("to", "name", "The node that received.", kind="text", required=True),
     Parameter("age", "decisions", "How long ago.", 0, 0, 1_000, "integer", required=True),
 )
 STATE = (Parameter("recent", "moves", "The last moves.", [], kind="rows", items=RECENT),)
@@ -198,7 +199,7 @@ class _Recent:
 
 
 class Rebalancing:
-    """The fewest points, or moves, that relieve the nodes; see the module for the programs it solves."""
+    """The fewest points, or moves, that bring the nodes below their limit; see the module for how."""
 
     name = "rebalancing"
     parameters: Sequence[Parameter] = PARAMETERS
@@ -298,7 +299,8 @@ def _decision(
 ) -> Decision:
     after = allocation.after(found.moves)
     terms = _terms(parameters, allocation, after, search, found)
-    reason = f"{_why(parameters, allocation, search, found, terms)} {_what(found.moves)}"
+    cause = _why(parameters, allocation, search, found, terms)
+    reason = because(_what(named), cause, remarks=_remarks(terms))
     limited_by = None if found.feasible else "capacity" if terms["missing_capacity"] else "rules"
     if not named:
         return Decision(None, reason, terms, limited_by)
@@ -351,36 +353,34 @@ def _why(
     found: relocation.Relocation,
     terms: Mapping[str, Any],
 ) -> str:
-    over = (allocation.loads > search.limits) & allocation.available
+
     limit = BUSY if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
     if not found.feasible:
         missing = terms["missing_capacity"]
-        what = (
-            f"capacity {missing:g} is missing"
-            if missing
-            else "the rules (minimum containers, smallest piece, no return) leave no way"
-        )
-        return (
-            f"Not every node can be kept within {limit}: {what}. The worst node goes from "
-            f"{terms['worst_before']:.3g} to {terms['worst_after']:.3g} of its capacity."
-        )
-    drained = [
-        allocation.nodes[n]
-        for n in np.flatnonzero(allocation.drained & ~allocation.offline)
-        if allocation.held[n]
+        rules = "the rules for containers, pieces and returns forbid it"
+        why = f"a capacity of {missing:g} is missing" if missing else rules
+        return f"not every node can be below {limit}, since {why}"
+    to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.held]
+    over = (allocation.loads > search.limits) & allocation.available
+    causes = [
+        f"{listed(names)} {are(names)} {what}"
+        for chosen, what in ((to_empty, "drained"), (over, f"over {limit}"))
+        if (names := [allocation.nodes[node] for node in np.flatnonzero(chosen)])
     ]
-    notes = [f"{_listed(drained)} is to be emptied"] if drained else []
-    if over.any():
-        notes.append(f"{_listed([allocation.nodes[n] for n in np.flatnonzero(over)])} is over {limit}")
-    return f"{'; '.join(notes)}." if notes else f"Every node is within {limit}."
+    return "; ".join(causes) or f"every node is below {limit}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def _remarks(terms: Mapping[str, Any]) -> list[str]:
+    before, after = percent(terms["worst_before"]), percent(terms["worst_after"])
+    change = before if before == after else f"{before} → {after}"
+    return [f"worst node: {change} of its capacity"]
 
 
-def _what(moves: Sequence[IndexedMove]) -> str:
-    if not moves:
-        return "Nothing is moved."
-    points = relocation.points_of(moves)
-    return f"{len(moves)} move{'s' if len(moves) > 1 else ''} of {points:,} points in all."
+def _what(named: Sequence[Mapping[str, Any]]) -> str:
+    """The action in words: one move with its nodes, of several how many and their sum."""
+    if not named:
+        return NO_ACTION
+    points = counted(sum(move["points"] for move in named), "point")
+    if len(named) == 1:
+        return f"Move {points} of {named[0]['queue']} {named[0]['from']} → {named[0]['to']}"
+    return f"Move {points} in {len(named)} moves"

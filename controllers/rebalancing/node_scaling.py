@@ -25,6 +25,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
 from queues.errors import BadInput
@@ -266,14 +267,39 @@ def _decision(
         "nodes_idle": idle,
         "points_restored": sum(move.points for move in restore),
     }
-    notes = [
-        f"{int(used.sum())} nodes are in use with capacity {have:g}; the load to come needs {needed:.4g}",
-        *([f"{', '.join(use)} is taken into use"] if use else []),
-        *([f"{', '.join(release)} released, the least capable that the rest can replace"] if release else []),
-        *([f"{terms['points_restored']} points of lost nodes are restored"] if restore else []),
-        *(["no node is left to take"] if short else []),
-    ]
-    reason = "; ".join(notes) + ("." if use or release or restore else "; nothing changes.")
+    reason = because(
+        _what(use, release, terms["points_restored"]),
+        _why(plant, terms, release, restore),
+        remarks=_remarks(terms, short),
+    )
     action = {"use": use, "release": release, "restore": plant.named(restore)}
     acts = bool(use or release or restore)
     return Decision(action if acts else None, reason, terms, "nodes" if short else None)
+
+
+def _what(use: Sequence[str], release: Sequence[str], restored: float) -> str:
+    """The action in words."""
+    parts = [
+        *([f"use {listed(use)}"] if use else []),
+        *([f"release {listed(release)}"] if release else []),
+        *([f"restore {counted(restored, 'point')} of lost nodes"] if restored else []),
+    ]
+    return capitalised(", ".join(parts)) if parts else NO_ACTION
+
+
+def _why(
+    plant: Allocation, terms: Mapping[str, Any], release: Sequence[str], restore: Sequence[IndexedMove]
+) -> str:
+    lost = sorted({plant.nodes[move.source] for move in restore if plant.offline[move.source]})
+    if lost:
+        return f"{listed(lost)} {are(lost)} OFFLINE and given up"
+    if restore:
+        return "a queue is below its minimum of containers"
+    needed, used = f"{terms['needed_capacity']:.4g}", f"{terms['used_capacity']:.4g}"
+    have = f"the forecast load needs a capacity of {needed}, and {used} is in use"
+    return f"{have}; the rest suffices without {listed(release)}" if release else have
+
+
+def _remarks(terms: Mapping[str, Any], short: bool) -> list[str]:
+    nodes = f"nodes in use: {terms['nodes_used']}, idle: {terms['nodes_idle']}"
+    return [nodes, "the plant is too small"] if short else [nodes]

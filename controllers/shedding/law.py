@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
+from controllers.framework.reason import because, no_action, percent
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import (
     ALL_SINKS,
@@ -105,15 +106,15 @@ class Shedding:
             return initial_state(), replace(lifted, expected=_expected(sight, state, lifted))
         why = trigger(sight, state)
         if why is None:
-            reason = "The table stands: nothing it was computed for has changed enough."
+            reason = no_action("rates, times and bounds have not changed enough for a new table")
             return state, Decision(None, reason, work_shed(sight, state["shed"]))
         try:
             found, made = relieve(sight)
         except InfeasibleError as error:
             terms = work_shed(sight, state["shed"])
-            return state, Decision(None, f"{error} The last table stays.", terms, limited_by="infeasible")
+            return state, Decision(None, no_action(str(error)), terms, limited_by="infeasible")
         except SolverError as error:
-            reason = f"The solver found no table ({error}). The last one stays."
+            reason = no_action(f"the solver found no table ({error}), so the last one stays")
             return state, Decision(None, reason, work_shed(sight, state["shed"]), limited_by="solver")
         decision = _decision(sight, found, made, why)
         decision = replace(decision, expected=_expected(sight, state, decision))
@@ -127,7 +128,7 @@ LAW: Law = Shedding()
 def relieve(sight: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
     """Tables for each bottleneck, upstream first, and type → events/s that are then emitted.
 
-    Without a named bottleneck these are the operators whose offered work is over their budget. Raises
+    Without a named bottleneck these are the operators whose offered load is over their budget. Raises
     `InfeasibleError` and `SolverError`.
     """
     application, named = sight.application, sight.observation["bottleneck"]
@@ -178,21 +179,20 @@ def _refuse_infeasible(sight: SheddingInputs, operator: str) -> None:
     least = sight.waiting.least_seconds(min(takes, default=0.0))
     if takes and bound < least:
         raise InfeasibleError(
-            f"The bound of {bound:g} s at {operator} is {least - bound:.3g} s below the "
-            f"{least:g} s that one event takes; no shedding keeps it. "
-            f"Set latency_bound_seconds above {least:g}."
+            f"the bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s of one "
+            f"event, so shedding can't keep it; set latency_bound_seconds above {least:g} s"
         )
 
 
 def _lifted(sight: SheddingInputs, state: Json) -> Decision:
     """Nothing is to be shed; what is, ends."""
     if not any(share for types in state["shed"].values() for share in types.values()):
-        reason = "Shedding has to wait for what costs less; nothing is shed."
+        reason = no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(sight, {}))
     made = sight.application.emissions(sight.outside, {})
     emitted = {symbol: float(made[sight.application.index[symbol]]) for symbol in sight.application.emitters}
     action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(sight, emitted)}, "utilisation": 0.0}
-    reason = "Shedding is no longer permitted: all events are let through again."
+    reason = because("Stop shedding", "the remedy ladder no longer enables it")
     return Decision(action, reason, work_shed(sight, {}))
 
 
@@ -206,7 +206,7 @@ def _decision(
         "utilisation": max((each.utilisation for each in found), default=0.0),
     }
     over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
-    reason = " ".join([f"New table, since {why}:" if why != "first table" else "", _words(found)]).strip()
+    reason = because(_what(found), why, remarks=_loads(found))
     terms = {**_terms(sight, found), **work_shed(sight, shed)}
     return Decision(action, reason, terms, "never_shed" if over else None)
 
@@ -227,15 +227,26 @@ def worth(sight: SheddingInputs, made: Mapping[str, float]) -> float:
     return float(sum(weight * made[sink] for sink, weight in sight.sinks.items()))
 
 
-def _words(found: Sequence[Bottleneck]) -> str:
-    shedding = [each for each in found if any(any(table.shares().values()) for table in each.tables)]
-    if not shedding:
-        return "Every operator can do all it is offered; nothing is shed."
-    return " ".join(
-        f"{each.operator} is offered {_work(each):.0%} of its time and may use {each.budget:.1%}; "
-        f"it sheds {1 - each.utilisation / _work(each):.0%} of its work."
-        for each in shedding
-    )
+def _what(found: Sequence[Bottleneck]) -> str:
+    """The action in words: what each operator sheds of its work."""
+    shares = {each.operator: 1 - each.utilisation / _work(each) for each in found if _sheds(each)}
+    if not shares:
+        return "Shed nothing"
+    return f"Shed {', '.join(f'{percent(share)} of the work of {name}' for name, share in shares.items())}"
+
+
+def _loads(found: Sequence[Bottleneck]) -> list[str]:
+    """Offered load and budget of the operators that shed."""
+    loads = [
+        f"{each.operator}: offered load {percent(_work(each))} of its time, budget {percent(each.budget, 1)}"
+        for each in found
+        if _sheds(each)
+    ]
+    return loads or ["every operator can process its offered load"]
+
+
+def _sheds(bottleneck: Bottleneck) -> bool:
+    return any(any(table.shares().values()) for table in bottleneck.tables)
 
 
 def _work(bottleneck: Bottleneck) -> float:

@@ -68,14 +68,14 @@ def trigger(sight: SheddingInputs, state: Json) -> str | None:
     """Why a new table is called for, or None."""
     solved = state["solved"]
     if solved is None:
-        return "first table"
+        return "there is no table yet"
     then, now = solved["observation"], sight.observation
     if solved["parameters"] != sight.parameters or _asked(then) != _asked(now):
-        return "patterns, sinks or parameters are others"
+        return "patterns, sinks or parameters changed"
     if _moved(_rates(then), _rates(now), sight.parameters["deviation_rates"]):
-        return "the rates have changed"
+        return "the rates changed"
     if _moved(_times(then), _times(now), sight.parameters["deviation_processing"]):
-        return "the processing times have changed"
+        return "the processing times changed"
     return _off_bound(sight, state)
 
 
@@ -118,9 +118,9 @@ def _off_bound(sight: SheddingInputs, state: Json) -> str | None:
         then = state["times"].get(operator, bound)
         sheds = any(any(shed.get(each.name, {}).values()) for each in sight.application.at(operator))
         if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
-            return f"{operator} would exceed its bound"
+            return f"{operator} would exceed its bound with the present table"
         if sheds and time < (1 - deviation) * min(bound, then):
-            return f"{operator} could do more within its bound"
+            return f"{operator} could process more within its bound"
     return None
 
 

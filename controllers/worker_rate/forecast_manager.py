@@ -1,14 +1,14 @@
-"""The manager that looks ahead: full workers, started by how many events there will be when they run.
+"""The forecasting manager: full workers, started by how many events there will be when they run.
 
 C is what a worker takes (events_per_worker), q the queue length, all in events, once per interval:
 
     arrived  = Δq + removed                     into level and trend (`controllers.worker_rate.arrival_rate`)
     pledged  = what workers under way will take: C each, less what has been removed since
-    found    = q - pledged + forecast(lead)     what a worker that starts now finds
+    found    = q - pledged + forecast(lead)     what waits when a worker that starts now runs
     certain  = ⌊(q - pledged) / C⌋              workers that are full whatever comes
-    foreseen = ⌊found / C + 1 - θ⌋              workers that will be at least θ full (fill_share)
+    forecast = ⌊found / C + 1 - θ⌋              workers that will be at least θ full (fill_share)
     above    = ⌈(found - L U) / C⌉              workers that leave the lower limit L U (lower_share) waiting
-    full     = max(certain, min(foreseen, above))
+    full     = max(certain, min(forecast, above))
 
 So the forecast is fed forward where more than the upper limit U allows would wait; within it only a worker
 that is surely full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial.
@@ -43,17 +43,17 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
+from controllers.framework.reason import because, counted, no_action, number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import (
     ROUNDING,
     Manager,
     Start,
     arrived,
-    number,
     overloaded,
-    sentence,
+    pool_behind,
+    queue_remark,
     starting,
-    waits,
     whole_part,
 )
 from queues.nodes.node_state import TOOBUSY
@@ -157,12 +157,12 @@ def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
 
 
 def _full(parameters: Values, free: float, found: float) -> int:
-    """Workers that will be full: for certain, or by the forecast where more than may would wait."""
+    """Workers that will be full: for certain, or by the forecast where too many events would wait."""
     size = parameters["events_per_worker"]
     certain = math.floor(free / size + ROUNDING)
-    foreseen = math.floor(found / size + 1 - parameters["fill_share"] + ROUNDING)
+    forecast = math.floor(found / size + 1 - parameters["fill_share"] + ROUNDING)
     above = math.ceil((found - parameters["lower_share"] * parameters["upper_limit"]) / size - ROUNDING)
-    return int(max(certain, min(foreseen, above)))
+    return int(max(certain, min(forecast, above)))
 
 
 def _coming(parameters: Values, manager: Manager) -> float:
@@ -199,10 +199,7 @@ def _late(
     until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
     if rest <= 0 or age + until_next <= patience:
         return None
-    return (
-        f"{number(rest)} don't fill a worker, and would by the next look have waited longer than the "
-        f"{number(patience)} s that so many may"
-    )
+    return f"{counted(rest, 'event')} would exceed the {number(patience)} s wait limit before the next check"
 
 
 def _slow(parameters: Values, observation: Values, free: float) -> str | None:
@@ -213,9 +210,9 @@ def _slow(parameters: Values, observation: Values, free: float) -> str | None:
     intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
     if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
         # What is gone that soon at the present pace needs nobody else.
-        return f"the oldest waits {number(oldest)} s, since the workers at it are slow"
+        return f"the oldest event has waited {number(oldest)} s, since its workers are slow"
     if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
-        return f"the oldest waits {number(oldest)} s, and of the workers submitted none began to run"
+        return f"the oldest event has waited {number(oldest)} s, and no submitted worker has begun to run"
     return None
 
 
@@ -234,32 +231,27 @@ def _reinforcement(parameters: Values, observation: Values) -> int:
 def _limited(parameters: Values, manager: Manager, observation: Values, need: _Need) -> tuple[Manager, Start]:
     """As many of the workers needed as may start now."""
     if (full := overloaded(parameters, observation)) is not None:
-        return manager, Start(0, full, "maximum_waiting_to_run", {})
+        return manager, Start(0, no_action(full), "maximum_waiting_to_run", {})
     if (behind := _behind(parameters, manager, observation)) is not None:
-        return manager, Start(0, behind, "executed workers", {})
+        return manager, Start(0, no_action(behind), "executed workers", {})
     if observation["queue_length"] == 0 and parameters["start_when"] == "waiting":
-        idle = Start(0, "Nothing waits, so no worker starts.", None, {})
+        idle = Start(0, no_action("queue is empty"), None, {})
         return replace(manager, carry=0.0, cap=_lifted(manager, observation, 0)), idle
-    notes = [_finding(parameters, manager, observation, need)]
-    if need.late is not None and need.count:
-        notes.append(need.late)
-    count, limited_by = need.count, None
+    remarks = _remarks(parameters, manager, observation)
+    count, cause, limited_by = need.count, _cause(parameters, manager, observation, need), None
     if count < need.full:
-        limited_by = "waiting events"
-        notes.append(f"what waits now fills only {count:,}")
+        limited_by, cause = "waiting events", f"the waiting events fill only {counted(count, 'worker')}"
     if count > parameters["maximum_rate"]:
         count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
-        notes.append(f"no more than {count:,} may start in an interval")
+        cause = f"at most {counted(count, 'worker')} may start per interval, {need.count:,} are needed"
     if (room := _room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
-        notes.append(
-            f"{number(observation['waiting_to_run'])} wait to run, so only {room:,} more are submitted"
-        )
-    manager, count, spared = _spared(manager, observation, count)
-    if spared is not None:
-        notes.append(spared)
-        limited_by = "node_state"
-    return manager, Start(count, f"{sentence(notes)}. {starting(count)}", limited_by, {})
+        waiting = counted(observation["waiting_to_run"], "worker")
+        cause = f"{waiting} wait to run, so only {room:,} more of {need.count:,} may be submitted"
+    relieved, fewer, node = _relieved(manager, observation, count)
+    if node is not None:
+        count, cause, limited_by = fewer, node, "node_state"
+    return relieved, Start(count, because(starting(count), cause, remarks=remarks), limited_by, {})
 
 
 def _room(parameters: Values, manager: Manager, observation: Values) -> int | None:
@@ -276,13 +268,10 @@ def _behind(parameters: Values, manager: Manager, observation: Values) -> str | 
     waiting, runs = observation["waiting_to_run"], manager.executed
     if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
         return None
-    return (
-        f"{number(waiting)} workers are submitted and do not run yet, and only {number(runs)} begin to run "
-        f"per interval: the pool is full, so no more start. {waits(observation['queue_length'])}."
-    )
+    return pool_behind(waiting, runs)
 
 
-def _spared(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
+def _relieved(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
     """The workers a TOOBUSY or recovering node gets; fractions of its cap add up."""
     if manager.cap is None:
         return manager, count, None
@@ -291,7 +280,8 @@ def _spared(manager: Manager, observation: Values, count: int) -> tuple[Manager,
         # The carry is no store: what isn't used now is not owed later.
         return replace(manager, carry=0.0, cap=_lifted(manager, observation, count)), count, None
     state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
-    why = f"the node is {state}, so it gets {number(round(manager.cap, 1))} per interval instead of {count:,}"
+    limit = number(round(manager.cap, 1))
+    why = f"the node is {state}, limit {limit} workers per interval; {count:,} are needed"
     return replace(manager, carry=carry), whole, why
 
 
@@ -302,17 +292,31 @@ def _lifted(manager: Manager, observation: Values, count: int) -> float | None:
     return None if count < manager.cap else manager.cap
 
 
-def _finding(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
-    """What was found, with its numbers, as the beginning of the reason."""
-    size = number(parameters["events_per_worker"])
-    words = waits(observation["queue_length"])
+def _cause(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
+    """Why so many workers are needed, where nothing limits them."""
+    size, length = number(parameters["events_per_worker"]), observation["queue_length"]
+    if need.late is not None and need.count:
+        return need.late
+    if need.full:
+        return f"{counted(round(need.found, 1), 'event')} fill {counted(need.full, 'worker')} of {size}"
+    if manager.pledged >= length:
+        return f"workers under way will take the {counted(length, 'event')}"
+    if need.rest <= 0:
+        return f"{counted(round(need.found, 1), 'event')} do not fill a worker of {size}"
+    rest, limit = counted(need.rest, "event"), number(need.patience_seconds)
+    return f"{rest} do not fill a worker of {size}, and can wait within the limit of {limit} s"
+
+
+def _remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:
+    """What the number of workers follows from."""
+    length = observation["queue_length"]
+    remarks = [queue_remark(length)]
     if manager.pledged > 0:
-        words += f", {number(min(manager.pledged, observation['queue_length']))} of them taken care of"
+        remarks.append(f"assigned to workers under way: {number(min(manager.pledged, length))}")
     if manager.arrivals is not None:
         per_second = manager.arrivals.level / parameters["interval_seconds"]
-        words += f", and {number(round(per_second, 1))} come per second"
-    share = need.full and f"which fill {need.full:,} worker{'s' * (need.full > 1)} of {size}"
-    return f"{words}: {number(round(need.found, 1))} when a worker runs, {share or f'not enough for {size}'}"
+        remarks.append(f"arrivals: {number(round(per_second, 1))}/s")
+    return remarks
 
 
 def _remember(parameters: Values, manager: Manager, observation: Values, count: int) -> Manager:

@@ -309,7 +309,7 @@ def _manager(state: Json) -> Manager:
 def _decision(parameters: Values, start: Start, length: float) -> Decision:
     action = {"start": start.count} if start.count else None
     expected = _expected(parameters, start, length)
-    return Decision(action, start.because, start.terms, start.limited_by, float(start.count), expected)
+    return Decision(action, start.reason, start.terms, start.limited_by, float(start.count), expected)
 
 
 def _expected(parameters: Values, start: Start, length: float) -> Expected | None:

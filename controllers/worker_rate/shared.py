@@ -1,12 +1,13 @@
-"""What both methods of the manager law share: its memory, how many workers start, and the words for it."""
+"""What both methods of the manager law share: its memory, how many workers start, and why in words."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
+from controllers.framework.reason import NO_ACTION, counted, number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
 # A carry that should be whole may be short of it by rounding: 0.1 added ten times is 0.9999999999999999.
@@ -19,7 +20,7 @@ class Manager:
 
     `rate` [workers/interval], `carry` (a fraction of a worker) and `history` (queue lengths) are both
     methods'; the rest is the forecast's: `arrivals` (None before two lengths are known), `executed`
-    [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is spared, else None,
+    [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None,
     `waited_seconds` since a worker started while events wait, and `pledged` [events], what workers that are
     under way will take.
     """
@@ -49,10 +50,10 @@ class Manager:
 
 @dataclass(frozen=True)
 class Start:
-    """How many workers start, why in a sentence, what kept it from being more, and the terms behind it."""
+    """How many workers start, the reason, what kept it from being more, and the terms behind it."""
 
     count: int
-    because: str
+    reason: str
     limited_by: str | None
     terms: Mapping[str, Any]
 
@@ -80,28 +81,25 @@ def overloaded(parameters: Values, observation: Values) -> str | None:
     waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
     if waiting <= limit:
         return None
+    return f"{_wait_to_run(waiting)}, limit {number(limit)}: worker hosts are full"
+
+
+def pool_behind(waiting: float, per_interval: float) -> str:
+    """Why no worker may start when the pool runs far fewer than are submitted."""
     return (
-        f"{number(waiting)} workers are submitted and do not run yet, over the limit of {number(limit)}: the "
-        f"worker hosts are full, so no more start and the rate stays. {waits(observation['queue_length'])}."
+        f"{_wait_to_run(waiting)}, and only {number(per_interval)} begin per interval: worker hosts are full"
     )
 
 
-def number(value: float) -> str:
-    """1,234 or 12.3."""
-    return f"{value:,.0f}" if float(value).is_integer() or value >= 1_000 else f"{value:,.1f}"
-
-
-def waits(length: float) -> str:
-    """How many events wait, in words."""
-    return "1 event waits" if length == 1 else f"{number(length)} events wait"
+def _wait_to_run(workers: float) -> str:
+    return f"{counted(workers, 'worker')} wait{'s' if workers == 1 else ''} to run"
 
 
 def starting(count: int) -> str:
-    """How many workers start, in words."""
-    return {0: "No worker starts.", 1: "1 worker starts."}.get(count, f"{count:,} workers start.")
+    """The action, in words."""
+    return f"Start {counted(count, 'worker')}" if count else NO_ACTION
 
 
-def sentence(notes: Sequence[str]) -> str:
-    """Notes as one sentence without its full stop."""
-    text = "; ".join(notes)
-    return text[0].upper() + text[1:]
+def queue_remark(length: float) -> str:
+    """The queue length, as a remark."""
+    return f"queue: {counted(length, 'event')}"

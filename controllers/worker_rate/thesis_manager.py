@@ -1,6 +1,6 @@
 """The manager of Houtman, section 4.2.1, and the static configuration it replaced.
 
-Every interval (5 s) the manager looks at the queue length q, and at those of the last minute (12 of them):
+Every interval (5 s) the manager checks the queue length q, and those of the last minute (12 of them):
 
     more than 4 of them below U/2    →  rate · 0.9
     otherwise, q > U                 →  rate · 1.2     (one step per evaluation: ERRATA E42)
@@ -28,16 +28,15 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
+from controllers.framework.reason import because, counted, no_action, number
 from controllers.worker_rate.shared import (
     Manager,
     Start,
     arrived,
     bounded,
-    number,
     overloaded,
-    sentence,
+    queue_remark,
     starting,
-    waits,
     whole_part,
 )
 
@@ -48,62 +47,69 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     history = (*before.history, length)[-int(parameters["history"]) :]
     manager = replace(before, history=history)
     if (full := overloaded(parameters, observation)) is not None:
-        start = Start(0, full, "maximum_waiting_to_run", {})
+        start = Start(0, no_action(full), "maximum_waiting_to_run", {})
     else:
         manager, start = _evaluate(parameters, manager, length)
     return manager, replace(start, terms=_terms(parameters, before, manager, observation))
 
 
 def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Manager, Start]:
-    rate, because, limited_by = _new_rate(parameters, manager, length)
+    rate, cause, limited_by = _new_rate(parameters, manager, length)
     manager = replace(manager, rate=rate)
     if length == 0 and parameters["start_when"] == "waiting":
         # Nothing adds up while nothing waits: else the first event after a quiet hour would start hundreds.
-        return replace(manager, carry=0.0), Start(0, "Nothing waits, so no worker starts.", None, {})
+        return replace(manager, carry=0.0), Start(0, no_action("queue is empty"), None, {})
     whole, carry = whole_part(manager.carry + rate)
-    return replace(manager, carry=carry), _start(parameters, whole, length, because, limited_by)
+    return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
 
 def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
     """The rate after this evaluation, why, and the bound it met."""
     limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
-    low = sum(past < low_limit for past in manager.history)
+    low, events = sum(past < low_limit for past in manager.history), counted(length, "event")
     if low > parameters["low_count"]:
-        wanted, verb = manager.rate * parameters["lower_factor"], "falls"
-        looks = f"{low} of the last {len(manager.history)} looks"
-        why = f"{waits(length)}, fewer than {number(low_limit)} in {looks}"
+        rate = bounded(parameters, manager.rate * parameters["lower_factor"])
+        checks = f"{low} of the last {len(manager.history)} checks"
+        why, bound = f"the queue was under {number(low_limit)} events in {checks}", None
     elif length > limit:
-        wanted, verb = manager.rate * parameters["raise_factor"], "rises"
-        why = f"{waits(length)}, over the limit of {number(limit)}"
+        rate = bounded(parameters, manager.rate * parameters["raise_factor"])
+        why, bound = f"the queue of {events} is over the limit of {number(limit)}", "maximum_rate"
     else:
-        return manager.rate, f"{waits(length)}, within the limit of {number(limit)}: the rate stays", None
-    rate = bounded(parameters, wanted)
+        why = f"the queue of {events} is within the limit of {number(limit)}"
+        return manager.rate, f"{why}, so the rate stays {_per_interval(manager.rate)}", None
     if rate == manager.rate:
         # Already at a bound: say so, and name it only when it keeps the rate from rising.
-        bound = "maximum_rate" if verb == "rises" else None
-        return rate, f"{why}: the rate stays at its {'maximum' if bound else 'minimum'} {rate:.2f}", bound
-    return rate, f"{why}: the rate {verb} from {manager.rate:.2f} to {rate:.2f}", None
+        return (
+            rate,
+            f"{why}; the rate is at its {'maximum' if bound else 'minimum'}, {_per_interval(rate)}",
+            bound,
+        )
+    return rate, f"{why}, so the rate goes {manager.rate:.2f} → {_per_interval(rate)}", None
 
 
-def _start(parameters: Values, whole: int, length: float, because: str, limited_by: str | None) -> Start:
+def _per_interval(rate: float) -> str:
+    return f"{rate:.2f} workers per interval"
+
+
+def _start(parameters: Values, whole: int, length: float, cause: str, limited_by: str | None) -> Start:
     """The workers of this interval: the whole part of the rate, what waits needs, the backlog's extra."""
-    count, notes = whole, [because]
+    count, causes = whole, [cause]
     if parameters["start_when"] == "waiting":
         fill = math.ceil(length / parameters["events_per_worker"])
         if count > fill:
             count, limited_by = fill, limited_by or "waiting events"
-            notes.append(f"what waits fills only {fill}")
+            causes.append(f"the waiting events fill only {counted(fill, 'worker')}")
         elif count < 1:
             count = 1
-            notes.append("what waits gets at least one worker per interval")
+            causes.append("waiting events get at least one worker per interval")
     extra = 0
     if length > parameters["backlog_factor"] * parameters["upper_limit"]:
         extra = int(parameters["backlog_workers"])
-        notes.append(f"{extra} extra for the backlog")
+        causes.append(f"{extra} extra for the backlog")
     if count + extra == 0:
-        notes.append("the rate has not added up to a whole worker yet, so none starts")
-        return Start(0, f"{sentence(notes)}.", limited_by, {})
-    return Start(count + extra, f"{sentence(notes)}. {starting(count + extra)}", limited_by, {})
+        causes.append("the rate has not added up to a whole worker yet")
+    reason = because(starting(count + extra), *causes, remarks=[queue_remark(length)])
+    return Start(count + extra, reason, limited_by, {})
 
 
 def _terms(parameters: Values, before: Manager, after: Manager, observation: Values) -> dict[str, object]:

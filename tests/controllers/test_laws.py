@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 import types
 
 import numpy as np
@@ -32,6 +33,8 @@ CONTRACT = (
     "shedding",
     "ladder",
 )
+# "Start 1 worker: 20 events would exceed the 4 s wait limit. (Queue: 20 events.)"
+ACTION_THEN_CAUSE = re.compile(r"[A-Z][^:]+: [^ ].*[^.;](\.|\.\))", re.DOTALL)
 each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 
 
@@ -104,7 +107,7 @@ def measured_paths(chance: np.random.Generator) -> dict:
     return {"paths": [["x", "y"], ["x", "z"]], "operators": rows}
 
 
-def foreseen_paths(chance: np.random.Generator) -> dict:
+def forecast_paths(chance: np.random.Generator) -> dict:
     """Two paths over three operators, three windows, and at times nothing measured or much waiting."""
     rows = {
         name: {
@@ -135,7 +138,7 @@ DRAWN = {
     "shedding": applications.running_example,
     "parallelism_queueing": measured_paths,
     "parallelism_forecast": windows,
-    "parallelism_joint": foreseen_paths,
+    "parallelism_joint": forecast_paths,
 }
 
 
@@ -202,13 +205,14 @@ def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
 
 @each_law
 @given(data=st.data())
-def test_a_decision_is_finite_json_with_a_reason(law, data):
+def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, data):
     parameters, observations = data.draw(runs_of(law))
     _, decisions = decide_all(law, parameters, law.initial_state(parameters), observations)
     for decision in decisions:
         printed = through_json(decision.to_json())
         assert printed == decision.to_json()
-        assert decision.reason.endswith(".") and len(decision.reason) > 20
+        assert ACTION_THEN_CAUSE.fullmatch(decision.reason), decision.reason
+        assert decision.reason.startswith("No action: ") == (decision.action is None), decision.reason
         assert decision.action is None or decision.action != {}
 
 

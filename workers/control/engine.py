@@ -28,6 +28,7 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, resumed
+from controllers.framework.reason import ADVICE_ONLY, not_applied
 from controllers.framework.sensed import Sensed
 from queues.errors import BadInput, WeirError
 from workers.control.kinds.registry import kind_of
@@ -58,7 +59,7 @@ class _Setting:
     parameters: dict[str, Any]
     guard: dict[str, Any]
     manual: dict[str, Any] | None
-    misfit: str = ""  # why the overrides of parameters and guard are left out
+    conflict: str = ""  # why the overrides of parameters and guard are left out
 
     def recorded(self) -> dict[str, Any]:
         """As the ledger keeps it."""
@@ -192,25 +193,25 @@ def _record(
 def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> _Setting:
     """The loop's mode, parameters and guard with the overrides in force in their place.
 
-    Overrides that fitted together may not once one of them has ended: then the loop's own values hold, and
-    `misfit` says why, rather than that the loop steers with what its law refuses.
+    Overrides that agreed may contradict each other once one of them has ended: then the loop's own values
+    hold, and `conflict` says why, rather than that the loop steers with what its law refuses.
     """
     mode, manual = _mode(loop, in_force, now), None
     if mode == Mode.MANUAL:
         value = overrides.value_of(str(law.actuator), in_force, now)
         manual = {} if value is None else {str(law.actuator): value}
-    held, misfit = in_force, ""
+    applied, conflict = in_force, ""
     try:
-        law.check(overrides.effective_parameters(law, loop.parameters, held, now))
-        guard.read_settings(law, overrides.effective_guard(law, loop.guard, held, now))
+        law.check(overrides.effective_parameters(law, loop.parameters, applied, now))
+        guard.read_settings(law, overrides.effective_guard(law, loop.guard, applied, now))
     except BadInput as error:
-        held, misfit = [], str(error)
+        applied, conflict = [], str(error).rstrip(".")
     return _Setting(
         mode=mode,
-        parameters=overrides.effective_parameters(law, loop.parameters, held, now),
-        guard=overrides.effective_guard(law, loop.guard, held, now),
+        parameters=overrides.effective_parameters(law, loop.parameters, applied, now),
+        guard=overrides.effective_guard(law, loop.guard, applied, now),
         manual=manual,
-        misfit=misfit,
+        conflict=conflict,
     )
 
 
@@ -259,12 +260,12 @@ def _quality(measured: Measured) -> dict[str, Any]:
 
 def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:
     reason = guarded.decision.reason
-    if setting.misfit:
-        reason = f"{reason} The overrides don't fit together any more ({setting.misfit}): left out."
+    if setting.conflict:
+        reason = f"{reason} The overrides contradict each other and are left out: {setting.conflict}."
     if setting.mode == Mode.ADVISE:
-        return f"Advice only, nothing is applied. {reason}"
+        return not_applied(reason, ADVICE_ONLY)
     if setting.mode == Mode.HOLD:
-        return f"On hold{_until(in_force, now)}, nothing is applied. Otherwise: {reason}"
+        return not_applied(reason, f"on hold{_until(in_force, now)}")
     return reason
 
 

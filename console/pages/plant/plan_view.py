@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from controllers.framework.reason import applied
 from queues.nodes.node_state import OVERLOADED
 from workers.models import Plan
 
@@ -18,8 +19,6 @@ STATES = {
     "void": "Void",
     "rolled-back": "Rolled back",
 }
-# True of the loop's tick, and wrong of the plan that came of it.
-ADVICE = "Advice only, nothing is applied. "
 
 
 def headline(plan: Document) -> str:
@@ -58,7 +57,7 @@ def shown(plan: Document, snapshot: Mapping[str, Any] | None) -> Document:
     rows = [_move(move, snapshot, bool(plan["empties"])) for move in plan["moves"]]
     return {
         **plan,
-        "reason": plan["reason"].removeprefix(ADVICE),
+        "reason": applied(plan["reason"]),
         "headline": headline(plan),
         "state_words": STATES[plan["state"]],
         "dumbbells": dumbbells(plan, snapshot),

@@ -121,7 +121,9 @@ def test_rebalance_now_opens_a_plan_that_leaves_no_node_busy(operator, plant):
 def test_nothing_to_move_is_said_with_the_reason(operator, plant, calm):
     answer = fetch(operator, "/plans/rebalance", {"goal": "below-busy"})
     assert answer.status_code == 422
-    assert answer.json()["errors"]["goal"] == ["Every node is within BUSY. Nothing is moved."]
+    assert answer.json()["errors"]["goal"] == [
+        "No action: every node is below BUSY. (Worst node: 0 % of its capacity.)"
+    ]
     assert not Plan.objects.exists()
 
 

@@ -70,7 +70,7 @@ def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_
     assert found == {"latency_bound_seconds": 9, "sink_weights": {"outage": 3.0}}
     plant.now = timezone.now()
     entry = plant.tick("shedding")
-    assert entry.parameters["latency_bound_seconds"] == 9 and "parameters are others" in entry.reason
+    assert entry.parameters["latency_bound_seconds"] == 9 and "parameters changed" in entry.reason
     assert "Put it in force" not in page_of(browsers["operator"], loop)
 
 

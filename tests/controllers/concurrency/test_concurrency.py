@@ -146,7 +146,11 @@ def test_a_decline_is_taken_back_at_once():
 def test_what_can_not_be_decided_on_is_held_with_the_reason():
     parameters = read()
     state = LAW.initial_state(parameters)
-    for gaps, words in (([], "Nothing was completed"), ([0.5], "One sample"), ([0.0, 0.0], "all at once")):
+    for gaps, words in (
+        ([], "nothing was completed"),
+        ([0.5], "one sample"),
+        ([0.0, 0.0], "at the same time"),
+    ):
         after, decision = look(parameters, state, 1, gaps)
         assert decision.action is None and words in decision.reason
         assert after["machine"] == state["machine"]
@@ -193,7 +197,7 @@ def test_the_steady_state_ends_after_its_time_or_when_the_throughput_has_changed
         state, _ = look(parameters, state, threads, [1 / min(threads, 8)] * 60)
     steady = state["machine"]["threads"]
     calm, decision = look(parameters, state, steady, [1 / min(steady, 8)] * 60, seconds=1.0)
-    assert decision.action is None and "nothing calls" in decision.reason
+    assert decision.action is None and "throughput is steady" in decision.reason
     once, decision = look(parameters, calm, steady, [1.0] * 60, seconds=1.0)
     assert decision.action is None and "once more" in decision.reason
     _, decision = look(parameters, once, steady, [1.0] * 60, seconds=1.0)
@@ -256,7 +260,7 @@ def test_a_pool_that_nobody_steers_is_measured_where_it_is_and_exploring_is_advi
         assert state["machine"]["phase"] == "steady" and state["machine"]["threads"] == 6
         assert (decision.action is not None) == (second == 2)
     _, decision = look(parameters, state, 6, [0.1] * 60, seconds=1.0)
-    assert decision.action["phase"] == "base" and "steered from now on" in decision.reason
+    assert decision.action["phase"] == "base" and "steers the pool from now on" in decision.reason
 
 
 def test_what_was_measured_before_a_hold_is_no_part_of_what_is_measured_after_it():

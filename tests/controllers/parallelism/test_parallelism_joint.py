@@ -162,7 +162,7 @@ def test_what_is_foreseen_is_met_before_it_comes():
     rows = operators({"a": 5, "b": 5}, 350.0)
     _, decision = decide(observation(rows, 350.0, [700.0, 700.0, 700.0]))
     assert all(count >= 700 * SERVICE / 0.8 for count in decision.action["tasks"].values())
-    assert "do not do for what comes" in decision.reason
+    assert "do not suffice for the forecast load" in decision.reason
 
 
 def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
@@ -170,7 +170,7 @@ def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
     _, short = decide(observation(rows, 300.0, [300.0, 780.0]))
     _, long = decide(observation(rows, 300.0, [300.0] * 20))
     assert short.action is None and "pause" in short.reason
-    assert long.action["tasks"]["a"] < 10 and "pay for the pause" in long.reason
+    assert long.action["tasks"]["a"] < 10 and "repay the pause" in long.reason
 
 
 @given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))
@@ -219,7 +219,7 @@ def test_what_did_not_help_is_blocked_said_and_tried_again_later():
     in_vain = operators({"a": set_}, 1800.0, SERVICE * set_ / 5)
     state, blocked = decide(observation(in_vain, 1800.0, at=60.0), state)
     assert blocked.action is None and blocked.limited_by == "effectiveness"
-    assert "brought less than it should have" in blocked.reason and "tried again later" in blocked.reason
+    assert "gained less than expected" in blocked.reason and "tried again later" in blocked.reason
     state, still = decide(observation(in_vain, 1800.0, at=1000.0), state)
     assert still.action is None
     helped = operators({"a": set_}, 1800.0)
@@ -275,7 +275,7 @@ def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
     rows = operators({"a": 5, "b": 5}, 700.0)
     _, decision = decide(observation(rows, 700.0), tasks_of={"a": 3})
     assert decision.action["tasks"]["a"] == 3 and decision.action["tasks"]["b"] >= 9
-    assert decision.terms["by_hand"] == {"a": 3} and "Set by hand: a." in decision.reason
+    assert decision.terms["by_hand"] == {"a": 3} and "Set by a person: a" in decision.reason
     rows["a"]["tasks"], rows["b"]["tasks"] = 3, decision.action["tasks"]["b"]
     _, after = decide(observation(rows, 700.0), tasks_of={"a": 3, "gone": 4})
     assert after.action is None and after.terms["by_hand"] == {"a": 3}

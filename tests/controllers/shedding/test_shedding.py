@@ -89,7 +89,7 @@ def test_nothing_is_shed_where_everything_fits():
     quick = [{**row, "seconds": row["seconds"] / 10} for row in EXAMPLE]
     _, decision = decide({"utilisation_budget": 1.0}, example(5, 12, patterns=quick))
     assert not any(any(types.values()) for types in decision.action["shed"].values())
-    assert "nothing is shed" in decision.reason
+    assert "Shed nothing: " in decision.reason
 
 
 def test_a_type_that_is_never_shed_comes_through_whole_at_the_others_cost():

@@ -42,7 +42,7 @@ def started(decisions):
 def test_nothing_waiting_starts_nothing_and_says_so():
     _, (decision,) = run(parameters(), 0)
     assert decision.action is None
-    assert "Nothing waits" in decision.reason
+    assert decision.reason == "No action: queue is empty."
 
 
 def test_events_that_wait_are_never_served_slower_than_by_one_worker_per_interval():
@@ -56,7 +56,7 @@ def test_events_that_wait_are_never_served_slower_than_by_one_worker_per_interva
 def test_a_breach_of_the_upper_limit_raises_the_rate_by_one_step_of_a_fifth():
     state, (decision,) = run(parameters(), 251)
     assert state["rate"] == pytest.approx(1.2)
-    assert "251 events wait, over the limit of 250" in decision.reason
+    assert "the queue of 251 events is over the limit of 250" in decision.reason
     assert run(parameters(), 250)[0]["rate"] == 1.0
 
 
@@ -86,7 +86,7 @@ def test_too_many_workers_waiting_to_run_stop_submissions_and_the_rate():
     state, (decision,) = run(parameters(maximum_waiting_to_run=5), 5000, waiting_to_run=6)
     assert (decision.action, decision.limited_by) == (None, "maximum_waiting_to_run")
     assert state["rate"] == 1.0
-    assert "6 workers are submitted and do not run yet" in decision.reason
+    assert "6 workers wait to run, limit 5" in decision.reason
     assert started(run(parameters(maximum_waiting_to_run=5), 5000, waiting_to_run=5)[1]) == [2]
 
 

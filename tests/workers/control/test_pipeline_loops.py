@@ -129,7 +129,7 @@ def test_a_quiet_plant_gives_no_cause_for_any_alert(plant):
             row["response_seconds"] = noise.uniform(0.2, 0.9)
         entries += [plant.tick("flow"), plant.tick("balance")]
     flow = [entry.guarded for entry in entries if entry.loop.law == "flow"]
-    assert guard.turns(flow, guard.read_settings(catalog.law("flow"), {})["oscillation_swing"]) == 0
+    assert guard.reversals(flow, guard.read_settings(catalog.law("flow"), {})["oscillation_swing"]) == 0
     assert {entry.limited_by for entry in entries} == {None, "nothing to decide"}
     judged = LedgerEntry.objects.values_list("verdict", flat=True)
     # Of the first tick alone is not known whether more would have come.

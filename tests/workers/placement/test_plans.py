@@ -150,7 +150,7 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
     refused = refusal(
         lambda: proposals.propose_rebalance("below-busy", user, snapshot=loaded(snapshot, {}), now=plant.now)
     )
-    assert "Every node is within BUSY" in refused.message
+    assert "every node is below BUSY" in refused.message
     assert (
         refusal(lambda: proposals.propose_rebalance("best", user, snapshot=snapshot, now=plant.now)).field
         == "goal"
@@ -164,7 +164,7 @@ def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
     for queue in calm["queues"].values():
         for row in queue["containers"].values():
             row["load"] *= 0.8
-    with pytest.raises(BadInput, match="within BUSY"):
+    with pytest.raises(BadInput, match="below BUSY"):
         proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
     loop = Loop.objects.get(law="rebalancing")
     given = {"name": "busy", "value": 0.5, "owner": user, "reason": "A test.", "minutes": 5}

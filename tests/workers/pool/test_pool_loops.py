@@ -47,7 +47,7 @@ def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
         (entry,) = plant.tick()
         assert entry.observation["threads"] == 2 and not entry.observation["steered"]
     advised = LedgerEntry.objects.exclude(action=None)
-    assert advised.count() == 1 and "time to explore" in advised.get().reason
+    assert advised.count() == 1 and "the next exploration is due" in advised.get().reason
     assert plant.order() is None
     assert control_record(plant.now).loops[f"concurrency/{HOST}"]["measured"] == pytest.approx(2 * RATE)
 
@@ -117,7 +117,7 @@ def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plan
 
 @pytest.mark.parametrize(
     ("gaps", "words"),
-    [([], "all idle"), ([0.5], "One sample"), ([0.0, 0.0], "all at once")],
+    [([], "idle or stuck"), ([0.5], "one sample"), ([0.0, 0.0], "at the same time")],
 )
 def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked_for(plant, gaps, words):
     plant.mode("auto")

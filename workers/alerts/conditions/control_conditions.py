@@ -5,7 +5,7 @@ still; overrides, plans, tasks, and the telling of alerts.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from controllers.framework.guard import turns
+from controllers.framework.guard import reversals
 from controllers.worker_rate import law as worker_rate
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Ended, Evidence, LedgerTick, LoopFacts
@@ -60,7 +60,7 @@ def _minutes(seconds: float) -> str:
 def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         values = [tick.value for tick in _within(loop, evidence, window_seconds) if tick.value is not None]
-        count = turns(values, loop.swing)
+        count = reversals(values, loop.swing)
         said = (
             f"{_name(loop)} turned round {count} times in {_minutes(window_seconds)} (swing {loop.swing:g})."
         )
