@@ -38,7 +38,7 @@ SAMPLE_SECONDS = 0.2
 
 
 @dataclass
-class BenchSeat:
+class BenchLease:
     """What a Spark process asks of a seat: here nobody overtakes."""
 
     surroundings: Surroundings
@@ -108,7 +108,7 @@ def _measured(where: Surroundings, job: str, parameters: Mapping[str, Any]) -> d
     with _watched() as usage:
         began = time.perf_counter()
         try:
-            made = process.work(BenchSeat(where, parameters, f"bench-{job}"))
+            made = process.work(BenchLease(where, parameters, f"bench-{job}"))
             seconds = time.perf_counter() - began
         finally:
             process.close()

@@ -44,7 +44,7 @@ def timed(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
     return min(times)
 
 
-def optimum(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
+def best_solution(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
     """The fewest tasks there are, by the solver."""
     columns = [(name, n) for name, each in found.items() for n in range(each.fewest, each.maximum + 1)]
     rows = [[float(name == each) for name, _ in columns] for each in found]
@@ -74,7 +74,7 @@ def quality(seconds: float) -> tuple[int, int, int]:
             for names in (["o0", "o1", "o2", "o3"], ["o0", "o4", "o2", "o5"])
         ]
         ours += sum(fewest_tasks(found, paths).values())
-        best += optimum(found, paths)
+        best += best_solution(found, paths)
         count += 1
     return ours, best, count
 

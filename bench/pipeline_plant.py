@@ -45,7 +45,7 @@ class Recorder:
     batches: list[InterEventBatch] = field(default_factory=list)
 
     def dispatched(
-        self, cursor: Cursor, events: int, hindrance: str | None, skipped: tuple[str, ...]
+        self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
         """Not measured."""
 

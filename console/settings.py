@@ -18,7 +18,7 @@ from console.web.proxies import networks_of
 from queues import environment as variables
 from queues import keys
 from queues.errors import BadInput
-from queues.private_files import keep_private, kept_secret
+from queues.private_files import keep_private, stored_secret
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ def _secret_key() -> str:
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
         raise ImproperlyConfigured("WEIR_SECRET_KEY is missing; set it to 50 or more random characters.")
-    return kept_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
+    return stored_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
 
 
 SECRET_KEY = _secret_key()
@@ -97,7 +97,7 @@ MIDDLEWARE = [
     "console.web.response_headers.ResponseHeaders",
     "console.web.request_id.RequestId",
     "console.web.problem.Problems",
-    "console.audit.refusals.refusals_kept",
+    "console.audit.refusals.refusals_recorded",
     "console.input.boundary.Boundary",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -48,7 +48,7 @@ def write_private(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def kept_secret(path: Path, fresh: str) -> str:
+def stored_secret(path: Path, fresh: str) -> str:
     """The secret in a file, or `fresh` where there is none yet. The first process's is kept."""
     if not path.exists():
         private_folder(path.parent)

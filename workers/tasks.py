@@ -18,7 +18,7 @@ from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import Surroundings
 from workers.consumer.handlers.registry import handler_for
-from workers.consumer.work_report import Desk, Report
+from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
 from workers.control import engine
 from workers.control.loops import ensure_loops
@@ -41,34 +41,34 @@ BATCH_PRIORITY = 7  # consumers of most queues go first
 def consume(queue: str, node: str, worker_id: str) -> None:
     """One short-lived worker at one container; see `workers.consumer.worker`."""
     line = CompletionReporter.of(current_task.request.hostname)
-    desk = Desk(control_server(), queue, node, worker_id, line)
-    if not desk.begin(time.time()):
+    reporter = WorkReporter(control_server(), queue, node, worker_id, line)
+    if not reporter.begin(time.time()):
         return
     consumer, trouble = None, ""
     try:
-        consumer = consumer_for(desk)
+        consumer = consumer_for(reporter)
         consumer.run()
     except (WeirError, SoftTimeLimitExceeded) as error:
         # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
         trouble = str(error) or type(error).__name__
         logger.warning("A worker of %s on %s ended early: %s", queue, node, trouble)
     finally:
-        desk.end(consumer.report() if consumer else Report(), trouble)
+        reporter.end(consumer.report() if consumer else Report(), trouble)
 
 
-def consumer_for(desk: Desk) -> Consumer:
+def consumer_for(reporter: WorkReporter) -> Consumer:
     """The worker proper. Raises WeirError: the queue, the node or the handler is not there."""
-    topology = Topology.from_json(desk.control.get(keys.TOPOLOGY))
-    spec = topology.queue(desk.queue)
-    segment = Segment(connection(topology.node(desk.node).url), desk.queue)
-    handler = handler_for(desk.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
+    topology = Topology.from_json(reporter.control.get(keys.TOPOLOGY))
+    spec = topology.queue(reporter.queue)
+    segment = Segment(connection(topology.node(reporter.node).url), reporter.queue)
+    handler = handler_for(reporter.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
     return Consumer(
         spec,
         segment,
         handler,
-        desk.worker_id,
-        alive=lambda: desk.alive(time.time()),
-        completed=desk.completed,
+        reporter.worker_id,
+        alive=lambda: reporter.alive(time.time()),
+        completed=reporter.completed,
     )
 
 

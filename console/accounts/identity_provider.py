@@ -31,7 +31,7 @@ from console.models import Identity
 
 BACKEND = "console.accounts.identity_provider.Backend"
 DISCOVERY = "/.well-known/openid-configuration"
-KEPT_SECONDS = 3600.0
+RETAINED_SECONDS = 3600.0
 TIMEOUT_SECONDS = 10.0
 LEEWAY_SECONDS = 30
 ALGORITHMS = ("RS256", "ES256", "PS256")
@@ -66,7 +66,7 @@ def _told() -> dict[str, Any]:
 
 def discovered() -> Mapping[str, Any]:
     """The provider's own description. Raises ProviderError."""
-    return _discovered(_told()["issuer"], int(time.monotonic() // KEPT_SECONDS))
+    return _discovered(_told()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
 
 
 @functools.lru_cache(maxsize=2)

@@ -56,7 +56,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     _check_role(role)
     if role == before:
         raise BadInput("role", f"of {user.get_username()} is {role} already.")
-    _check_local(user, "role", "follows the groups that its provider tells; change them there.")
+    _check_local(user, "role", "follows the groups of its provider; change them there.")
     if role != "administrator":
         _keep_an_administrator(user)
     else:

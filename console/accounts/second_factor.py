@@ -55,7 +55,7 @@ def confirm(user: User, code: str) -> list[str]:
     if made is None:
         raise BadInput("code", "is not being set up; begin again.")
     if not made.verify_token(_plain(code)):
-        raise BadInput("code", "is not the app's at this moment; wait for its next one, and check its clock.")
+        raise BadInput("code", "is not the app's present code; wait for the next one, and check its clock.")
     made.confirmed = True
     made.save(update_fields=["confirmed"])
     return _new_recovery_codes(user)

@@ -21,7 +21,7 @@ from console.web.web_request import WebRequest
 
 HEADER, FIELD = "Idempotency-Key", "submission"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
-KEPT = timedelta(days=1)
+RETAINED = timedelta(days=1)
 PURPOSE = "answer to a submission"
 MOST_CHARACTERS = 64 * 1024
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -62,7 +62,7 @@ def once(request: HttpRequest, actor: Any) -> None:
     if not GOOD.match(key):
         raise AnsweredError(refusal(422, "takes 8 to 64 letters, digits, dots, colons, - and _."))
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
-    Submission.objects.filter(at__lt=now - KEPT).delete()
+    Submission.objects.filter(at__lt=now - RETAINED).delete()
     found, made = Submission.objects.get_or_create(
         actor=who, key=key, defaults={"path": request.path[:300], "at": now}
     )
@@ -87,7 +87,7 @@ def _again(found: Submission, request: HttpRequest) -> HttpResponse:
     if found.path != request.path[:300]:
         return refusal(422, "was used for another change; choose a new one for each.")
     if found.status is None:
-        return refusal(409, "is being carried out, or its process died; look whether it was done.")
+        return refusal(409, "is being carried out, or its process died; check whether it was done.")
     if not found.content_type:
         return refusal(409, "was carried out; what it answered is shown once only.")
     try:

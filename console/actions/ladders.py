@@ -24,7 +24,7 @@ def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
     catalog.parameter(LAW, "cap").check(cap, "")
     before = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     if cap == before:
-        raise BadInput("cap", f"is {cap} already; choose another rung.")
+        raise BadInput("cap", f"is {cap} already; choose another level.")
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "cap": cap})
     audit_log.record(actor, "ladder.cap", queue, reason=why, before={"cap": before}, after={"cap": cap})
     return before, cap

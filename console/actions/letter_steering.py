@@ -75,14 +75,14 @@ def all_that_fit(wanted: LetterFilter, through: datetime, digest: str, count: in
     found = dead_letters.search(wanted)
     if found.unreachable:
         raise BadInput(
-            "letter", f"{', '.join(found.unreachable)} does not answer; choose letters one by one."
+            "letter", f"{', '.join(found.unreachable)} does not answer; choose dead letters one by one."
         )
     there = found.through(through)
     if there.digest != digest:
         raise BadInput(
             "letter",
-            f"{count:,} were shown, and {len(there.letters):,} of what fits now were there then: some were "
-            "requeued, mended or discarded meanwhile. Look at them again.",
+            f"{count:,} were shown, and {len(there.letters):,} are left: the others were requeued, mended "
+            "or discarded meanwhile. Open the list again.",
         )
     return [letter.name for letter in there.letters]
 

@@ -95,9 +95,9 @@ def change(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
         actor, "task.change", name, wanted.job, wanted.parameters, in_force, timezone.now()
     )
     with transaction.atomic():
-        noted = standing(before)
+        noted = audit_document(before)
         made = _define(name, wanted, before.single_instance)
-        after = {**standing(made), **agreed}
+        after = {**audit_document(made), **agreed}
         audit_log.record(actor, "task.change", name, reason=why, before=noted, after=after)
     return made
 
@@ -115,11 +115,11 @@ def define(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
     )
     with transaction.atomic():
         made = _define(name, wanted, None)
-        audit_log.record(actor, "task.define", name, reason=why, after={**standing(made), **agreed})
+        audit_log.record(actor, "task.define", name, reason=why, after={**audit_document(made), **agreed})
     return made
 
 
-def standing(task: Task) -> dict[str, Any]:
+def audit_document(task: Task) -> dict[str, Any]:
     """A task in a few words, for the audit."""
     return {
         "job": task.job,

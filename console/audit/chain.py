@@ -42,7 +42,7 @@ def append(**fields: Any) -> AuditEntry:
         entry = AuditEntry(at=timezone.now(), sequence=sequence, previous=previous, **fields)
         entry.digest = digest_of(content_of(entry), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
         entry.save(force_insert=True)
-        transaction.on_commit(lambda: witness.tell(sequence, entry.digest), robust=True)
+        transaction.on_commit(lambda: witness.send_head(sequence, entry.digest), robust=True)
     return entry
 
 
@@ -119,5 +119,5 @@ def chained(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -> I
         yield row
 
 
-def moment_of(value: datetime) -> str:
+def utc_text(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(timespec="microseconds")

@@ -158,7 +158,7 @@ class Checker:
         """What was stated elsewhere before the rows are read."""
         heads, findings = [], []
         lines = witness.LAST_LINES if self._blocks else None
-        for ask in (lambda: [witness.told()], lambda: witness.kept(self._folder, lines)):
+        for ask in (lambda: [witness.head_at_server()], lambda: witness.heads_on_disk(self._folder, lines)):
             try:
                 heads += [head for head in ask() if head is not None]
             except Forged as error:

@@ -122,19 +122,19 @@ def collected(asked: str) -> Iterator[None]:
 
 
 @sync_and_async_middleware
-def refusals_kept(get_response: Callable[..., Any]) -> Callable[..., Any]:
+def refusals_recorded(get_response: Callable[..., Any]) -> Callable[..., Any]:
     """The middleware that writes a request's refusals after its answer was made."""
     if iscoroutinefunction(get_response):
 
         async def asynchronously(request: HttpRequest) -> HttpResponse:
-            kept = _Request(f"{request.method} {request.path}"[:LONGEST_TARGET])
-            token = _current.set(kept)
+            heads_on_disk = _Request(f"{request.method} {request.path}"[:LONGEST_TARGET])
+            token = _current.set(heads_on_disk)
             try:
                 response: HttpResponse = await get_response(request)
             finally:
                 _current.reset(token)
-            if kept.refusals:
-                await sync_to_async(_write_all)(kept)
+            if heads_on_disk.refusals:
+                await sync_to_async(_write_all)(heads_on_disk)
             return response
 
         return asynchronously

@@ -61,7 +61,7 @@ class AuditWatch:
 
     def _keep_head(self, verdict: Verdict) -> None:
         """Only of an audit that was found whole."""
-        last = witness.kept(self._folder, 1)
+        last = witness.heads_on_disk(self._folder, 1)
         if not last or last[0].sequence < verdict.last.sequence:
             witness.keep(self._folder, verdict.last)
-        witness.tell(verdict.last.sequence, verdict.last.digest)
+        witness.send_head(verdict.last.sequence, verdict.last.digest)

@@ -40,17 +40,17 @@ class Forged(Exception):  # noqa: N818
     """A statement about the head that carries no good seal; its text says where."""
 
 
-def tell(sequence: int, digest: str) -> None:
+def send_head(sequence: int, digest: str) -> None:
     """Tell the control server. One that does not answer is told by the next entry, or by the checker."""
     try:
         control().eval(
             script("control/keep_audit_head"), 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest))
         )
     except redis.RedisError as error:
-        logger.debug("The control server was not told of audit entry %s: %s", sequence, error)
+        logger.debug("The control server did not receive audit entry %s: %s", sequence, error)
 
 
-def told() -> Head | None:
+def head_at_server() -> Head | None:
     """What the control server was told last; None when nothing. Raises Forged, and redis.RedisError."""
     stored = control().get(keys.AUDIT_HEAD)
     return None if stored is None else _read(stored, "the control server")
@@ -67,7 +67,7 @@ def keep(folder: Path, head: Head) -> None:
         file.write(_sealed(head) + "\n")
 
 
-def kept(folder: Path, lines: int | None = None) -> list[Head]:
+def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
     """What the file says, in its last lines (None: in all). Raises Forged, and OSError."""
     path = folder / FILE
     if not path.exists():

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from django.utils.dateparse import parse_datetime
 
-from console.input.instant import TAKES, is_told
+from console.input.instant import TAKES, is_representable
 from queues.errors import BadInput
 from workers.steering.expiry import Expiry
 
@@ -49,7 +49,7 @@ def time_of(text: str, field: str) -> datetime:
         found = None
     if found is None:
         raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
-    if not is_told(found):
+    if not is_representable(found):
         raise BadInput(field, TAKES)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

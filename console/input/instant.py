@@ -9,6 +9,6 @@ LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 TAKES = "takes a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
 
 
-def is_told(moment: datetime) -> bool:
+def is_representable(moment: datetime) -> bool:
     """Whether it is one of them; one that names no zone is taken as UTC."""
     return EARLIEST <= (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < LATEST

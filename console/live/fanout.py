@@ -28,7 +28,7 @@ JOIN_SECONDS = 3.0  # a socket waits so long for the first look at the control s
 # From page to page a browser has no socket for a second or two; it goes on from what it has if we do.
 LINGER_SECONDS = 60.0
 RECENT_MESSAGES = 10
-Moment = tuple[int, float]
+Position = tuple[int, float]
 
 
 class Fanout:
@@ -50,14 +50,14 @@ class Fanout:
         self._ready = asyncio.Event()
         self._heard_at = monotonic()
         self._ending: asyncio.TimerHandle | None = None
-        self._moment: Moment | None = None
+        self._moment: Position | None = None
         self._snapshot: dict[str, Any] = {}
-        self._recent: deque[tuple[Moment, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
+        self._recent: deque[tuple[Position, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
         # Of the newest moments, by (moment, view): what each view was sent.
-        self._encoded: dict[tuple[Moment, View], LiveMessage] = {}
+        self._encoded: dict[tuple[Position, View], LiveMessage] = {}
         self._snapshots: dict[View, LiveMessage] = {}
 
-    async def join(self, view: View = WHOLE, packed: bool = False, after: Moment | None = None) -> Listener:
+    async def join(self, view: View = WHOLE, packed: bool = False, after: Position | None = None) -> Listener:
         """A new listener whose first message is the snapshot, and then every delta after it.
 
         Who holds the snapshot of the moment `after` gets the deltas since then instead, if they are here.
@@ -159,13 +159,13 @@ class Fanout:
         for listener in self._listeners:
             listener.put(self._delta(moment, delta, listener.view))
 
-    def _begin(self, moment: Moment, snapshot: dict[str, Any]) -> None:
+    def _begin(self, moment: Position, snapshot: dict[str, Any]) -> None:
         """What was before has no deltas that lead here."""
         self._recent.clear()
         self._encoded.clear()
         self._hold(moment, snapshot)
 
-    def _go_on(self, moment: Moment, snapshot: dict[str, Any], delta: dict[str, Any]) -> None:
+    def _go_on(self, moment: Position, snapshot: dict[str, Any], delta: dict[str, Any]) -> None:
         if self._moment is None or moment[0] != self._moment[0] + 1:
             self._recent.clear()
         self._recent.append((moment, delta))
@@ -173,11 +173,11 @@ class Fanout:
         self._encoded = {key: value for key, value in self._encoded.items() if key[0] in kept}
         self._hold(moment, snapshot)
 
-    def _hold(self, moment: Moment, snapshot: dict[str, Any]) -> None:
+    def _hold(self, moment: Position, snapshot: dict[str, Any]) -> None:
         self._moment, self._snapshot = moment, snapshot
         self._snapshots.clear()
 
-    def _since(self, after: Moment) -> list[tuple[Moment, dict[str, Any]]] | None:
+    def _since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
         """The deltas that lead from a moment to the newest, or None when they are not all here."""
         if self._moment is None:
             return None
@@ -187,7 +187,7 @@ class Fanout:
         moments = [moment for moment, _ in self._recent]
         return list(self._recent)[moments.index(after) + 1 :] if after in moments else None
 
-    def _delta(self, moment: Moment, delta: dict[str, Any], view: View) -> LiveMessage:
+    def _delta(self, moment: Position, delta: dict[str, Any], view: View) -> LiveMessage:
         if (moment, view) not in self._encoded:
             self._encoded[moment, view] = _message(moment, {"delta": view.narrowed(delta)})
         return self._encoded[moment, view]
@@ -205,7 +205,7 @@ class Fanout:
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
 
 
-def _message(moment: Moment, body: dict[str, Any]) -> LiveMessage:
+def _message(moment: Position, body: dict[str, Any]) -> LiveMessage:
     seq, at = moment
     return LiveMessage({"seq": seq, "at": at, "topic": TOPIC, **body})
 

@@ -17,7 +17,7 @@ Document = dict[str, Any]
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
 HOST = frozenset({"role", "slots", "busy", "age_seconds"})
-STANDING = frozenset({"id", "mode", "verdict", "entry"})
+LASTING = frozenset({"id", "mode", "verdict", "entry"})
 USE = frozenset(
     {
         "state",
@@ -112,11 +112,11 @@ VIEWS = {
     view.name: view
     for view in (
         WHOLE,
-        View("frame", nodes=USE, containers=PLACE, loops=STANDING),
-        View("flow", nodes=USE, containers=BANDS, loops=STANDING),
-        View("nodes", containers=PLACE, loops=STANDING),
+        View("frame", nodes=USE, containers=PLACE, loops=LASTING),
+        View("flow", nodes=USE, containers=BANDS, loops=LASTING),
+        View("nodes", containers=PLACE, loops=LASTING),
         View("loops", nodes=USE, containers=PLACE),
-        View("plants", nodes=USE, containers=PLACE, loops=STANDING, plants=None),
+        View("plants", nodes=USE, containers=PLACE, loops=LASTING, plants=None),
     )
 }
 
@@ -125,9 +125,9 @@ def view_named(name: str) -> View:
     """One of VIEWS, `queue:NAME` or `node:NAME`. Raises BadInput for anything else."""
     kind, _, which = name.partition(":")
     if which and kind == "queue":
-        return View(name, nodes=USE, containers=PLACE, loops=STANDING, queue=which)
+        return View(name, nodes=USE, containers=PLACE, loops=LASTING, queue=which)
     if which and kind == "node":
-        return View(name, containers=PLACE, loops=STANDING, node=which)
+        return View(name, containers=PLACE, loops=LASTING, node=which)
     if name not in VIEWS:
         raise BadInput("of", f"takes {', '.join(VIEWS)}, queue:NAME or node:NAME, not {name[:60]!r}")
     return VIEWS[name]

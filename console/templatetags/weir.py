@@ -47,7 +47,7 @@ VERDICT_WORDS = {
     "no action": "No action",
 }
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
-MOMENTS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
+TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -172,7 +172,7 @@ def brief(value: float) -> str:
 
 
 @register.filter
-def deed(entry: LedgerEntry) -> str:
+def did(entry: LedgerEntry) -> str:
     """A decision's action in a few words: its kind's where it has some, else its values."""
     return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
 
@@ -376,7 +376,7 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def moment(value: Any, format: str = "clock") -> SafeString:
+def timestamp(value: Any, format: str = "clock") -> SafeString:
     """A time: UTC as written (or the zone of an export), the reader's own zone once alive, UTC on hover."""
     if value is None or value == "":
         return SafeString(UNKNOWN)
@@ -390,7 +390,7 @@ def moment(value: Any, format: str = "clock") -> SafeString:
         utc.isoformat(),
         format,
         f"{utc:%Y-%m-%d %H:%M:%S}",
-        value.astimezone(timezone.get_current_timezone()).strftime(MOMENTS[format]),
+        value.astimezone(timezone.get_current_timezone()).strftime(TIME_FORMATS[format]),
     )
 
 

@@ -21,7 +21,7 @@ class AxisTick:
 
     share: float
     at: datetime
-    format: str  # how `moment` writes it: clock, minute or day
+    format: str  # how `shown_at` writes it: clock, minute or day
 
 
 def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:

@@ -174,7 +174,7 @@ def _alert(window: Window, alert: Alert) -> Bar:
     return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)
 
 
-def last_decision(moment: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
+def last_decision(shown_at: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
     """What loops did last before a moment."""
-    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=moment, at__gte=moment - reach)
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=shown_at, at__gte=shown_at - reach)
     return acted.select_related("loop").order_by("-at").first()

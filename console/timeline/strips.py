@@ -138,7 +138,7 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
         calm_nodes=len(rows) - len(worst),
         times=at[::every],
         columns={path: list(found[path][::every]) for path in PATHS},
-        values=_values_at(window.moment.timestamp(), at, found, reach_seconds(window)),
+        values=_values_at(window.shown_at.timestamp(), at, found, reach_seconds(window)),
     )
 
 
@@ -148,7 +148,7 @@ def reach_seconds(window: Window) -> float:
 
 
 def _node(window: Window, name: str, bands: list[Band]) -> NodeBands:
-    share = window.share(window.moment)
+    share = window.share(window.shown_at)
     # The newest row is a second or so older than the end of a live window.
     near = [band for band in bands if band.begin <= share <= band.end + NEAR_SHARE]
     return NodeBands(name, bands, near[-1].state if near else None)

@@ -52,7 +52,7 @@ class Timeline:
     @property
     def cursor(self) -> float:
         """Where the moment looked at lies."""
-        return self.window.share(self.window.moment)
+        return self.window.share(self.window.shown_at)
 
     @property
     def scrub(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Moment:
+class PlantAt:
     """The plant at the moment looked at: its snapshot (None: nothing is kept of it), what was done last."""
 
     window: Window
@@ -89,13 +89,13 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
     return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
 
 
-def moment_of(window: Window, data: Path, newest: dict[str, Any] | None) -> Moment:
+def plant_at(window: Window, data: Path, newest: dict[str, Any] | None) -> PlantAt:
     """A live window without a moment of its own looks at now."""
     if window.live and window.at is None:
         snapshot = newest
     else:
-        snapshot = snapshot_at(data, window.moment.timestamp())
-    return Moment(window, snapshot, happenings.last_decision(window.moment))
+        snapshot = snapshot_at(data, window.shown_at.timestamp())
+    return PlantAt(window, snapshot, happenings.last_decision(window.shown_at))
 
 
 def zone_of(cookies: Any) -> ZoneInfo:

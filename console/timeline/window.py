@@ -34,7 +34,7 @@ class Window:
         return (self.until - self.since).total_seconds()
 
     @property
-    def moment(self) -> datetime:
+    def shown_at(self) -> datetime:
         return self.at or self.until
 
     @property
@@ -52,9 +52,9 @@ class Window:
         """Its begin and its end as they stand in an address."""
         return urlencode({"from": iso(self.since), "to": iso(self.until)})
 
-    def share(self, moment: datetime) -> float:
+    def share(self, shown_at: datetime) -> float:
         """Where a moment lies: 0 at the begin, 1 at the end."""
-        return (moment - self.since).total_seconds() / self.seconds
+        return (shown_at - self.since).total_seconds() / self.seconds
 
     def shown(self, begin: datetime, end: datetime) -> tuple[float, float]:
         """Where the part of a range lies that is inside the window."""
@@ -118,7 +118,7 @@ def _minutes(query: Mapping[str, str]) -> int:
 def _moment(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
     """A moment of the address, which must not lie after `now`."""
     text = query.get(name, "").strip()
-    moment = time_of(text, name) if text else None
-    if moment is not None and now is not None and moment > now:
+    shown_at = time_of(text, name) if text else None
+    if shown_at is not None and now is not None and shown_at > now:
         raise BadInput(name, "lies ahead; the timeline shows what was.")
-    return moment
+    return shown_at

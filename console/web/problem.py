@@ -18,8 +18,8 @@ from django.utils.deprecation import MiddlewareMixin
 from console.web.web_request import WebRequest
 
 CONTENT_TYPE = "application/problem+json"
-MACHINE_PATHS = ("/api/", "/control/")
-MACHINE_PAGES = ("/healthz", "/readyz", "/metrics")
+PROGRAM_PATHS = ("/api/", "/control/")
+PROGRAM_PAGES = ("/healthz", "/readyz", "/metrics")
 UNNAMED = (
     "request",
     "path",
@@ -91,7 +91,7 @@ def wants_json(request: HttpRequest) -> bool:
 def is_for_a_program(request: HttpRequest) -> bool:
     """By its address, or because it asks for JSON (as the pages' own scripts do)."""
     path = request.path_info
-    return path.startswith(MACHINE_PATHS) or path in MACHINE_PAGES or wants_json(request)
+    return path.startswith(PROGRAM_PATHS) or path in PROGRAM_PAGES or wants_json(request)
 
 
 class Problems(MiddlewareMixin):

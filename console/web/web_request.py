@@ -27,7 +27,7 @@ class WebRequest(HttpRequest):
     weir_snapshot: dict[str, Any] | None
     """console.pages.frame.frame"""
     weir_past: Any
-    """console.pages.frame.past: the PastMoment that it asks for, or None."""
+    """console.pages.frame.past: the PastInstant that it asks for, or None."""
     axes_locked_out: bool
     """django-axes"""
     axes_ip_address: str | None

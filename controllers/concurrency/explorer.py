@@ -30,7 +30,7 @@ PHASES = ("probe", "verify", "steady", "tcc")
 
 
 @dataclass(frozen=True)
-class Exploration:
+class CurveSearch:
     """Points as last measured in this cycle, what is to be probed yet, and how often was verified."""
 
     phase: str
@@ -53,13 +53,13 @@ class Exploration:
         return plain
 
 
-def search_from(document: Mapping[str, Any]) -> Exploration:
+def search_from(document: Mapping[str, Any]) -> CurveSearch:
     """The search that `to_json` made a document of."""
     points = tuple(Point(**point) for point in document["points"])
-    return Exploration(**{**document, "points": points, "pending": tuple(document["pending"])})
+    return CurveSearch(**{**document, "points": points, "pending": tuple(document["pending"])})
 
 
-def needed_samples(parameters: Values, search: Exploration, now: Measurement) -> float:
+def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
     """Samples until the mean's relative standard error is `probe_error`; the fewest where more threads have
     clearly made the throughput less: beyond a memory's cliff each further sample costs dearly."""
     least = float(parameters["initial_samples"])
@@ -69,14 +69,14 @@ def needed_samples(parameters: Values, search: Exploration, now: Measurement) ->
     return min(max(wanted, least), float(parameters["most_samples"]))
 
 
-def _clearly_less(search: Exploration, now: Measurement) -> bool:
+def _clearly_less(search: CurveSearch, now: Measurement) -> bool:
     """Whether fewer threads brought more, by more than a bend and than chance."""
     best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
     error = now.relative_deviation / now.samples**0.5
     return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
 
 
-def step(parameters: Values, search: Exploration, now: Measurement) -> Exploration:
+def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     """The next configuration once there are samples enough."""
     search = replace(search, points=_with(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
@@ -95,7 +95,7 @@ def _with(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
     return (*(point for point in points if point.threads != now.threads), fresh)
 
 
-def _after_doubling(parameters: Values, search: Exploration, now: Measurement) -> Exploration:
+def _after_doubling(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
     threads = min(2 * now.threads, int(parameters["maximum"]))
     size = 1.0 if before is None else now.threads / before.threads - 1
@@ -109,7 +109,7 @@ def _after_doubling(parameters: Values, search: Exploration, now: Measurement) -
     return _chosen(parameters, replace(search, doubling=False))
 
 
-def _chosen(parameters: Values, search: Exploration) -> Exploration:
+def _chosen(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Verify what the curve says, or leave it to TCC where there is no curve."""
     if len(search.points) < 3:
         return _few_points(parameters, search)
@@ -123,7 +123,7 @@ def _chosen(parameters: Values, search: Exploration) -> Exploration:
     return replace(search, phase="verify", threads=threads)
 
 
-def _few_points(parameters: Values, search: Exploration) -> Exploration:
+def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Too few to fit: half of the fewest is probed, too, as the search may have begun above the knee. Where
     the range ends, the fewest threads that bring `keep` of the best."""
     fewest = min(point.threads for point in search.points)
@@ -136,7 +136,7 @@ def _few_points(parameters: Values, search: Exploration) -> Exploration:
     return _settled(search, chosen.threads, chosen.per_second)
 
 
-def _after_verify(parameters: Values, search: Exploration, now: Measurement) -> Exploration:
+def _after_verify(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
     before = fit([point for point in search.points if point.threads != now.threads] or search.points)
     off = abs(before.at(now.threads) / now.throughput_per_second - 1)
     tolerated = parameters["verify_tolerance"] + 2 * _noise(search.points)
@@ -150,7 +150,7 @@ def _noise(points: Sequence[Point]) -> float:
     return sum(point.error for point in points) / len(points)
 
 
-def _settled(search: Exploration, threads: int, per_second: float) -> Exploration:
+def _settled(search: CurveSearch, threads: int, per_second: float) -> CurveSearch:
     return replace(
         search,
         phase="steady",
@@ -198,14 +198,14 @@ def _near_peak(parameters: Values, curve: ScalabilityCurve) -> int:
     return min(max(threads, least), most)
 
 
-def explored_again(parameters: Values, search: Exploration, changed: bool) -> Exploration:
+def explored_again(parameters: Values, search: CurveSearch, changed: bool) -> CurveSearch:
     """The next cycle. On a timeout the curve is checked at one configuration below and one above; after a
     change nothing known counts, and the search doubles from a quarter of where it stands."""
     if changed or len(search.points) < 3:
         start = max(int(parameters["minimum"]), search.threads // 4)
-        return Exploration("probe", start, steps=search.steps)
+        return CurveSearch("probe", start, steps=search.steps)
     low = fewer(search.threads, parameters["w"], parameters)
     high = more(search.threads, parameters)
     probes = [threads for threads in (low, high) if threads != search.threads]
     here = Point(search.threads, search.steady_per_second)
-    return Exploration("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)
+    return CurveSearch("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)

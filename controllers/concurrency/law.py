@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from controllers.concurrency import explorer, tcc
-from controllers.concurrency.explorer import Exploration
-from controllers.concurrency.memory import KEYS, Machine, Memory, beginning, memory_from, resting
+from controllers.concurrency.explorer import CurveSearch
+from controllers.concurrency.memory import KEYS, Exploration, Memory, beginning, memory_from, resting
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import Measurement, ThroughputSample
@@ -50,7 +50,7 @@ class Concurrency:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "threads"
     counts = True
-    standing = True
+    lasting = True
     remedy = Remedy("workers")
     guard_defaults: Values = {"minimum": 1.0, "maximum": 1_000.0}
 
@@ -112,18 +112,18 @@ LAW: Law = Concurrency()
 
 
 def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
-    machine, threads = memory.machine, int(seen["threads"])
+    exploration, threads = memory.exploration, int(seen["threads"])
     if not memory.followed:
-        if machine.threads != _into_range(parameters, machine.threads):
+        if exploration.threads != _into_range(parameters, exploration.threads):
             return _moved_into_range(parameters, memory)
-        if threads != machine.threads:
+        if threads != exploration.threads:
             return _refused(parameters, memory, threads, seen["trouble"])
     memory = replace(memory, sample=memory.sample.with_more(seen["interdeparture_seconds"]), refused=0)
     now = memory.sample.measured(threads)
     called = _called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
         return memory, Decision(None, no_action(_no_rate(memory.sample)), _terms(memory, None), "samples")
-    if machine.phase == "steady":
+    if exploration.phase == "steady":
         return _steady(parameters, memory, now, seen)
     if not memory.followed:
         memory = replace(memory, epoch=max(memory.epoch, int(seen["epoch"] or 0)))
@@ -135,7 +135,7 @@ def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -
     """The memory of a pool that nobody steers, or has steered until now, is where the pool is."""
     if steered and not memory.followed:
         return memory
-    if memory.machine.phase == "steady" and memory.machine.threads == threads:
+    if memory.exploration.phase == "steady" and memory.exploration.threads == threads:
         return replace(memory, followed=True)
     return resting(parameters, memory, threads)
 
@@ -143,7 +143,7 @@ def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -
 def _called(memory: Memory, seen: Values) -> bool:
     """Whether another pool has begun an exploration that this one, steady, is to join."""
     newer = seen["epoch"] is not None and int(seen["epoch"]) > memory.epoch
-    return newer and bool(seen["steered"]) and memory.machine.phase == "steady"
+    return newer and bool(seen["steered"]) and memory.exploration.phase == "steady"
 
 
 def _limited(parameters: Values, limit: int | None) -> Values:
@@ -158,31 +158,33 @@ def _into_range(parameters: Values, threads: int) -> int:
 
 
 def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decision]:
-    machine = memory.machine
-    threads = _into_range(parameters, machine.threads)
-    after = replace(memory, machine=replace(machine, threads=threads), sample=ThroughputSample(), refused=0)
+    exploration = memory.exploration
+    threads = _into_range(parameters, exploration.threads)
+    after = replace(
+        memory, exploration=replace(exploration, threads=threads), sample=ThroughputSample(), refused=0
+    )
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
-    cause = f"{counted(machine.threads, 'thread')} are outside the range of {allowed}"
-    return after, _act(after, machine.phase, _set(threads, cause), "range")
+    cause = f"{counted(exploration.threads, 'thread')} are outside the range of {allowed}"
+    return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
 
 def _refused(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:
     """The pool has other threads than it was set to: it is asked again, and in the end believed."""
-    machine, refused = memory.machine, memory.refused + 1
+    exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{counted(threads, 'thread')}, and was set to {machine.threads}{why}"
+    differs = f"{counted(threads, 'thread')}, and was set to {exploration.threads}{why}"
     if refused < parameters["patience"]:
-        reason = _set(machine.threads, f"the pool has {differs}; it is asked again")
-        return replace(memory, refused=refused), _act(memory, machine.phase, reason, "pool")
+        reason = _set(exploration.threads, f"the pool has {differs}; it is asked again")
+        return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
-    if threads < machine.threads and threads >= parameters["minimum"]:
+    if threads < exploration.threads and threads >= parameters["minimum"]:
         limit = threads
     held = _into_range(_limited(parameters, limit), max(1, threads))
     # No step was made, so there is none to compare: what can be added has been.
-    phase = "max" if machine.phase == "add" else machine.phase
-    after = Memory(replace(machine, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
+    phase = "max" if exploration.phase == "add" else exploration.phase
+    after = Memory(replace(exploration, threads=held, phase=phase), limit=limit, epoch=memory.epoch)
     cause = f"the pool has stayed at {differs}; {threads} counts as its limit"
-    return after, _act(after, machine.phase, _set(held, cause), "pool")
+    return after, _act(after, exploration.phase, _set(held, cause), "pool")
 
 
 def _no_rate(sample: ThroughputSample) -> str:
@@ -205,21 +207,21 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
 
 
 def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
-    machine = memory.machine
-    rules = tcc if isinstance(machine, Cycle) else explorer
-    needed = math.ceil(rules.needed_samples(parameters, machine, now))
+    exploration = memory.exploration
+    rules = tcc if isinstance(exploration, Cycle) else explorer
+    needed = math.ceil(rules.needed_samples(parameters, exploration, now))
     if now.samples < needed:
-        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[_at(machine, now)])
+        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[_at(exploration, now)])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
-    following: Machine = rules.step(parameters, machine, now)
-    if isinstance(following, Exploration) and following.phase == "tcc":
+    following: Exploration = rules.step(parameters, exploration, now)
+    if isinstance(following, CurveSearch) and following.phase == "tcc":
         # From the best there was: the last probe may lie far beyond a cliff.
         best = max(following.points, key=lambda point: point.per_second).threads
         following = tcc.exploring_from(parameters, best, following.steps)
-    after = replace(memory, machine=following, sample=ThroughputSample())
-    before = machine.threads
+    after = replace(memory, exploration=following, sample=ThroughputSample())
+    before = exploration.threads
     reason = _set(
-        following.threads, _at(machine, now), before=before, remarks=[f"next phase: {following.phase}"]
+        following.threads, _at(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
     )
     return after, _act(after, following.phase, reason, None, now)
 
@@ -236,22 +238,22 @@ def _steady(
         return _exploring_again(parameters, memory, now, "the loop steers the pool from now on", True, seen)
     seconds = seen["seconds"]
     passed = math.fsum(seen["interdeparture_seconds"]) if seconds is None else float(seconds)
-    machine = replace(memory.machine, steady_seconds=memory.machine.steady_seconds + passed)
+    exploration = replace(memory.exploration, steady_seconds=memory.exploration.steady_seconds + passed)
     checked = now.samples >= parameters["initial_samples"]
-    if checked and machine.steady_per_second <= 0:
-        machine = replace(machine, steady_per_second=now.throughput_per_second)
-    differs = checked and _has_changed(parameters, machine, now)
-    changed = differs and machine.doubted
-    if not changed and machine.steady_seconds < parameters["steady_seconds"]:
+    if checked and exploration.steady_per_second <= 0:
+        exploration = replace(exploration, steady_per_second=now.throughput_per_second)
+    differs = checked and _has_changed(parameters, exploration, now)
+    changed = differs and exploration.doubted
+    if not changed and exploration.steady_seconds < parameters["steady_seconds"]:
         # Each check measures afresh, so that a change does not drown in what was before; only a check that
         # differs is repeated together with the next.
         sample = ThroughputSample() if checked and not differs else memory.sample
-        after = replace(memory, machine=replace(machine, doubted=differs), sample=sample)
+        after = replace(memory, exploration=replace(exploration, doubted=differs), sample=sample)
         cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
-        return after, Decision(None, no_action(cause, remarks=[_at(machine, now)]), _terms(after, now))
-    was, is_now = machine.steady_per_second, now.throughput_per_second
+        return after, Decision(None, no_action(cause, remarks=[_at(exploration, now)]), _terms(after, now))
+    was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = f"throughput went {was:.4g} → {is_now:.4g}/s" if changed else "the next exploration is due"
-    return _exploring_again(parameters, replace(memory, machine=machine), now, why, changed, seen)
+    return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
 
 def _exploring_again(
@@ -260,58 +262,58 @@ def _exploring_again(
     """The first step of the next exploration; of a pool that nobody steers it is advice, and it rests on."""
     heard = int(seen["epoch"] or 0)
     epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
-    after = Memory(_begun_again(parameters, memory.machine, changed), epoch=epoch)
-    before, remarks = memory.machine.threads, [] if now is None else [_at(memory.machine, now)]
-    reason = _set(after.machine.threads, why, before=before, remarks=remarks)
-    decision = _act(after, after.machine.phase, reason, None, now)
-    return (after if seen["steered"] else resting(parameters, memory, memory.machine.threads)), decision
+    after = Memory(_begun_again(parameters, memory.exploration, changed), epoch=epoch)
+    before, remarks = memory.exploration.threads, [] if now is None else [_at(memory.exploration, now)]
+    reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
+    decision = _act(after, after.exploration.phase, reason, None, now)
+    return (after if seen["steered"] else resting(parameters, memory, memory.exploration.threads)), decision
 
 
-def _begun_again(parameters: Values, machine: Machine, changed: bool) -> Machine:
+def _begun_again(parameters: Values, exploration: Exploration, changed: bool) -> Exploration:
     if parameters["method"] == "tcc":
-        return tcc.exploring_from(parameters, machine.threads, machine.steps)
-    if isinstance(machine, Exploration):
-        return explorer.explored_again(parameters, machine, changed)
+        return tcc.exploring_from(parameters, exploration.threads, exploration.steps)
+    if isinstance(exploration, CurveSearch):
+        return explorer.explored_again(parameters, exploration, changed)
     return explorer.explored_again(
-        parameters, Exploration("steady", machine.threads, steps=machine.steps), True
+        parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True
     )
 
 
-def _has_changed(parameters: Values, machine: Machine, now: Measurement) -> bool:
+def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:
     """By more than `change`, and by more than chance would."""
-    if machine.steady_per_second <= 0:
+    if exploration.steady_per_second <= 0:
         return False
-    ratio = now.throughput_per_second / machine.steady_per_second - 1
+    ratio = now.throughput_per_second / exploration.steady_per_second - 1
     by_chance = CHANGE_Z * now.relative_deviation / math.sqrt(now.samples)
     return abs(ratio) > max(float(parameters["change"]), by_chance)
 
 
-def _at(machine: Machine, now: Measurement) -> str:
+def _at(exploration: Exploration, now: Measurement) -> str:
     rate = f"{now.throughput_per_second:.4g}/s with {counted(now.threads, 'thread')}"
-    return f"{machine.phase} phase measured {rate}"
+    return f"{exploration.phase} phase measured {rate}"
 
 
 def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
-    machine = memory.machine
+    exploration = memory.exploration
     terms: dict[str, Json] = {
-        "phase": machine.phase,
-        "threads": machine.threads,
-        "steps": machine.steps,
+        "phase": exploration.phase,
+        "threads": exploration.threads,
+        "steps": exploration.steps,
         "throughput_per_second": None if now is None else now.throughput_per_second,
         "measured_threads": None if now is None else now.threads,
         "samples": 0 if now is None else now.samples,
-        "steady_per_second": machine.steady_per_second or None,
+        "steady_per_second": exploration.steady_per_second or None,
         "epoch": memory.epoch,
     }
-    if isinstance(machine, Exploration):
-        terms["points"] = [[point.threads, point.per_second] for point in machine.points]
-        terms["curve"] = machine.curve
+    if isinstance(exploration, CurveSearch):
+        terms["points"] = [[point.threads, point.per_second] for point in exploration.points]
+        terms["curve"] = exploration.curve
     return terms
 
 
 def _act(
     after: Memory, phase: str, reason: str, limited_by: str | None, now: Measurement | None = None
 ) -> Decision:
-    threads = after.machine.threads
+    threads = after.exploration.threads
     action = {"threads": threads, "phase": phase}
     return Decision(action, reason, _terms(after, now), limited_by, raw=float(threads))

@@ -4,23 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controllers.concurrency.explorer import Exploration, search_from
+from controllers.concurrency.explorer import CurveSearch, search_from
 from controllers.concurrency.tcc import Cycle, cycle_from
 from controllers.concurrency.throughput import ThroughputSample, sample_from
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 
-Machine = Cycle | Exploration
+Exploration = Cycle | CurveSearch
 KEYS = ("machine", "sample", "refused", "limit", "epoch", "followed")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """`machine` explores, `sample` is of its present number of threads; `refused` observations in a row found
-    another pool than was asked for, which in the end is its `limit`. `epoch` numbers the explorations of all
-    hosts together; `followed`: the pool was not steered at the last observation."""
+    """`exploration` is under way, `sample` of its present number of threads; `refused` observations in a row
+    found another pool than was asked for, which in the end is its `limit`. `epoch` numbers the explorations
+    of all hosts together; `followed`: the pool was not steered at the last observation."""
 
-    machine: Machine
+    exploration: Exploration
     sample: ThroughputSample = field(default_factory=ThroughputSample)
     refused: int = 0
     limit: int | None = None
@@ -29,9 +29,9 @@ class Memory:
 
     def to_json(self) -> Json:
         """As the law's state."""
-        kind = "tcc" if isinstance(self.machine, Cycle) else "explorer"
+        kind = "tcc" if isinstance(self.exploration, Cycle) else "explorer"
         return {
-            "machine": {"kind": kind, **self.machine.to_json()},
+            "machine": {"kind": kind, **self.exploration.to_json()},
             "sample": self.sample.to_json(),
             "refused": self.refused,
             "limit": self.limit,
@@ -43,10 +43,10 @@ class Memory:
 def memory_from(document: Mapping[str, Any]) -> Memory:
     """The memory that `to_json` made a document of."""
     rest = {key: value for key, value in document.items() if key not in ("machine", "sample")}
-    return Memory(_machine(document["machine"]), sample_from(document["sample"]), **rest)
+    return Memory(_exploration(document["machine"]), sample_from(document["sample"]), **rest)
 
 
-def _machine(document: Mapping[str, Any]) -> Machine:
+def _exploration(document: Mapping[str, Any]) -> Exploration:
     rest = {key: value for key, value in document.items() if key != "kind"}
     return cycle_from(rest) if document["kind"] == "tcc" else search_from(rest)
 
@@ -54,12 +54,14 @@ def _machine(document: Mapping[str, Any]) -> Machine:
 def beginning(parameters: Values, threads: int) -> Memory:
     """The first exploration, from so many threads."""
     tcc = parameters["method"] == "tcc"
-    return Memory(Cycle("base", threads) if tcc else Exploration("probe", threads))
+    return Memory(Cycle("base", threads) if tcc else CurveSearch("probe", threads))
 
 
 def resting(parameters: Values, memory: Memory, threads: int) -> Memory:
     """Steady where the pool is, with nothing known of it yet."""
-    steps = memory.machine.steps
+    steps = memory.exploration.steps
     tcc = parameters["method"] == "tcc"
-    machine = Cycle("steady", threads, steps=steps) if tcc else Exploration("steady", threads, steps=steps)
-    return Memory(machine, epoch=memory.epoch, followed=True)
+    exploration = (
+        Cycle("steady", threads, steps=steps) if tcc else CurveSearch("steady", threads, steps=steps)
+    )
+    return Memory(exploration, epoch=memory.epoch, followed=True)

@@ -6,7 +6,7 @@ PARAMETERS = (
     Parameter(
         "method",
         "choice",
-        "tcc: the state machine. explorer: probes and a fitted curve.",
+        "tcc: the automaton. explorer: probes and a fitted curve.",
         "tcc",
         kind="choice",
         choices=("tcc", "explorer"),

@@ -15,7 +15,7 @@ FEWEST_POINTS = 3  # a curve through fewer says nothing
 
 
 @dataclass(frozen=True)
-class Prospect:
+class PredictedThroughput:
     """With so many threads: completions per second, the bottleneck's utilisation (of the scalability law: the
     share of the greatest throughput), and the wait for it per completion (s; None: not known)."""
 
@@ -43,14 +43,16 @@ def curve_through(points: Sequence[Point]) -> Curve | None:
     return fit(known) if len({point.threads for point in known}) >= FEWEST_POINTS else None
 
 
-def prospect(curve: Curve, threads: int) -> Prospect:
+def predicted_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     """What so many threads would bring."""
     if isinstance(curve, StationCurve):
         found = closed([_station(curve)], threads, _elsewhere_seconds(curve))
         there = found.stations["bottleneck"]
-        return Prospect(threads, found.throughput_per_second, there.utilisation, there.waiting_seconds)
+        return PredictedThroughput(
+            threads, found.throughput_per_second, there.utilisation, there.waiting_seconds
+        )
     per_second = curve.at(threads)
-    return Prospect(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)
+    return PredictedThroughput(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)
 
 
 def bottleneck(curve: Curve) -> Saturation:

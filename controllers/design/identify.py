@@ -55,7 +55,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
 def _check(u: Floats, y: Floats, delay: int) -> None:
     if len(u) - 1 - delay < FEWEST_TRANSITIONS:
         needed = FEWEST_TRANSITIONS + 1 + delay
-        raise BadInput("rows", f"are {len(u)}; at least {needed} are needed to tell a and b from chance")
+        raise BadInput("rows", f"are {len(u)}; at least {needed} are needed to separate a and b from noise")
     for name, series in (("u", u), ("y", y)):
         if np.ptp(series) <= 1e-12 * float(np.abs(series).max()):
             raise BadInput(name, "is constant; vary what is admitted so that its effect can be seen")
@@ -68,7 +68,7 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
     if rank < regressors.shape[1]:
         if regressors.shape[1] == 3:  # nothing tells c from the others: without it the rest may still do
             return np.zeros(3), math.inf
-        raise BadInput("u", "follows y exactly, so their effects can't be told apart; vary it by itself")
+        raise BadInput("u", "follows y exactly, so their effects can't be separated; vary it by itself")
     left = after - regressors @ (values / scale)
     return np.asarray(values / scale), float(left @ left)
 

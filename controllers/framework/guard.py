@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Law, Standing, Values
+from controllers.framework.law import Lasting, Law, Values
 from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
 from controllers.framework.reason import NO_ACTION, because, no_action
 from queues.errors import BadInput
@@ -89,7 +89,7 @@ class Measured:
     """
 
     age_seconds: float | None
-    unfit: str | None = None
+    invalid: str | None = None
     idle: str | None = None
 
 
@@ -191,8 +191,8 @@ def by_hand(law: Law, manual: Values) -> Decision:
 def _stale(settings: Values, measured: Measured) -> Decision | None:
     limit, age = settings["stale_seconds"], measured.age_seconds
     terms = {"age_seconds": age, "stale_seconds": limit}
-    if measured.unfit is not None:
-        why = measured.unfit
+    if measured.invalid is not None:
+        why = measured.invalid
     elif age is None:
         why = "the age of the measurement is unknown"
     elif age > limit:
@@ -208,7 +208,7 @@ def _value(law: Law, decision: Decision, before: float | None) -> float | None:
     """The number that is applied: nothing done is 0, or what stays."""
     if law.actuator is None:
         return None
-    if decision.action is None and isinstance(law, Standing):
+    if decision.action is None and isinstance(law, Lasting):
         return before
     return 0.0 if decision.action is None else float(decision.action[law.actuator])
 

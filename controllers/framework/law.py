@@ -74,11 +74,11 @@ class Resuming(Protocol):
 
 
 @runtime_checkable
-class Standing(Protocol):
+class Lasting(Protocol):
     """A law whose actuator stays as it was set: where nothing is done, that is its value, not nothing."""
 
     @property
-    def standing(self) -> bool:
+    def lasting(self) -> bool:
         """True."""
         ...
 

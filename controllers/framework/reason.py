@@ -37,6 +37,11 @@ def applied(reason: str) -> str:
     return f"{capitalised(would.removeprefix('Would '))}: {cause}" if advice else reason
 
 
+def cause_of(reason: str) -> str:
+    """The cause in a reason, without the action, remarks and full stop."""
+    return reason.partition(": ")[2].partition(" (")[0].removesuffix(".")
+
+
 def capitalised(text: str) -> str:
     """With a capital first letter; the rest as it is."""
     return f"{text[:1].upper()}{text[1:]}"

@@ -1,4 +1,4 @@
-"""The fast way to relieve overloaded nodes: donors one after the other, each by its cheapest move.
+"""The greedy rebalancer of overloaded nodes: donors one after the other, each by its cheapest move.
 
 A donor is a node over its limit, or drained. In each step its cheapest move is made: among those that clear
 it at once the one with the fewest points ("points"), or the one that fits tightest ("moves"); if none clears
@@ -75,17 +75,17 @@ class Board:
 
     def make(self, move: IndexedMove) -> None:
         self._shift(move.queue, move.source, move.target, move.points)
-        way = (move.queue, move.source, move.target)
-        self.moved[way] = self.moved.get(way, 0) + move.points
+        rule = (move.queue, move.source, move.target)
+        self.moved[rule] = self.moved.get(rule, 0) + move.points
         self.gave.setdefault(move.queue, set()).add(move.source)
 
     def undo(self, move: IndexedMove) -> None:
         """Take back the move that was made last."""
         self._shift(move.queue, move.target, move.source, move.points)
-        way = (move.queue, move.source, move.target)
-        self.moved[way] -= move.points
-        if not self.moved[way]:
-            del self.moved[way]
+        rule = (move.queue, move.source, move.target)
+        self.moved[rule] -= move.points
+        if not self.moved[rule]:
+            del self.moved[rule]
 
     def _shift(self, queue: int, source: int, target: int, points: int) -> None:
         load = float(self.start.rate_per_point[queue]) * points
@@ -102,7 +102,7 @@ class Board:
                     holder.pop(key, None)
 
     def moves(self) -> list[IndexedMove]:
-        return [IndexedMove(*way, points) for way, points in self.moved.items()]
+        return [IndexedMove(*rule, points) for rule, points in self.moved.items()]
 
     def is_last(self, move: IndexedMove) -> bool:
         """Whether a queue that parts evenly would leave the node with this move."""
@@ -144,7 +144,7 @@ def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
 
 
 @dataclass(frozen=True)
-class AnswerKind:
+class SearchRule:
     """Which of several answers is looked for.
 
     `packing`: receivers that fit tightest, not the roomiest. `exchange`: a node may also make room for a
@@ -166,30 +166,30 @@ class _Step:
     move: IndexedMove
 
 
-def relieve(board: Board, way: AnswerKind) -> list[IndexedMove] | None:
+def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
     """Moves that bring every node to its limit and empty the drained ones; None when this way finds none."""
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
-        if not _empty(board, int(donor), way.packing):
+        if not _empty(board, int(donor), rule.packing):
             return None
     over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
     allowed = board.receivers
     board.receivers = allowed & (board.loads <= board.limits * (1 + ROUNDING))
     for donor in over[np.argsort(board.limits[over] - board.loads[over], kind="stable")]:
-        if not _clear(board, int(donor), way):
+        if not _clear(board, int(donor), rule):
             return None
         # Who is relieved has room again, though not for what it gave.
-        board.receivers[donor] = way.exchange and allowed[donor]
+        board.receivers[donor] = rule.exchange and allowed[donor]
     return board.moves()
 
 
-def _clear(board: Board, donor: int, way: AnswerKind) -> bool:
+def _clear(board: Board, donor: int, rule: SearchRule) -> bool:
     while board.excess(donor) > ROUNDING * board.limits[donor]:
-        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, way))]
-        if way.keep:
+        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, rule))]
+        if rule.keep:
             steps = [step for step in steps if not board.is_last(step.move)] or steps
         if steps:
             board.make(min(steps, key=lambda step: step.rank).move)
-        elif not (way.exchange and _make_room(board, donor)):
+        elif not (rule.exchange and _make_room(board, donor)):
             return False
     return True
 
@@ -246,7 +246,7 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedM
     return given
 
 
-def _step(board: Board, donor: int, queue: int, way: AnswerKind) -> _Step | None:
+def _step(board: Board, donor: int, queue: int, rule: SearchRule) -> _Step | None:
     """The best move of one container off a donor."""
     per_point = float(board.start.rate_per_point[queue])
     if per_point <= 0:
@@ -255,14 +255,14 @@ def _step(board: Board, donor: int, queue: int, way: AnswerKind) -> _Step | None
     wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
     best: _Step | None = None
     for target in _targets(
-        board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, way.packing
+        board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, rule.packing
     ):
         points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
         if points:
             load = points * per_point
             clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
             left = float(board.limits[target] - board.loads[target]) - load
-            rank = (*_rank(way.cost, points, load, clears, holder), left if way.packing else -left)
+            rank = (*_rank(rule.cost, points, load, clears, holder), left if rule.packing else -left)
             if best is None or rank < best.rank:
                 best = _Step(rank, IndexedMove(queue, donor, target, points))
     return best

@@ -1,4 +1,4 @@
-"""The optimum of a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
+"""The MILP rebalancer: a small rebalancing as a mixed-integer program, solved by HiGHS (scipy.optimize.milp).
 
 For a container c = (queue, source) and a receiver t, with p_c points of rate per point r_q:
 
@@ -76,28 +76,28 @@ class _Rows:
 
 
 class _Model:
-    """Columns: f, then y (both over `ways`), g over sources, w over arrivals, d over `gives`, and z."""
+    """Columns: f, then y (both over `routes`), g over sources, w over arrivals, d over `gives`, and z."""
 
-    def __init__(self, problem: MoveProblem, ways: Sequence[tuple[int, int, int]]) -> None:
+    def __init__(self, problem: MoveProblem, routes: Sequence[tuple[int, int, int]]) -> None:
         self.problem = problem
-        self.ways = ways
-        sources = sorted({(queue, source) for queue, source, _ in self.ways})
+        self.routes = routes
+        sources = sorted({(queue, source) for queue, source, _ in self.routes})
         held = problem.allocation.points
-        arrivals = sorted({(q, target) for q, _, target in self.ways if target not in held[q]})
-        count = len(self.ways)
+        arrivals = sorted({(q, target) for q, _, target in self.routes if target not in held[q]})
+        count = len(self.routes)
         self.emptied = {source: 2 * count + i for i, source in enumerate(sources)}
-        self.arrives = {way: 2 * count + len(sources) + i for i, way in enumerate(arrivals)}
+        self.arrives = {route: 2 * count + len(sources) + i for i, route in enumerate(arrivals)}
         first = 2 * count + len(sources) + len(arrivals)
-        through = sorted({(q, target) for q, _, target in ways} & set(sources))
+        through = sorted({(q, target) for q, _, target in routes} & set(sources))
         self.gives = {source: first + i for i, source in enumerate(through)}
         self.columns = first + len(through) + 1
         self.worst = self.columns - 1
 
-    def moved(self, way: int) -> int:
-        return way
+    def moved(self, route: int) -> int:
+        return route
 
-    def used(self, way: int) -> int:
-        return len(self.ways) + way
+    def used(self, route: int) -> int:
+        return len(self.routes) + route
 
     def held(self, queue: int, source: int) -> int:
         return self.problem.allocation.points[queue][source]
@@ -110,29 +110,29 @@ class _Model:
         self._one_direction(rows)
         if self.problem.at_most is not None and goal != "worst":
             column = self.moved if goal == "points" else self.used
-            rows.add([(column(way), 1.0) for way in range(len(self.ways))], 0, self.problem.at_most)
+            rows.add([(column(route), 1.0) for route in range(len(self.routes))], 0, self.problem.at_most)
         return rows
 
     def _splinters(self, rows: _Rows) -> None:
         least = self.problem.rules.minimum_points
-        for way, (queue, source, _) in enumerate(self.ways):
+        for route, (queue, source, _) in enumerate(self.routes):
             held = self.held(queue, source)
-            rows.add([(self.moved(way), 1), (self.used(way), -min(least, held))], 0, np.inf)
-            rows.add([(self.moved(way), 1), (self.used(way), -held)], -np.inf, 0)
+            rows.add([(self.moved(route), 1), (self.used(route), -min(least, held))], 0, np.inf)
+            rows.add([(self.moved(route), 1), (self.used(route), -held)], -np.inf, 0)
         for (queue, source), column in self.emptied.items():
             held, leaving = self.held(queue, source), self._from(queue, source)
             rows.add([*leaving, (column, -held)], 0, np.inf)
             rows.add([*leaving, (column, -min(least, held))], -np.inf, held - min(least, held))
 
     def _from(self, queue: int, source: int) -> list[tuple[int, float]]:
-        ways = enumerate(self.ways)
-        return [(self.moved(way), 1.0) for way, (q, s, _) in ways if (q, s) == (queue, source)]
+        routes = enumerate(self.routes)
+        return [(self.moved(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)]
 
     def _minimum_containers(self, rows: _Rows) -> None:
         allocation = self.problem.allocation
         for (queue, target), column in self.arrives.items():
             arriving = [
-                (self.used(w), -1.0) for w, (q, _, t) in enumerate(self.ways) if (q, t) == (queue, target)
+                (self.used(w), -1.0) for w, (q, _, t) in enumerate(self.routes) if (q, t) == (queue, target)
             ]
             rows.add([(column, 1.0), *arriving], -np.inf, 0)
         for queue in {queue for queue, _ in self.emptied}:
@@ -142,19 +142,19 @@ class _Model:
             rows.add(terms, min(allocation.minimum[queue], holders) - holders, np.inf)
 
     def _one_direction(self, rows: _Rows) -> None:
-        for way, (queue, source, target) in enumerate(self.ways):
+        for route, (queue, source, target) in enumerate(self.routes):
             if (gives := self.gives.get((queue, source))) is not None:
-                rows.add([(self.used(way), 1.0), (gives, -1.0)], -np.inf, 0)
+                rows.add([(self.used(route), 1.0), (gives, -1.0)], -np.inf, 0)
             if (gives := self.gives.get((queue, target))) is not None:
-                rows.add([(self.used(way), 1.0), (gives, 1.0)], -np.inf, 1)
+                rows.add([(self.used(route), 1.0), (gives, 1.0)], -np.inf, 1)
 
     def _limits(self, rows: _Rows, goal: Goal) -> None:
         problem = self.problem
         terms: list[list[tuple[int, float]]] = [[] for _ in problem.allocation.nodes]
-        for way, (queue, source, target) in enumerate(self.ways):
+        for route, (queue, source, target) in enumerate(self.routes):
             load = float(problem.allocation.rate_per_point[queue])
-            terms[source].append((self.moved(way), -load))
-            terms[target].append((self.moved(way), load))
+            terms[source].append((self.moved(route), -load))
+            terms[target].append((self.moved(route), load))
         for node, limit in enumerate(problem.limits):
             if not problem.allocation.available[node]:
                 continue  # a drained node is emptied by its containers' bounds; OFFLINE ones carry nothing
@@ -166,8 +166,8 @@ class _Model:
 
     def bounds(self) -> Bounds:
         low, high = np.zeros(self.columns), np.ones(self.columns)
-        for way, (queue, source, _) in enumerate(self.ways):
-            high[self.moved(way)] = self.held(queue, source)
+        for route, (queue, source, _) in enumerate(self.routes):
+            high[self.moved(route)] = self.held(queue, source)
         for (_, source), column in self.emptied.items():
             low[column] = float(self.problem.allocation.drained[source])
         high[self.worst] = np.inf
@@ -175,7 +175,7 @@ class _Model:
 
     def cost(self, goal: Goal) -> Floats:
         cost = np.zeros(self.columns)
-        count = len(self.ways)
+        count = len(self.routes)
         if goal == "worst":
             cost[self.worst] = 1.0
             return cost
@@ -186,7 +186,7 @@ class _Model:
         return cost
 
 
-def ways_count(problem: MoveProblem) -> int:
+def routes_count(problem: MoveProblem) -> int:
     """How many (container, receiver) pairs the program has at most: its size, without building it."""
     held = sum(len(problem.allocation.held[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())
@@ -198,17 +198,17 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
     First with divisible points, ten times faster; then in whole points on the ways that answer takes. Only
     if that fails whole points are sought over all ways.
     """
-    ways = _ways(problem)
-    divisible = _solve(_Model(problem, ways), goal, branches, gap, whole=False)
+    routes = _routes(problem)
+    divisible = _solve(_Model(problem, routes), goal, branches, gap, whole=False)
     if divisible is None:
         return None
-    taken = [way for way, points in zip(ways, divisible[0], strict=True) if points > 0.5]
-    for some in (taken, ways):
+    taken = [route for route, points in zip(routes, divisible[0], strict=True) if points > 0.5]
+    for some in (taken, routes):
         whole = _solve(_Model(replace(problem, at_most=None), some), goal, branches, gap, whole=True)
         if whole is not None:
             moved = np.rint(whole[0]).astype(int)
             moves = [
-                IndexedMove(*way, int(points)) for way, points in zip(some, moved, strict=True) if points
+                IndexedMove(*route, int(points)) for route, points in zip(some, moved, strict=True) if points
             ]
             return Answer(moves, whole[1])
     return None
@@ -216,12 +216,12 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
 
 def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None:
     """A cost that no answer is below (points or moves, counted without the small costs), or None."""
-    model = _Model(problem, _ways(problem))
+    model = _Model(problem, _routes(problem))
     cost = np.zeros(model.columns)
-    first = 0 if goal == "points" else len(model.ways)
-    cost[first : first + len(model.ways)] = 1.0
+    first = 0 if goal == "points" else len(model.routes)
+    cost[first : first + len(model.routes)] = 1.0
     integrality = np.ones(model.columns)
-    integrality[: len(model.ways)] = 0
+    integrality[: len(model.routes)] = 0
     integrality[model.worst] = 0
     if goal == "points":
         integrality[:] = 0  # whole points and smallest pieces only cost more
@@ -239,10 +239,10 @@ def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None
 
 def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) -> tuple[Floats, float] | None:
     """Points per way, and z."""
-    if not model.ways:
+    if not model.routes:
         return None
     integrality = np.ones(model.columns)
-    integrality[: len(model.ways)] = whole
+    integrality[: len(model.routes)] = whole
     integrality[model.worst] = 0
     result = minimise(
         model.cost(goal),
@@ -251,10 +251,10 @@ def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) ->
         constraints=model.rows(goal).constraint(model.columns),
         options={"node_limit": branches, "mip_rel_gap": gap, "presolve": True},
     )
-    return None if result.x is None else (result.x[: len(model.ways)], float(result.x[model.worst]))
+    return None if result.x is None else (result.x[: len(model.routes)], float(result.x[model.worst]))
 
 
-def _ways(problem: MoveProblem) -> list[tuple[int, int, int]]:
+def _routes(problem: MoveProblem) -> list[tuple[int, int, int]]:
     allocation, rules = problem.allocation, problem.rules
     targets = [int(target) for target in np.flatnonzero(problem.receivers & allocation.available)]
     return [

@@ -1,9 +1,9 @@
-"""Which points go where, so that every node keeps its limit: the fast way, and the optimum where it may help.
+"""Which points go where, so that every node keeps its limit: by the greedy or the MILP rebalancer.
 
-The fast way (`relief`) is tried in a few variants. Its answer is compared with a bound that no answer can
-beat; if it meets the bound it is optimal and nothing more is computed. If not, and the problem is small
-enough, the mixed-integer program (`optimum`) decides. IDLE nodes are taken into use only when it can't be
-done without them (section 3.5.1.4).
+The greedy rebalancer (`greedy`) is tried in a few variants. Its answer is compared with a bound that no
+answer can beat; if it meets the bound it is optimal and nothing more is computed. If not, and the problem
+is small enough, the MILP rebalancer (`mixed_integer`) decides. IDLE nodes are taken into use only when it
+can't be done without them (section 3.5.1.4).
 
 When no answer keeps all limits, the worst node is minimised: the least z is sought for which z times the
 limits can be kept, and then the fewest points for that z.
@@ -18,7 +18,16 @@ import numpy as np
 
 from controllers.rebalancing import mixed_integer
 from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove
-from controllers.rebalancing.greedy import AnswerKind, Board, Cost, MoveRules, coarse, fewest, price, relieve
+from controllers.rebalancing.greedy import (
+    Board,
+    Cost,
+    MoveRules,
+    SearchRule,
+    coarse,
+    fewest,
+    price,
+    rebalance,
+)
 
 STEPS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0, 2.0, 5.0)
 # Up to this step the fast way is as good as the best possible, for all that is known of it.
@@ -32,14 +41,14 @@ GAPS: dict[Cost, float] = {"points": 0.01, "moves": 0.05}
 class Search:
     """What is sought, under which rules, and how hard.
 
-    `exact_ways`: the largest program (pairs of container and receiver) that is solved exactly, with at most
+    `exact_routes`: the largest program (pairs of container and receiver) that is solved exactly, with at most
     `branches` branches. `tolerance`: how much above the least possible the worst node may stay.
     """
 
     rules: MoveRules
     limits: Floats
     cost: Cost
-    exact_ways: int
+    exact_routes: int
     branches: int
     tolerance: float
 
@@ -125,7 +134,7 @@ def _quick(
     for cost in costs:
         for packing in (True, False):
             board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
-            answer = relieve(board, AnswerKind(cost, packing))
+            answer = rebalance(board, SearchRule(cost, packing))
             if answer is not None and price(answer, search.cost)[0] <= bound:
                 return answer
             answers.append(answer)
@@ -133,7 +142,7 @@ def _quick(
 
 
 def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
-    if mixed_integer.ways_count(problem) > search.exact_ways:
+    if mixed_integer.routes_count(problem) > search.exact_routes:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
     if answer is None or worst_share(problem.allocation.after(answer.moves), search.limits) > 1 + 1e-6:
@@ -182,7 +191,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
     level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
     if level is not None:
         return level  # as level as can be told from the best possible: nothing exact can add to it
-    if mixed_integer.ways_count(problem) <= search.exact_ways:
+    if mixed_integer.routes_count(problem) <= search.exact_routes:
         answer = mixed_integer.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:
             return _settle(allocation, search, answer, now, must)
@@ -225,7 +234,7 @@ def _climb(
         eased = replace(search, limits=search.limits * share, cost="points")
         for packing in (False, True):
             board = Board(allocation, eased.rules, eased.limits, allocation.available.copy(), even)
-            if (moves := relieve(board, AnswerKind("points", packing))) is not None:
+            if (moves := rebalance(board, SearchRule("points", packing))) is not None:
                 return moves
         if (moves := _exchanged(allocation, eased)) is not None:
             return moves
@@ -239,7 +248,9 @@ def _exchanged(allocation: Allocation, search: Search) -> list[IndexedMove] | No
     even = coarse(allocation, search.rules, search.limits)
     for keep, packing in product((False, True), (False, True)):
         board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
-        if (moves := relieve(board, AnswerKind(search.cost, packing, exchange=True, keep=keep))) is not None:
+        if (
+            moves := rebalance(board, SearchRule(search.cost, packing, exchange=True, keep=keep))
+        ) is not None:
             return moves
     return None
 

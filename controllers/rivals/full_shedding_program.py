@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 Row = dict[Key, float]
 
 
-def optimum(overload: Overload) -> tuple[float, float]:
+def best_solution(overload: Overload) -> tuple[float, float]:
     """The greatest value (weighted events/s) and the load in s/s of the solution the solver found for it."""
     problem = SheddingProblem(overload)
     less, equal = _rows(problem)

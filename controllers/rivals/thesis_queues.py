@@ -40,7 +40,7 @@ class Thesis:
         round_ = _Round(self, plant, chance)
         for node in range(len(plant.nodes)):
             if round_.states[node] == TOOBUSY:
-                round_.relieve(node)
+                round_.halve_containers(node)
         for node in range(len(plant.nodes)):
             if round_.may_offload(node):
                 round_.offload(node)
@@ -67,7 +67,7 @@ class _Round:
         share = self.now.loads[node] / self.now.capacity[node]
         return TOOBUSY if share >= self.rival.toobusy else BUSY if share >= self.rival.busy else NORMAL
 
-    def relieve(self, node: int) -> None:
+    def halve_containers(self, node: int) -> None:
         queues = sorted(self.now.held[node])
         count = max(1, math.ceil(self.rival.share * len(queues)))
         for queue in self.chance.choice(queues, min(count, len(queues)), replace=False):

@@ -69,7 +69,7 @@ PARAMETERS = (
     Parameter(
         "spare",
         "choice",
-        "drop: what no match needs is dropped although it would fit (least load). admit: it comes as fits.",
+        "drop: events that no match needs are dropped. admit: they pass as far as the budget allows.",
         "drop",
         kind="choice",
         choices=("drop", "admit"),

@@ -30,15 +30,15 @@ from controllers.framework.parameter import Parameter, read_values
 from controllers.framework.reason import because, no_action, number, percent
 from queues.errors import BadInput
 
-RUNGS = ("rebalance", "workers", "nodes", "throttle", "shed")
-LEVELS = {
+LEVELS = ("rebalance", "workers", "nodes", "throttle", "shed")
+LEVEL_NAMES = {
     "rebalance": "rebalancing",
     "workers": "adding workers",
     "nodes": "adding nodes",
     "throttle": "throttling",
     "shed": "shedding",
 }
-THROTTLE, SHED = RUNGS.index("throttle") + 1, RUNGS.index("shed") + 1
+THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
 LEAST_UNMET = 0.005
 # What it takes to release each level: decisions since the overload ended.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
@@ -47,7 +47,7 @@ EFFECT_SECONDS = 30.0
 
 PARAMETERS = (
     Parameter(
-        "cap", "choice", "The highest level this queue may reach.", "shed", kind="choice", choices=RUNGS
+        "cap", "choice", "The highest level this queue may reach.", "shed", kind="choice", choices=LEVELS
     ),
     Parameter(
         "settling_decisions",
@@ -67,7 +67,9 @@ PARAMETERS = (
         1,
     ),
     Parameter("backlog_bound_seconds", "s", "A backlog that takes longer is an overload.", 10.0, 0, 86_400),
-    Parameter("release_share", "share of capacity", "The demand fits when it is below this.", 0.9, 0.01, 1),
+    Parameter(
+        "release_share", "share of capacity", "At most this much demand releases levels.", 0.9, 0.01, 1
+    ),
 )
 OBSERVATION = (
     Parameter("demand_per_second", "events/s", "What producers offer.", maximum=1e15, required=True),
@@ -83,10 +85,10 @@ OBSERVATION = (
     ),
 )
 STATE = (
-    Parameter("rung", "level", "The highest enabled; 0 is none.", 0, 0, len(RUNGS), "integer"),
+    Parameter("rung", "level", "The highest enabled; 0 is none.", 0, 0, len(LEVELS), "integer"),
     Parameter("decisions", "decisions", "Since it was enabled.", 0, 0, 1e9, "integer"),
     Parameter("unmet", "share of demand", "Not met when it was enabled.", 0.0, 0, 1),
-    Parameter("calm", "decisions", "Since the demand fits.", 0, 0, 1e9, "integer"),
+    Parameter("calm", "decisions", "Since the demand fell below the release share.", 0, 0, 1e9, "integer"),
 )
 
 
@@ -97,7 +99,7 @@ class Ladder:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "rung"
-    guard_defaults: Values = {"maximum": float(len(RUNGS))}
+    guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check(self, parameters: Values) -> None:
         """Parameters can't contradict each other."""
@@ -105,8 +107,10 @@ class Ladder:
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for an unknown level."""
         for rung in observation["saturated"]:
-            if rung not in RUNGS:
-                raise BadInput(f"{where}.saturated.{rung}", f"is no level; the levels are {', '.join(RUNGS)}")
+            if rung not in LEVELS:
+                raise BadInput(
+                    f"{where}.saturated.{rung}", f"is no level; the levels are {', '.join(LEVELS)}"
+                )
 
     def initial_state(self, parameters: Values) -> Json:
         """No level is enabled."""
@@ -118,7 +122,7 @@ class Ladder:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""
-        cap = RUNGS.index(parameters["cap"]) + 1
+        cap = LEVELS.index(parameters["cap"]) + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": state["decisions"] + 1}
         if _fits(parameters, observation):
             return _descend({**state, "calm": state["calm"] + 1})
@@ -137,12 +141,16 @@ LAW: Law = Ladder()
 
 def level(rung: int) -> str:
     """The name of a level in a sentence."""
-    return LEVELS[RUNGS[rung - 1]]
+    return LEVEL_NAMES[LEVELS[rung - 1]]
 
 
 def enabled(rung: int) -> str:
     """In words, what is enabled up to a level."""
-    return f"enabled: {', '.join(LEVELS[name] for name in RUNGS[:rung])}" if rung else "no level is enabled"
+    return (
+        f"enabled: {', '.join(LEVEL_NAMES[name] for name in LEVELS[:rung])}"
+        if rung
+        else "no level is enabled"
+    )
 
 
 def _overloaded(parameters: Values, observation: Values) -> bool:
@@ -165,7 +173,7 @@ def _unmet(observation: Values) -> float:
 
 def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
     """Why a level can do no more, or None while it can."""
-    if observation["saturated"].get(RUNGS[rung - 1], False):
+    if observation["saturated"].get(LEVELS[rung - 1], False):
         return "saturated"
     if rung != state["rung"] or state["decisions"] < parameters["settling_decisions"]:
         return None
@@ -203,7 +211,7 @@ def _unchanged(
     producers wait for a share of each."""
     unmet, limited_by = _unmet(observation), None
     cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
-    if why is not None and rung == cap < len(RUNGS):
+    if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
     elif why is not None and not unmet:
         limited_by = "demand met"
@@ -247,9 +255,9 @@ def _descend(state: Json) -> tuple[Json, Decision]:
         return state, Decision(None, no_action("demand is met, and no level is enabled"), {"rung": 0})
     left = CALM_DECISIONS.get(rung, CALM_FOR_THE_REST) - state["calm"]
     if left > 0:
-        reason = no_action(f"demand fits; {level(rung)} ends {_soon(left)}")
+        reason = no_action(f"demand is within capacity; {level(rung)} ends {_soon(left)}")
         return state, Decision(None, reason, {"rung": rung})
-    return _released(state, "demand fits")
+    return _released(state, "demand is within capacity")
 
 
 def _soon(decisions: int) -> str:
@@ -270,4 +278,4 @@ def _released(state: Json, cause: str) -> tuple[Json, Decision]:
 
 def allows(rung: int, name: str) -> bool:
     """Whether a level may act while the ladder has reached `rung`."""
-    return RUNGS.index(name) < rung
+    return LEVELS.index(name) < rung

@@ -100,61 +100,61 @@ class Shedding:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """A new table where one is called for, else nothing."""
-        sight = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
+        inputs = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
         if not observation["permitted"]:
-            lifted = _lifted(sight, state)
-            return initial_state(), replace(lifted, expected=_expected(sight, state, lifted))
-        why = trigger(sight, state)
+            lifted = _lifted(inputs, state)
+            return initial_state(), replace(lifted, expected=_expected(inputs, state, lifted))
+        why = trigger(inputs, state)
         if why is None:
             reason = no_action("rates, times and bounds have not changed enough for a new table")
-            return state, Decision(None, reason, work_shed(sight, state["shed"]))
+            return state, Decision(None, reason, work_shed(inputs, state["shed"]))
         try:
-            found, made = relieve(sight)
+            found, made = shed_tables(inputs)
         except InfeasibleError as error:
-            terms = work_shed(sight, state["shed"])
+            terms = work_shed(inputs, state["shed"])
             return state, Decision(None, no_action(str(error)), terms, limited_by="infeasible")
         except SolverError as error:
             reason = no_action(f"the solver found no table ({error}), so the last one stays")
-            return state, Decision(None, reason, work_shed(sight, state["shed"]), limited_by="solver")
-        decision = _decision(sight, found, made, why)
-        decision = replace(decision, expected=_expected(sight, state, decision))
+            return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
+        decision = _decision(inputs, found, made, why)
+        decision = replace(decision, expected=_expected(inputs, state, decision))
         shed = decision.action["shed"] if decision.action else {}
-        return state_after(sight, shed), decision
+        return state_after(inputs, shed), decision
 
 
 LAW: Law = Shedding()
 
 
-def relieve(sight: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
+def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, float]]:
     """Tables for each bottleneck, upstream first, and type → events/s that are then emitted.
 
     Without a named bottleneck these are the operators whose offered load is over their budget. Raises
     `InfeasibleError` and `SolverError`.
     """
-    application, named = sight.application, sight.observation["bottleneck"]
+    application, named = inputs.application, inputs.observation["bottleneck"]
     admitted: dict[str, Floats] = {}
-    made = application.emissions(sight.outside, admitted)
+    made = application.emissions(inputs.outside, admitted)
     found = []
     for operator in application.operators if named is None else [named]:
-        offered = sight.offered_per_second(operator, made)
+        offered = inputs.offered_per_second(operator, made)
         overload = Overload(
             application,
-            sight.arrivals,
+            inputs.arrivals,
             operator,
-            sight.budget(offered),
-            sight.sinks,
-            sight.parameters["perspective"],
-            sight.protected,
+            inputs.budget(offered),
+            inputs.sinks,
+            inputs.parameters["perspective"],
+            inputs.protected,
             admitted,
         )
         tables = solve(overload)
-        if sight.parameters["spare"] == "admit":
+        if inputs.parameters["spare"] == "admit":
             tables = filled(tables, overload.budget)
         sheds = any((table.admitted < table.offered).any() for table in tables)
         if sheds:
-            _refuse_infeasible(sight, operator)
+            _refuse_infeasible(inputs, operator)
             admitted |= {table.pattern.name: table.admitted for table in tables}
-            made = application.emissions(sight.outside, admitted)
+            made = application.emissions(inputs.outside, admitted)
         if sheds or named is not None:
             found.append(Bottleneck(overload, offered, tables))
     return found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
@@ -171,12 +171,12 @@ def filled(tables: Sequence[Table], budget: float) -> list[Table]:
     ]
 
 
-def _refuse_infeasible(sight: SheddingInputs, operator: str) -> None:
-    if sight.parameters["utilisation_budget"] is not None:
+def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
+    if inputs.parameters["utilisation_budget"] is not None:
         return
-    bound = sight.parameters["latency_bound_seconds"]
-    takes = [pattern.seconds for pattern in sight.application.at(operator) if pattern.seconds > 0]
-    least = sight.waiting.least_seconds(min(takes, default=0.0))
+    bound = inputs.parameters["latency_bound_seconds"]
+    takes = [pattern.seconds for pattern in inputs.application.at(operator) if pattern.seconds > 0]
+    least = inputs.waiting.least_seconds(min(takes, default=0.0))
     if takes and bound < least:
         raise InfeasibleError(
             f"the bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s of one "
@@ -184,47 +184,49 @@ def _refuse_infeasible(sight: SheddingInputs, operator: str) -> None:
         )
 
 
-def _lifted(sight: SheddingInputs, state: Json) -> Decision:
+def _lifted(inputs: SheddingInputs, state: Json) -> Decision:
     """Nothing is to be shed; what is, ends."""
     if not any(share for types in state["shed"].values() for share in types.values()):
         reason = no_action("the remedy ladder has not enabled shedding")
-        return Decision(None, reason, work_shed(sight, {}))
-    made = sight.application.emissions(sight.outside, {})
-    emitted = {symbol: float(made[sight.application.index[symbol]]) for symbol in sight.application.emitters}
-    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(sight, emitted)}, "utilisation": 0.0}
+        return Decision(None, reason, work_shed(inputs, {}))
+    made = inputs.application.emissions(inputs.outside, {})
+    emitted = {
+        symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters
+    }
+    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(inputs, emitted)}, "utilisation": 0.0}
     reason = because("Stop shedding", "the remedy ladder no longer enables it")
-    return Decision(action, reason, work_shed(sight, {}))
+    return Decision(action, reason, work_shed(inputs, {}))
 
 
 def _decision(
-    sight: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
+    inputs: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
 ) -> Decision:
     shed = {table.pattern.name: table.shares() for each in found for table in each.tables}
     action = {
         "shed": shed,
-        "expected": {**made, ALL_SINKS: worth(sight, made)},
+        "expected": {**made, ALL_SINKS: worth(inputs, made)},
         "utilisation": max((each.utilisation for each in found), default=0.0),
     }
     over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
     reason = because(_what(found), why, remarks=_loads(found))
-    terms = {**_terms(sight, found), **work_shed(sight, shed)}
+    terms = {**_terms(inputs, found), **work_shed(inputs, shed)}
     return Decision(action, reason, terms, "never_shed" if over else None)
 
 
-def _expected(sight: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
+def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
     """That so much more, or less, is shed soon; a small change can't be told from noise."""
     if decision.action is None:
         return None
-    before = work_shed(sight, state["shed"])["work_shed"]
-    change = work_shed(sight, decision.action["shed"])["work_shed"] - before
+    before = work_shed(inputs, state["shed"])["work_shed"]
+    change = work_shed(inputs, decision.action["shed"])["work_shed"] - before
     if abs(change) < WORTH_EXPECTING:
         return None
     return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
-def worth(sight: SheddingInputs, made: Mapping[str, float]) -> float:
+def worth(inputs: SheddingInputs, made: Mapping[str, float]) -> float:
     """Weighted events/s that the sinks take."""
-    return float(sum(weight * made[sink] for sink, weight in sight.sinks.items()))
+    return float(sum(weight * made[sink] for sink, weight in inputs.sinks.items()))
 
 
 def _what(found: Sequence[Bottleneck]) -> str:
@@ -254,7 +256,7 @@ def _work(bottleneck: Bottleneck) -> float:
     return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
 
 
-def _terms(sight: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
+def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
     """Per bottleneck: what it is offered, what it may use, what it uses, and the time to be expected."""
     prices = {each.operator: _price(each) for each in found}
     return {
@@ -264,8 +266,8 @@ def _terms(sight: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json
             "budget": round(each.budget, 6),
             "utilisation": round(each.utilisation, 6),
             "worth_per_utilisation": round(prices[each.operator], 6),
-            "time_seconds": _finite(sight.waiting.time_seconds(each.utilisation, each.offered_per_second)),
-            "worth_per_second": round(prices[each.operator] * _budget_per_second(sight, each), 6),
+            "time_seconds": _finite(inputs.waiting.time_seconds(each.utilisation, each.offered_per_second)),
+            "worth_per_second": round(prices[each.operator] * _budget_per_second(inputs, each), 6),
         }
         for each in found
     }
@@ -283,12 +285,12 @@ def _price(bottleneck: Bottleneck) -> float:
     return (_sunk(overload, more) - _sunk(overload, bottleneck.tables)) / step
 
 
-def _budget_per_second(sight: SheddingInputs, bottleneck: Bottleneck) -> float:
+def _budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
     """How much budget a bound longer by one second would give, as far as its first part tells."""
-    if sight.parameters["utilisation_budget"] is not None:
+    if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
-    bound = float(sight.parameters["latency_bound_seconds"])
-    longer = sight.waiting.utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
+    bound = float(inputs.parameters["latency_bound_seconds"])
+    longer = inputs.waiting.utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
     return (longer - bottleneck.budget) / (bound * PRICE_STEP)
 
 

@@ -28,7 +28,7 @@ from controllers.shedding.knapsack import cap, piecewise
 from controllers.shedding.problem import Flows, Overload, SheddingProblem, Table
 
 # What the second program may give up of the first one's value, so that rounding leaves it an answer.
-VALUE_KEPT = 1 - 1e-12
+VALUE_RETAINED = 1 - 1e-12
 TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -54,7 +54,7 @@ def by_programs(problem: SheddingProblem) -> Flows:
     program = _Program(problem)
     best = program.minimise(-program.value)
     value = float(program.value @ best)
-    least = program.minimise(program.load, keeping=value * VALUE_KEPT) if value > 0 else best * 0
+    least = program.minimise(program.load, keeping=value * VALUE_RETAINED) if value > 0 else best * 0
     return program.flows(least)
 
 

@@ -49,10 +49,10 @@ def initial_state() -> dict[str, Json]:
     return {"solved": None, "shed": {}, "times": {}}
 
 
-def state_after(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+def state_after(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """What a table was computed for, the table, and the times to be expected under it."""
-    solved = {"parameters": dict(sight.parameters), "observation": dict(sight.observation)}
-    times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(sight, shed)}
+    solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
+    times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(inputs, shed)}
     return {"solved": solved, "shed": shed, "times": times}
 
 
@@ -64,19 +64,19 @@ def read_state(document: Json) -> Json:
     return {"solved": _read_solved(given.get("solved")), **kept}
 
 
-def trigger(sight: SheddingInputs, state: Json) -> str | None:
+def trigger(inputs: SheddingInputs, state: Json) -> str | None:
     """Why a new table is called for, or None."""
     solved = state["solved"]
     if solved is None:
         return "there is no table yet"
-    then, now = solved["observation"], sight.observation
-    if solved["parameters"] != sight.parameters or _asked(then) != _asked(now):
+    then, now = solved["observation"], inputs.observation
+    if solved["parameters"] != inputs.parameters or _asked(then) != _asked(now):
         return "patterns, sinks or parameters changed"
-    if _moved(_rates(then), _rates(now), sight.parameters["deviation_rates"]):
+    if _moved(_rates(then), _rates(now), inputs.parameters["deviation_rates"]):
         return "the rates changed"
-    if _moved(_times(then), _times(now), sight.parameters["deviation_processing"]):
+    if _moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
         return "the processing times changed"
-    return _off_bound(sight, state)
+    return _off_bound(inputs, state)
 
 
 def _asked(observation: Values) -> Any:
@@ -111,12 +111,12 @@ def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float
     )
 
 
-def _off_bound(sight: SheddingInputs, state: Json) -> str | None:
+def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
     """Whether the table in force now keeps an operator too busy, or sheds more than is needed."""
-    deviation, shed = sight.parameters["deviation_processing"], state["shed"]
-    for operator, time, bound in _predicted(sight, shed):
+    deviation, shed = inputs.parameters["deviation_processing"], state["shed"]
+    for operator, time, bound in _predicted(inputs, shed):
         then = state["times"].get(operator, bound)
-        sheds = any(any(shed.get(each.name, {}).values()) for each in sight.application.at(operator))
+        sheds = any(any(shed.get(each.name, {}).values()) for each in inputs.application.at(operator))
         if min(time, ENDLESS) > (1 + deviation) * max(bound, then):
             return f"{operator} would exceed its bound with the present table"
         if sheds and time < (1 - deviation) * min(bound, then):
@@ -125,38 +125,40 @@ def _off_bound(sight: SheddingInputs, state: Json) -> str | None:
 
 
 def _predicted(
-    sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
+    inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> Iterator[tuple[str, float, float]]:
     """Operator, mean time in it (s) under a table, and its bound; utilisations where a budget is given."""
-    application, given = sight.application, sight.parameters["utilisation_budget"]
-    named = sight.observation["bottleneck"]
-    made, processed = _under(sight, shed)
+    application, given = inputs.application, inputs.parameters["utilisation_budget"]
+    named = inputs.observation["bottleneck"]
+    made, processed = _under(inputs, shed)
     for operator in application.operators if named is None else [named]:
-        offered = sight.offered_per_second(operator, made)
+        offered = inputs.offered_per_second(operator, made)
         work = sum(pattern.seconds * processed[pattern.name] for pattern in application.at(operator))
         if given is not None:
             yield operator, work, float(given)
         else:
-            time = sight.waiting.time_seconds(work, offered)
-            yield operator, time, sight.parameters["latency_bound_seconds"]
+            time = inputs.waiting.time_seconds(work, offered)
+            yield operator, time, inputs.parameters["latency_bound_seconds"]
 
 
-def work_shed(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+def work_shed(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """{work_offered: seconds of work per second, of all operators; work_shed: the share a table saves}."""
-    seconds = {pattern.name: pattern.seconds for pattern in sight.application.patterns}
+    seconds = {pattern.name: pattern.seconds for pattern in inputs.application.patterns}
     offered, processed = (
-        sum(seconds[name] * rate for name, rate in _under(sight, table)[1].items()) for table in ({}, shed)
+        sum(seconds[name] * rate for name, rate in _under(inputs, table)[1].items()) for table in ({}, shed)
     )
     share = 1 - processed / offered if offered > 0 else 0.0
     return {"work_offered": round(offered, 6), "work_shed": round(max(0.0, share), 6)}
 
 
-def _under(sight: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> tuple[Floats, dict[str, float]]:
+def _under(
+    inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
+) -> tuple[Floats, dict[str, float]]:
     """Events/s of each emitted type, and events/s each pattern processes, under a table of shares."""
-    application, admitted = sight.application, dict[str, Floats]()
+    application, admitted = inputs.application, dict[str, Floats]()
     made = np.zeros(len(application.index))
     for pattern in application.patterns:
-        dropped, offered = shed.get(pattern.name, {}), application.offered(pattern, sight.outside, made)
+        dropped, offered = shed.get(pattern.name, {}), application.offered(pattern, inputs.outside, made)
         kept = [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
         admitted[pattern.name] = offered * np.asarray(kept)
         made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])

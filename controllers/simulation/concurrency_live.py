@@ -87,7 +87,7 @@ class Ours:
         """The number of its exploration."""
         return int(self.state["epoch"])
 
-    def look(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
+    def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """The pool's size after what was completed since the last look."""
         was_steady = self.is_steady
         seen = {
@@ -112,7 +112,7 @@ class Theirs:
     idle_seconds: float
     least_seconds: float
     limit: Limit = field(default_factory=Limit)
-    looks: int = 0
+    checks: int = 0
     rests: list[tuple[float, int]] = field(default_factory=list)
     is_steady: bool = True
     epoch: int = 0
@@ -121,15 +121,15 @@ class Theirs:
     def threads(self) -> int:
         return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
 
-    def look(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
+    def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """The pool's size after what was completed since the last look; it explores with nobody."""
-        self.looks += 1
+        self.checks += 1
         total = math.fsum(gaps)
         if total > 0:
             rate = len(gaps) / total
             seen = LimitStep(self.threads, rate, self.threads / rate, self.least_seconds, self.idle_seconds)
             self.limit = RIVALS[self.rival](self.limit, seen)
-        if self.looks % 10 == 0:
+        if self.checks % 10 == 0:
             self.rests.append((now, self.threads))
         return self.threads
 
@@ -209,7 +209,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
             plant.engine.resize(at, hand.threads)
         before = [pool.completed for pool in plant.engine.pools]
         plant.engine.run(now + TICK_SECONDS)
-        _look(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
+        _check(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
         _count(plant, settings, hands, before, tally, now)
     return _outcome(settings, hands, tally)
 
@@ -220,7 +220,7 @@ def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -
     plant.engine.compete(rate if COMPETES <= now < RELIEVED else 0.0)
 
 
-def _look(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
+def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
     """Every law sees the times between its pool's completions, and how far the explorations were before."""
     epoch = max(hand.epoch for hand in hands) if together else None
     for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
@@ -228,7 +228,7 @@ def _look(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: fl
         gaps = np.diff(times).tolist()
         last[at] = times[-1]
         pool.completions = []
-        hand.look(now, gaps, TICK_SECONDS, epoch)
+        hand.check(now, gaps, TICK_SECONDS, epoch)
 
 
 def _count(
@@ -288,7 +288,7 @@ def _drifting(law: str, seed: int) -> ScenarioOutcome:
         fractions.append(rate / peak)
         threads.append(float(hand.threads))
         gaps = chance.exponential(1 / rate, WINDOW_SAMPLES).tolist()
-        hand.look(float(window), gaps, math.fsum(gaps))
+        hand.check(float(window), gaps, math.fsum(gaps))
     after = np.asarray(fractions[half:])
     metrics = {
         "threads_first": hand.rests[0][1] if hand.rests else None,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.parameter import Parameter
-from controllers.shedding.ladder import RUNGS, Ladder, allows
+from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 
@@ -38,7 +38,7 @@ WORKERS_STEP, WORKERS_MOST, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
 ORDERS, HELD_EVENTS = 0.2, 60_000.0
 SETTINGS = (
     Parameter("overload_percent", "% of 1000 events/s", "What is offered.", 300.0, 1, 1_000),
-    Parameter("cap", "choice", "The highest rung for the events.", "shed", kind="choice", choices=RUNGS),
+    Parameter("cap", "choice", "The highest level for the events.", "shed", kind="choice", choices=LEVELS),
 )
 
 
@@ -65,14 +65,14 @@ class SimulatedLadder:
             "throttle": held >= HELD_EVENTS - 1e-6,
         }
 
-    def second(self, rung: int, decides: bool) -> None:
+    def second(self, level: int, decides: bool) -> None:
         """One second of the loops below; those that are not engaged do nothing."""
-        if allows(rung, "rebalance") and self.placed < 1.0:
+        if allows(level, "rebalance") and self.placed < 1.0:
             self.placing += 1
             self.placed = 1.0 if self.placing >= REBALANCE_SECONDS else self.placed
-        if allows(rung, "workers") and decides:
+        if allows(level, "workers") and decides:
             self.workers = min(WORKERS_MOST, self.workers + WORKERS_STEP)
-        if allows(rung, "nodes") and self.nodes + len(self.starting) < NODES_IDLE:
+        if allows(level, "nodes") and self.nodes + len(self.starting) < NODES_IDLE:
             self.starting.append(NODE_SECONDS)
         self.starting = [left - 1 for left in self.starting]
         self.nodes += sum(left <= 0 for left in self.starting)
@@ -88,7 +88,7 @@ class QueueLane:
     waiting: float = 0.0
     held: float = 0.0
     lost: float = 0.0
-    rung: int = 0
+    level: int = 0
 
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
@@ -102,7 +102,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         if decides:
             for name, lane in lanes.items():
                 _decide(law, plant, lane, demand * shares[name], shares[name])
-        plant.second(max(lane.rung for lane in lanes.values()) if law == "ladder" else 0, decides)
+        plant.second(max(lane.level for lane in lanes.values()) if law == "ladder" else 0, decides)
         capacity = plant.capacity()
         for name, lane in lanes.items():
             dropped = _pass(lane, demand * shares[name], capacity * shares[name])
@@ -125,7 +125,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
     if law == "none":
         return
     if law == "shed-only":
-        lane.rung = len(RUNGS) if demand > capacity and lane.cap == "shed" else 0
+        lane.level = len(LEVELS) if demand > capacity and lane.cap == "shed" else 0
         return
     ladder = Ladder()
     parameters = {each.name: each.default for each in ladder.parameters} | {"cap": lane.cap}
@@ -137,7 +137,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
         "saturated": plant.saturated(lane.held / share),
     }
     lane.state, _ = ladder.decide(parameters, state, seen)
-    lane.rung = lane.state["rung"]
+    lane.level = lane.state["rung"]
 
 
 def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
@@ -145,10 +145,10 @@ def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
     room = max(0.0, capacity - lane.waiting)
     came = demand + lane.held
     lane.held = 0.0
-    if allows(lane.rung, "throttle"):
+    if allows(lane.level, "throttle"):
         lane.held = min(max(0.0, came - room), HELD_EVENTS * capacity / BASE)
         came -= lane.held
-    dropped = max(0.0, came - room) if allows(lane.rung, "shed") else 0.0
+    dropped = max(0.0, came - room) if allows(lane.level, "shed") else 0.0
     lane.lost += dropped
     lane.waiting = max(0.0, lane.waiting + came - dropped - capacity)
     return dropped
@@ -164,7 +164,7 @@ class _Tally:
     seconds: int = 0
     waiting: list[float] = field(default_factory=list)
     settled: list[bool] = field(default_factory=list)
-    rungs: list[float] = field(default_factory=list)
+    levels: list[float] = field(default_factory=list)
     shed: list[float] = field(default_factory=list)
 
     def note(
@@ -176,19 +176,19 @@ class _Tally:
         if dropped > 0:
             self.last_shed_second = self.seconds
             saturated = plant.saturated(HELD_EVENTS if lanes[name].held > 0 else 0.0)
-            lower = [saturated[rung] for rung in RUNGS[:-1] if rung != "throttle"]
+            lower = [saturated[level] for level in LEVELS[:-1] if level != "throttle"]
             self.early += dropped if not all(lower) else 0.0
 
     def end_second(self, lanes: Mapping[str, QueueLane], capacity: float) -> None:
-        rung, waiting = (
-            max(lane.rung for lane in lanes.values()),
+        level, waiting = (
+            max(lane.level for lane in lanes.values()),
             sum(lane.waiting for lane in lanes.values()),
         )
         held = sum(lane.held for lane in lanes.values())
-        self.highest = max(self.highest, rung)
-        self.rungs.append(float(rung))
+        self.highest = max(self.highest, level)
+        self.levels.append(float(level))
         self.waiting.append(waiting)
-        self.settled.append(waiting <= capacity and held <= 1.0 and rung < RUNGS.index("throttle") + 1)
+        self.settled.append(waiting <= capacity and held <= 1.0 and level < LEVELS.index("throttle") + 1)
         self.seconds += 1
 
 
@@ -207,7 +207,7 @@ def _outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> 
     series = {
         "offered_per_second": offered,
         "waiting_events": np.asarray(tally.waiting),
-        "rung": np.asarray(tally.rungs),
+        "rung": np.asarray(tally.levels),
         "shed_per_second": np.asarray(tally.shed),
     }
     return ScenarioOutcome(metrics, series, 1.0)

@@ -113,7 +113,7 @@ PARAMETERS = (
     Parameter(
         "history",
         "evaluations",
-        "Queue lengths kept and, in thesis, looked back on; 12 at 5 s are a minute.",
+        "Queue lengths remembered, and counted in thesis; 12 at 5 s are a minute.",
         12,
         1,
         1_000,

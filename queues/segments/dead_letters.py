@@ -22,7 +22,7 @@ from queues.segments.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of
 GONE, CHANGED = 0, -1
 WORDS = {
     GONE: "was requeued, mended or discarded meanwhile",
-    CHANGED: "is not as it was shown; look at it again",
+    CHANGED: "has changed since it was shown; open it again",
 }
 
 

@@ -57,7 +57,7 @@ class Removed:
         return Removed(self.events + other.events, self.blocks + other.blocks)
 
 
-class Surveyed(NamedTuple):
+class Scanned(NamedTuple):
     """A waiting block without its payload."""
 
     entry_id: str
@@ -128,7 +128,9 @@ class Segment:
         with self.errors():
             return bool(self.script("retry", claimed.entry_id, round(delay_seconds * 1000)))
 
-    def bury(self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]) -> Removed:
+    def dead_letter(
+        self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]
+    ) -> Removed:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
         One step, whole or not at all. Rows of the block that are not given were handled. When the entry is
@@ -140,11 +142,11 @@ class Segment:
             gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
         return Removed(gone[0], gone[1])
 
-    def survey(self, after_id: str = "0-0", limit_events: int = 100_000) -> list[Surveyed]:
+    def scan(self, after_id: str = "0-0", limit_events: int = 100_000) -> list[Scanned]:
         """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any."""
         with self.errors():
             rows = self.script("survey", after_id or "0-0", limit_events)
-        return [Surveyed(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
+        return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
         """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again."""

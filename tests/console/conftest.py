@@ -91,17 +91,17 @@ def poisoned(nodes: dict[str, Server], db) -> dict[str, Server]:
     for name in ("n1", "n2"):
         row = Node.objects.create(name=name, url=nodes[name].url)
         Container.objects.create(queue=queue, node=row, points=500)
-        bury(nodes[name], name)
+        dead_letter(nodes[name], name)
     return nodes
 
 
-def bury(server: Server, name: str) -> None:
+def dead_letter(server: Server, name: str) -> None:
     """A dead letter of queue alert on a node's server."""
     segment = Segment(server.client(), "alert")
     batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
     segment.publish(cut(batch, BlockIds()))
     (claimed,) = segment.claim("a worker", 10, 60)
-    segment.bury(claimed, "a worker", [(claimed.block().explicit(), "no")])
+    segment.dead_letter(claimed, "a worker", [(claimed.block().explicit(), "no")])
 
 
 def sample_snapshot() -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_a_sensor_that_sees_nothing_says_why_and_gives_an_observation_all_the_sa
     for start in starts_of(kind).values():
         for snapshot in ({}, {"at": 100.0, "plant": "main"}):
             sensed = kind.sensor(start.target, snapshot, None, 100.0)
-            assert sensed.measured.unfit
+            assert sensed.measured.invalid
             assert sensed.observation.keys() <= {each.name for each in kind.law.observation}
             assert not any((kind.readings(start.target, snapshot) or {}).values())
 

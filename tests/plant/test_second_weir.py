@@ -68,7 +68,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     RegisteredPlant.objects.create(
         name="first", kind="weir", url=f"{plant.url}/control/main/v1", secret_environment=VARIABLE
     )
-    watch = PlantWatch(look_seconds=1.0)
+    watch = PlantWatch(observe_seconds=1.0)
     second = LocalPlant(control, others=watch)
     ensured(control, PARALLELISM)
     loop = Loop.objects.get(name="parallelism_queueing/plant:first")

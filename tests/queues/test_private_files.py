@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from queues.private_files import keep_private, kept_secret, mend, private_folder, write_private
+from queues.private_files import keep_private, mend, private_folder, stored_secret, write_private
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_processes_that_start_together_keep_one_secret_and_none_reads_it_half_wr
 
     def start(number: int) -> None:
         begin.wait()
-        found.add(kept_secret(path, f"{number:040}"))
+        found.add(stored_secret(path, f"{number:040}"))
 
     threads = [threading.Thread(target=start, args=(number,)) for number in range(16)]
     for thread in threads:

@@ -125,8 +125,8 @@ def test_a_table_that_becomes_a_link_is_not_followed_and_its_trouble_quotes_noth
     path.symlink_to(tmp_path / "secret")
     table.refresh()
     assert table.current.equal == {"e0": ("ann",)}
-    assert table.trouble
-    assert "hunter2" not in table.trouble and str(tmp_path) not in table.trouble
+    assert table.last_error
+    assert "hunter2" not in table.last_error and str(tmp_path) not in table.last_error
 
 
 def test_a_text_that_is_no_yaml_is_refused_without_the_path_of_a_file(tmp_path):

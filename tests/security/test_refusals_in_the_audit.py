@@ -70,7 +70,7 @@ def test_under_asgi_too():
 
     request = HttpRequest()
     request.method, request.path = "POST", "/plants/register"
-    handler: Callable[..., object] = refused.refusals_kept(view)
+    handler: Callable[..., object] = refused.refusals_recorded(view)
     written: list[refused.Refusal] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refused, "_write", lambda refusal, asked: written.append(refusal))

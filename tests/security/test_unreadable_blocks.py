@@ -75,7 +75,7 @@ def put(segment: Segment, entry: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", ENTRIES)
 def test_a_worker_makes_a_dead_letter_of_it_and_goes_on(case, segment, tmp_path):
     put(segment, ENTRIES[case])
-    assert segment.survey()
+    assert segment.scan()
     work(segment, tmp_path)
     (letter,) = DeadLetters(segment).read()
     assert letter.batch["type"].to_pylist() == ["unreadable"]

@@ -1,4 +1,4 @@
-"""What people do to an alert. Each locks it, so that a look of the evaluator comes before or after, never
+"""What people do to an alert. Each locks it, so that a check of the evaluator comes before or after, never
 between; each raises BadInput where it can't be done, and then nothing has changed.
 """
 
@@ -24,7 +24,7 @@ LONGEST_NOTE = 2_000
 
 @transaction.atomic
 def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
-    """This person has it; until the rule's time-out nobody else is told. Done twice, the later one has it."""
+    """This person takes it: until the rule's time-out nobody else is notified. The later of two has it."""
     alert = _open(alert_id)
     terms = rules.terms(alert.rule) if alert.rule else machine.Terms()
     keep(alert, machine.acknowledged(episode_of(alert), terms, now.timestamp()))
@@ -36,7 +36,7 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
 
 @transaction.atomic
 def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert:
-    """Nobody is told for so many minutes; an acknowledgement is given back."""
+    """Nobody is notified for so many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_minutes(minutes))
     keep(alert, machine.snoozed(episode_of(alert), until.timestamp()))
@@ -48,16 +48,16 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
 
 @transaction.atomic
 def escalate(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
-    """Tell the next step now, whatever its delay. Raises BadInput when nobody is left."""
+    """Notify the next step now, whatever its delay. Raises BadInput when no step is left."""
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
     if alert.next_step >= len(steps):
-        raise BadInput("step", "nobody is left to tell: the rule's escalation has no further step.")
+        raise BadInput("step", "is the last: the rule's escalation has no further step to notify.")
     at = alert.next_step
     alert.next_step = at + 1
     receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
-    said = ", ".join(steps[at]["receivers"])
-    _noted(alert, Kind.ESCALATED, by, f"to {said}. {_text(note, required=False)}".strip(), now)
+    names = ", ".join(steps[at]["receivers"])
+    _noted(alert, Kind.ESCALATED, by, f"to {names}. {_text(note, required=False)}".strip(), now)
     owed = outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
     Delivery.objects.bulk_create(owed, ignore_conflicts=True)
     alert.save()
@@ -66,7 +66,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
 
 @transaction.atomic
 def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent:
-    """Words for whoever comes next; also on one that is over."""
+    """A note for whoever comes next; also on a resolved alert."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} is not known.")
@@ -77,7 +77,7 @@ def _open(alert_id: int) -> Alert:
     rows = Alert.objects.select_for_update(of=("self",)).select_related("rule")
     alert = rows.filter(pk=alert_id).first()
     if alert is None or alert.state not in OPEN:
-        raise BadInput("alert", "is over already." if alert else f"{alert_id} is not known.")
+        raise BadInput("alert", "is resolved already." if alert else f"{alert_id} is not known.")
     return alert
 
 

@@ -1,6 +1,6 @@
-"""The alerter: looks every two seconds and delivers every second, each under a lease of its own.
+"""The alerter: checks every two seconds and delivers every second, each under a lease of its own.
 
-The two run in threads: a mail server that hangs must not keep the next look waiting.
+The two run in threads: a mail server that hangs must not delay the next check.
 """
 
 import logging
@@ -15,42 +15,42 @@ from django.db import DatabaseError, close_old_connections, connections
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import courier
 from workers.alerts.evaluation import evaluator
-from workers.alerts.evaluation.look import Look
+from workers.alerts.evaluation.look import Check
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
-LOOK_SECONDS = 2.0
+CHECK_SECONDS = 2.0
 DELIVER_SECONDS = 1.0
-# Longer than a look takes; when an alerter dies, another goes on after so long.
+# Longer than a check takes; when an alerter dies, another goes on after so long.
 LEASE_SECONDS = 6.0
 # One receiver may take 10 s: the lease outlives a round of sending.
-COURIER_LEASE_SECONDS = 30.0
+DISPATCH_LEASE_SECONDS = 30.0
 
 
 class Alerter:
-    """`step` is one look, `deliver` one delivery; `run` does both until told to stop."""
+    """`step` is one check, `deliver` one delivery; `run` does both until it is stopped."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._gatherer = Gatherer(control)
         self._lease = Lease(control, "alerter", LEASE_SECONDS, self._fence())
-        self._courier_lease = Lease(control, "courier", COURIER_LEASE_SECONDS)
+        self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
 
-    def step(self, now: float, monotonic_seconds: float) -> Look | None:
-        """One look; None while another has the lease."""
+    def step(self, now: float, monotonic_seconds: float) -> Check | None:
+        """One check; None while another has the lease."""
         # Gathered also without the lease: who takes over must have watched, to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
         if not _ours(self._lease):
             return None
         assert self._lease.fence is not None
-        return evaluator.look(evidence, self._lease.fence)
+        return evaluator.check(evidence, self._lease.fence)
 
     def deliver(self) -> int:
         """Bundle and send; 0 while another has the lease."""
-        if not _ours(self._courier_lease):
+        if not _ours(self._dispatch_lease):
             return 0
-        return courier.deliver(lambda: datetime.now(UTC), self._courier_lease.renew)
+        return courier.deliver(lambda: datetime.now(UTC), self._dispatch_lease.renew)
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`. What fails is logged once, and tried again."""
@@ -58,29 +58,29 @@ class Alerter:
             target=self._repeat, args=(stop, self.deliver, DELIVER_SECONDS), daemon=True
         )
         sending.start()
-        self._repeat(stop, lambda: self.step(time.time(), time.monotonic()), LOOK_SECONDS)
-        sending.join(COURIER_LEASE_SECONDS)
+        self._repeat(stop, lambda: self.step(time.time(), time.monotonic()), CHECK_SECONDS)
+        sending.join(DISPATCH_LEASE_SECONDS)
         self.close()
 
     def close(self) -> None:
         """Give the leases up, so that another takes over at once."""
         try:
             self._lease.release()
-            self._courier_lease.release()
+            self._dispatch_lease.release()
         except redis.RedisError:
             logger.info("The alerter's leases could not be released; they run out by themselves.")
 
     def _repeat(self, stop: threading.Event, act: Callable[[], object], every_seconds: float) -> None:
-        in_trouble = False
+        failing = False
         while not stop.wait(every_seconds):
             try:
                 act()
-                in_trouble = False
+                failing = False
             except Exception as error:
                 # Whatever it is, it may be gone the next time; alerts must not end with it.
-                if not in_trouble:
-                    logger.warning("Alerts can't be looked after: %r", error)
-                in_trouble = True
+                if not failing:
+                    logger.warning("The alerter failed, and tries again: %r", error)
+                failing = True
                 if isinstance(error, DatabaseError):
                     close_old_connections()
         connections.close_all()

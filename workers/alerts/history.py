@@ -1,4 +1,4 @@
-"""What the controllers tried since an alert began, and whether it helped."""
+"""What the control loops did about an alert, and whether it had an effect."""
 
 from collections import Counter
 from datetime import timedelta
@@ -10,7 +10,7 @@ from django.utils import timezone
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Plan
 
-# A controller may have seen it coming before the rule's threshold did.
+# A loop may act on a forecast before the rule's threshold is reached.
 BEFORE = timedelta(minutes=5)
 AFTER = timedelta(minutes=2)
 MOST_ACTIONS, MOST_PLANS = 12, 20
@@ -30,7 +30,7 @@ def loops_of(alert: Alert) -> QuerySet[Loop]:
 
 
 def span(alert: Alert) -> tuple[Any, Any]:
-    """From when to when its controllers are looked at."""
+    """The time whose actions count as answers to it."""
     return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 
 
@@ -43,10 +43,10 @@ def actions(alert: Alert) -> QuerySet[LedgerEntry]:
 def plans(alert: Alert) -> list[Plan]:
     """The plans that controllers (or the recovery of a lost node) made in its time, the newest first."""
     found = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
-    return [plan for plan in found if _concerns(plan, alert.labels)]
+    return [plan for plan in found if _is_relevant(plan, alert.labels)]
 
 
-def _concerns(plan: Plan, labels: dict[str, str]) -> bool:
+def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
     """Whether a plan moves points of the alert's queue, or from or to its node; all do for a whole plant."""
     names = {name for move in plan.moves for name in (move["queue"], move["from"], move["to"])}
     about = {labels[key] for key in ("queue", "node") if key in labels}
@@ -74,9 +74,9 @@ def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
         for name, said in (
             ("harmful", "made it worse"),
             ("ineffective", "had no effect"),
-            ("checking", "still checked"),
+            ("checking", "not judged yet"),
         )
         if verdicts[name]
     ]
-    head = f"{effective} of {count} action{'s' if count != 1 else ''} helped"
+    head = f"{effective} of {count} action{'s' if count != 1 else ''} had an effect"
     return f"{head}; {', '.join(rest)}." if rest else f"{head}."

@@ -1,4 +1,4 @@
-"""The morning review: what fired in a time, how long, what helped, what flapped, what nobody saw."""
+"""The morning review: what fired in a time, how long, what helped, what flapped, what went unnoticed."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Row:
     seconds: float
     acknowledged_after_seconds: float | None
     acknowledged_by: str
-    told: int
+    notified: int
     helped: dict[str, Any]
     notes: Sequence[AlertEvent]
 
@@ -52,7 +52,7 @@ class Row:
             "came_back": alert.came_back,
             "acknowledged_after_seconds": self.acknowledged_after_seconds,
             "acknowledged_by": self.acknowledged_by,
-            "told": self.told,
+            "told": self.notified,
             "under": alert.under_id,
             "actions": self.helped["actions"],
             "effective": self.helped["effective"],
@@ -82,20 +82,22 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
             seconds=max(0.0, (end - begin).total_seconds()),
             acknowledged_after_seconds=round((had.at - alert.fired_at).total_seconds(), 1) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
-            told=sum(each.kind == AlertEvent.Kind.TOLD for each in events),
+            notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
             helped=history.tried(alert),
             notes=[each for each in events if each.kind == AlertEvent.Kind.NOTE],
         )
 
 
 def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str, Any]:
-    """The night in figures and in a sentence."""
+    """The time in figures and in a sentence."""
     severities = Counter(row.alert.severity for row in found)
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in found)
     waits = sorted(
         row.acknowledged_after_seconds for row in found if row.acknowledged_after_seconds is not None
     )
-    told = Message.objects.filter(sent_at__gte=since, sent_at__lt=until).exclude(content__kind="test").count()
+    notified = (
+        Message.objects.filter(sent_at__gte=since, sent_at__lt=until).exclude(content__kind="test").count()
+    )
     actions, effective = (sum(row.helped[key] for row in found) for key in ("actions", "effective"))
     return {
         "alerts": len(found),
@@ -103,7 +105,7 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str,
         "open": still,
         "explained": sum(row.alert.under_id is not None for row in found),
         "flapped": sum(row.flapped for row in found),
-        "told": told,
+        "told": notified,
         "failed": Message.objects.filter(
             created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
         ).count(),
@@ -116,10 +118,10 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str,
 
 def _sentence(found: Sequence[Row], still: int) -> str:
     if not found:
-        return "Nothing fired."
+        return "No alert fired."
     worst = max(found, key=lambda row: (row.alert.severity == "critical", row.seconds))
     minutes = worst.seconds / 60
     length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"
     count = f"{len(found)} alert{'s' if len(found) != 1 else ''} fired"
-    rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are over"
-    return f"{count}; {rest}. The gravest: {worst.alert.title}, {length}."
+    rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
+    return f"{count}; {rest}. The worst: {worst.alert.title}, {length}."

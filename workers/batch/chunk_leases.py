@@ -30,7 +30,7 @@ class ChunkLeaseLost(WeirError):  # noqa: N818
 
 
 @dataclass
-class Seat:
+class ChunkLease:
     """A claimed chunk. `clock` gives the time; `note` is told the progress of each beat."""
 
     chunk: Chunk

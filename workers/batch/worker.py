@@ -13,7 +13,7 @@ from django.db import transaction
 from queues import keys
 from queues.errors import BadInput
 from workers.batch import catalog, runs
-from workers.batch.chunk_leases import ChunkLeaseLost, Seat, claim
+from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Surroundings, Work
 from workers.batch.task_managers import PRESENT_SECONDS
@@ -55,26 +55,26 @@ class BatchWorker:
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """One chunk; whatever goes wrong is noted at it. True when it was done."""
-        seat = Seat(chunk, self._where, self._clock, note=lambda progress: self._note(chunk, progress))
+        lease = ChunkLease(chunk, self._where, self._clock, note=lambda progress: self._note(chunk, progress))
         began = time.monotonic()
         try:
-            seat.check({"rows": 0, "share": 0.0})
-            seat.commit(work(seat), time.monotonic() - began)
+            lease.check({"rows": 0, "share": 0.0})
+            lease.commit(work(lease), time.monotonic() - began)
         except ChunkLeaseLost as error:
             logger.warning("%s", error)
             return False
         except BadInput as error:
             # Another try reads the same input: the run ends here, and says why.
-            seat.fail(str(error), final=True)
+            lease.fail(str(error), final=True)
             runs.end(self._run, Run.State.FAILED, self._clock(), f"{chunk.identifier}: {error}")
             return False
         except Exception as error:
             logger.exception("Chunk %s of run %s failed", chunk.identifier, self._run.pk)
-            seat.fail(f"{type(error).__name__}: {error}", final=False)
+            lease.fail(f"{type(error).__name__}: {error}", final=False)
             return False
         finally:
             self._where.control.hdel(keys.JOB.of(self._run.pk), chunk.identifier)
-            self._sweep(seat)
+            self._sweep(lease)
         return True
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
@@ -88,9 +88,9 @@ class BatchWorker:
         until = self._clock().timestamp() + PRESENT_SECONDS
         self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
 
-    def _sweep(self, seat: Seat) -> None:
+    def _sweep(self, lease: ChunkLease) -> None:
         """What this chunk's workers of before left hidden, this one's included."""
-        files.sweep(self._where.data, f"{seat.chunk.run_id}-{seat.chunk.pk}-", seat.chunk.fence)
+        files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
 
 
 def extend(number: int, job: Job, where: Surroundings) -> bool:

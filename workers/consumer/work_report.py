@@ -32,7 +32,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WorkReporter:
     """One worker's line to the control server, and to the host that runs it."""
 
     control: redis.Redis
@@ -66,8 +66,8 @@ class Desk:
         """Said after each round of blocks: when which events were done."""
         self.line.completed(self.control, done)
 
-    def end(self, report: Report, trouble: str = "") -> None:
-        """The worker is done; `trouble` is why it ended early. One transaction: the counts always agree."""
+    def end(self, report: Report, last_error: str = "") -> None:
+        """The worker is done; `last_error`: why it ended early. One transaction: the counts always agree."""
         counts: Mapping[str, int] = {
             "finished": 1,
             "failed": report.failed,
@@ -81,7 +81,7 @@ class Desk:
             pipe.zrem(keys.RUNNING.of(self.queue, self.node), self.worker_id)
             for name, count in counts.items():
                 pipe.hincrby(keys.WORK.of(self.queue, self.node), name, count)
-            pipe.hset(keys.WORK.of(self.queue, self.node), "trouble", trouble[:500])
+            pipe.hset(keys.WORK.of(self.queue, self.node), "trouble", last_error[:500])
             for bucket, events in report.latencies.events.items():
                 pipe.hincrby(keys.LATENCY.of(self.queue), str(bucket), events)
             self.line.ended(pipe)

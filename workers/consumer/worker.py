@@ -133,7 +133,7 @@ class Consumer:
         for block, delivery in lost:
             # Its workers never came to the point of putting it off: they were killed, each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
-            self._bury(block, [(delivery.identified(), error)])
+            self._dead_letter(block, [(delivery.identified(), error)])
         self._settle(first, self._attempt.together([delivery for _, delivery in first]))
         self._settle(again, self._attempt.alone([delivery for _, delivery in again]))
         self._tell_completed()
@@ -173,7 +173,7 @@ class Consumer:
             self._put_off(block, failure.delay_seconds)
             return
         try:
-            self._bury(block, self._attempt.separate(delivery, failure))
+            self._dead_letter(block, self._attempt.separate(delivery, failure))
         except OutOfTime:
             self._put_off(block)
 
@@ -182,11 +182,11 @@ class Consumer:
         self._segment.retry(block, max(delay_seconds, at_least_seconds))
         self._tally.failed += 1
 
-    def _bury(self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]]) -> None:
+    def _dead_letter(self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]]) -> None:
         if not poison:  # the last try went well after all, part by part
             self._acknowledge([block])
             return
-        removed = self._segment.bury(block, self._worker_id, poison)
+        removed = self._segment.dead_letter(block, self._worker_id, poison)
         if not removed.blocks:
             return  # another worker ended this block meanwhile, and counted it
         dead = sum(rows.num_rows for rows, _ in poison)
@@ -201,7 +201,7 @@ class Consumer:
                 batch = decode(block.block_id, block.data).batch
             except MalformedEvent as error:
                 lost = unreadable(block.block_id, block.newest_time_us, block.data)
-                self._bury(block, [(lost, str(error))])
+                self._dead_letter(block, [(lost, str(error))])
             else:
                 pairs.append((block, Delivery(block.block_id, batch)))
         return pairs

@@ -255,7 +255,7 @@ def _next_state(mode: str, before: dict[str, Any], guarded: Guarded, sensed: Sen
 
 
 def _quality(measured: Measured) -> dict[str, Any]:
-    return {"age_seconds": measured.age_seconds, "unfit": measured.unfit, "idle": measured.idle}
+    return {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
 
 
 def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:

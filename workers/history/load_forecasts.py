@@ -45,7 +45,7 @@ class OfferedLoad:
     refused: str | None
 
 
-class Foresight:
+class LoadForecasts:
     """Asked each second by one thread; `past` reads what came to some queues until now."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Foresight:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, control: redis.Redis, data: Path) -> "Foresight":
+    def of(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
         """From what the plant has kept."""
         history = History(control, data)
         return cls(lambda queues, now: past_of(history, data, queues, now))
@@ -84,13 +84,13 @@ class Foresight:
         found = {}
         for name, queues in applications.items():
             try:
-                found[name] = self._foreseen(name, self._past(queues, now_seconds), now_seconds)
+                found[name] = self._forecast(name, self._past(queues, now_seconds), now_seconds)
             except Exception as error:  # a fault here must not end the watch of the plant
-                logger.exception("Nothing could be foreseen of %s.", name)
+                logger.exception("No forecast for %s.", name)
                 found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
         self._documents = found
 
-    def _foreseen(self, name: str, past: OfferedLoad, now_seconds: float) -> dict[str, Any]:
+    def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> dict[str, Any]:
         at, rates = means(past)
         if at.size < LEAST_POINTS:
             why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"

@@ -16,7 +16,7 @@ from queues import keys
 from queues.nodes.node_state import STATES
 from queues.redis_types import Entries
 
-KEPT_ROWS = 7_200
+RETAINED_ROWS = 7_200
 CHUNK_ROWS = 1_000
 TOTALS = (
     "in_per_second",
@@ -92,7 +92,7 @@ def row(snapshot: Mapping[str, Any]) -> dict[FieldT, EncodableT]:
 
 def append(pipe: redis.Redis, snapshot: Mapping[str, Any]) -> None:
     """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
-    pipe.xadd(keys.METRICS, row(snapshot), maxlen=KEPT_ROWS, approximate=True)
+    pipe.xadd(keys.METRICS, row(snapshot), maxlen=RETAINED_ROWS, approximate=True)
 
 
 def columns(

@@ -189,13 +189,13 @@ def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int
         if spec.kind == "jobs":
             route = route_from(topology, queue, node)
             done = route.run(budget_bytes)
-            if not done.trouble:
+            if not done.last_error:
                 route.letters()
         left = source.measure()
     except NodeUnavailable as error:
         return Emptying(done, 0, f"{queue} waits: {error}")
     return Emptying(
-        done, int(left["length_blocks"] or 0), done.trouble or _left(queue, node, spec.kind, left)
+        done, int(left["length_blocks"] or 0), done.last_error or _left(queue, node, spec.kind, left)
     )
 
 

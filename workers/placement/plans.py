@@ -148,7 +148,7 @@ def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
             "plan", f"is {plan.state} already; only a proposed plan can be approved. {plan.note}".strip()
         )
     if hash != plan.hash:
-        raise BadInput("hash", "is not that of this plan; look at it again and approve what you see.")
+        raise BadInput("hash", "is not that of this plan; open the plan again and approve what it shows.")
     if now >= plan.expires_at:
         raise BadInput("plan", f"has expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 
@@ -181,7 +181,7 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
         lost = offline_nodes(snapshot) & {move["to"] for move in plan.moves}
         why = f"Node {sorted(lost)[0]} is OFFLINE by now." if lost else None
     if why is not None:
-        raise BadInput("plan", f"no longer fits the plant: {why} Propose it again.")
+        raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 
 
 def approved(plan: Plan, by: str, reason: str, now: datetime) -> Plan:

@@ -157,8 +157,8 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
     """What the rebalancing law says now, with its loop's parameters, overrides included, and its memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
     sensed = plant_sensors.rebalancing({}, snapshot, None, now.timestamp())
-    if sensed.measured.unfit is not None:
-        raise BadInput("plant", f"can't be planned for now: {sensed.measured.unfit}.")
+    if sensed.measured.invalid is not None:
+        raise BadInput("plant", f"can't be planned for now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
     own = overrides.effective_parameters(catalog.law(REBALANCING), given, _in_force(loop, now), now)
     state = ((loop.state or {}) if loop else {}).get("law")

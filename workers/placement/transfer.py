@@ -18,13 +18,13 @@ CHUNK_LETTERS = 64
 
 @dataclass(frozen=True)
 class Transferred:
-    """What a pass has moved; `trouble` says why not more, where a target did not take what it should."""
+    """What a pass has moved; `last_error` says why not more, where a target did not take what it should."""
 
     blocks: int = 0
     events: int = 0
     bytes: int = 0
     by_target: Mapping[str, int] = field(default_factory=dict)
-    trouble: str | None = None
+    last_error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Route:
                 break
             arrived, failed = self._deliver(rows)
             self.source.confirm([block.entry_id for block in arrived])
-            done = _add(done, arrived, next(iter(failed.values()), done.trouble))
+            done = _add(done, arrived, next(iter(failed.values()), done.last_error))
             for target in failed:
                 weights.pop(target)
         return done
@@ -84,7 +84,7 @@ class Route:
         return arrived, failed
 
 
-def _add(done: Transferred, arrived: Sequence[Departing], trouble: str | None) -> Transferred:
+def _add(done: Transferred, arrived: Sequence[Departing], last_error: str | None) -> Transferred:
     by_target = dict(done.by_target)
     for block in arrived:
         by_target[block.target] = by_target.get(block.target, 0) + 1
@@ -93,5 +93,5 @@ def _add(done: Transferred, arrived: Sequence[Departing], trouble: str | None) -
         done.events + sum(block.events for block in arrived),
         done.bytes + sum(len(block.data) for block in arrived),
         by_target,
-        trouble,
+        last_error,
     )

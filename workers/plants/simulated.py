@@ -43,7 +43,7 @@ class SimulatedPlant:
         """Of the seconds since it was asked last; what had come before is counted there."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
-            raise PlantSilent(f"{self._name} has measured nothing since it was looked at last.")
+            raise PlantSilent(f"{self._name} has measured nothing since the last observation.")
         then, self._since = self._since, chain.second
         measured = chain.measured()
         chain.measure()

@@ -18,7 +18,7 @@ from queues import keys
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 MOST_ENTRIES = 4_096
-KEPT_SECONDS = 3_600
+RETAINED_SECONDS = 3_600
 Completion = tuple[float, int]  # instant, events
 
 
@@ -37,20 +37,20 @@ class CompletionReporter:
 
     def began(self, pipe: Any) -> None:
         """Said with the worker's begin, in its pipeline."""
-        self._tell(pipe, {"b": self.monotonic()})
+        self._report(pipe, {"b": self.monotonic()})
         if self.host:
-            pipe.expire(keys.DONE.of(self.host), KEPT_SECONDS)
+            pipe.expire(keys.DONE.of(self.host), RETAINED_SECONDS)
 
     def completed(self, client: Any, done: Sequence[Completion]) -> None:
         """Said after each round of blocks, so that nobody waits for the end of a long worker."""
         if done:
-            self._tell(client, {"d": orjson.dumps(done), "u": self.monotonic()})
+            self._report(client, {"d": orjson.dumps(done), "u": self.monotonic()})
 
     def ended(self, pipe: Any) -> None:
         """Said with the worker's end, in its pipeline."""
-        self._tell(pipe, {"e": self.monotonic()})
+        self._report(pipe, {"e": self.monotonic()})
 
-    def _tell(self, client: Any, fields: Mapping[str, Any]) -> None:
+    def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
             client.xadd(keys.DONE.of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)

@@ -28,7 +28,7 @@ from typing import Any
 BRIDGE_SECONDS = 0.25
 ARRIVAL_SECONDS = 0.25  # how long a note of a worker may be under way
 GROUP_SECONDS, MOST_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
-KEPT_SAMPLES = 64
+RETAINED_SAMPLES = 64
 MOST_PENDING = 20_000
 WARM_UP_SECONDS = 1.0
 DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
@@ -49,7 +49,7 @@ class Departures:
 
     def __init__(self, size: int, at_seconds: float) -> None:
         self.seq, self.full_seconds = 0, 0.0
-        self.recent: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self.recent: deque[float] = deque(maxlen=RETAINED_SAMPLES)
         self._size, self._since, self._at = size, at_seconds, at_seconds
         self._pending: list[WorkerNote] = []
         self._occupied: set[int] = set()

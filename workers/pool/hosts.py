@@ -105,7 +105,7 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
         "at": now,
         "resizable": its_pool.resizable,
         "started_with": its_pool.started_with,
-        "trouble": its_pool.trouble,
+        "trouble": its_pool.last_error,
         "done": departures.to_json(),
     }
 

@@ -38,7 +38,7 @@ class Pool:
     def __init__(self, controller: Any) -> None:
         self._controller = controller
         self.started_with = self.size
-        self.trouble = ""  # why it could not be made as large as was asked
+        self.last_error = ""  # why it could not be made as large as was asked
 
     @property
     def _processes(self) -> Any:
@@ -64,7 +64,7 @@ class Pool:
         return len(self.slots) if self._processes is not None else int(getattr(pool, "num_processes", 1) or 1)
 
     def bring_to(self, threads: int) -> None:
-        """Have it grow or shrink to so many processes, at least one. What hinders it is its `trouble`."""
+        """Have it grow or shrink to so many processes, at least one. What hinders it is its `last_error`."""
         if not self.resizable:
             return
         missing = max(1, threads) - self._processes._processes
@@ -73,11 +73,11 @@ class Pool:
                 self._grow(missing)
             elif missing < 0:
                 self._shrink(-missing)
-            self.trouble = ""
+            self.last_error = ""
         except Exception as error:  # too little memory, too many processes, a pool that is being closed
-            if not self.trouble:
+            if not self.last_error:
                 logger.warning("The pool can't be brought to %d processes: %r", threads, error)
-            self.trouble = f"{type(error).__name__}: {error}"
+            self.last_error = f"{type(error).__name__}: {error}"
 
     def _grow(self, count: int) -> None:
         self._controller.pool.grow(count)

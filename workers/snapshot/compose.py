@@ -73,19 +73,19 @@ class SnapshotInputs:
     recent: Mapping[str, Latencies]
 
 
-def compose(sight: SnapshotInputs, loops: Document, overrides: list[Document]) -> Document:
+def compose(inputs: SnapshotInputs, loops: Document, overrides: list[Document]) -> Document:
     """All of the snapshot but seq, at and plant."""
-    topology = sight.readings.topology
-    queues = {name: _queue(sight, spec) for name, spec in topology.queues.items()}
-    nodes = {name: _node(sight, spec, queues) for name, spec in topology.nodes.items()}
-    hosts = _hosts(sight)
+    topology = inputs.readings.topology
+    queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
+    nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
+    hosts = _hosts(inputs)
     snapshot: Document = {
-        "totals": _totals(sight, queues, nodes, hosts),
-        "producers": _producers(sight),
+        "totals": _totals(inputs, queues, nodes, hosts),
+        "producers": _producers(inputs),
         "queues": queues,
         "nodes": nodes,
         "hosts": hosts,
-        "pipeline": _pipeline(sight),
+        "pipeline": _pipeline(inputs),
         "loops": loops,
         "overrides": overrides,
         "alerts": [],
@@ -118,16 +118,16 @@ def wait_seconds(
     return round(waiting_events / out_per_second, 3)
 
 
-def _queue(sight: SnapshotInputs, spec: QueueSpec) -> Document:
-    containers = {node: _container(sight, spec, node) for node in _places(sight, spec)}
+def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
+    containers = {node: _container(inputs, spec, node) for node in _places(inputs, spec)}
     rows = list(containers.values())
 
     def over(name: str) -> Any:
         return total(row[name] for row in rows)
 
     oldest = longest(row["oldest_seconds"] for row in rows)
-    workers = [sight.readings.containers.get((spec.name, node), Workers()) for node in containers]
-    latencies = sight.recent.get(spec.name)
+    workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    latencies = inputs.recent.get(spec.name)
     return {
         "kind": spec.kind,
         "handler": spec.handler if spec.kind == "jobs" else None,
@@ -143,17 +143,17 @@ def _queue(sight: SnapshotInputs, spec: QueueSpec) -> Document:
         "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
         "dead_letters": over("dead_letters"),
         "retry_blocks": over("retry_blocks"),
-        **_work(sight, spec),
-        "trouble": next((each.trouble for each in workers if each.trouble), None),
+        **_work(inputs, spec),
+        "trouble": next((each.last_error for each in workers if each.last_error), None),
         "containers": containers,
     }
 
 
-def _work(sight: SnapshotInputs, spec: QueueSpec) -> Document:
+def _work(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
     """How many workers were at work at once, and how long one of their events took; unknown where none is."""
 
     def rate(counter: str) -> float | None:
-        known: float | None = total(sight.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
+        known: float | None = total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
         return known
 
     busy_ms, events = rate("busy_ms"), rate("events")
@@ -163,12 +163,12 @@ def _work(sight: SnapshotInputs, spec: QueueSpec) -> Document:
     }
 
 
-def _places(sight: SnapshotInputs, spec: QueueSpec) -> list[str]:
+def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
     """Nodes that hold points of the queue, and those that only hold what is left of its events."""
     left = [
         node
-        for node, beat in sight.readings.heartbeats.items()
-        if node in sight.readings.topology.nodes and _waiting(beat["containers"].get(spec.name))
+        for node, beat in inputs.readings.heartbeats.items()
+        if node in inputs.readings.topology.nodes and _waiting(beat["containers"].get(spec.name))
     ]
     return sorted({*spec.points, *left})
 
@@ -182,22 +182,22 @@ def by_work(counters: Mapping[str, Any], name: str) -> int:
     return int(counters[name] - counters.get(MOVED_BY.get(name, ""), 0))
 
 
-def _container(sight: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
-    heartbeat = sight.readings.heartbeats.get(node, {"containers": {}})
+def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
+    heartbeat = inputs.readings.heartbeats.get(node, {"containers": {}})
     counters: Document | None = heartbeat["containers"].get(spec.name)
     read = counters or {}
-    workers = sight.readings.containers.get((spec.name, node), Workers())
+    workers = inputs.readings.containers.get((spec.name, node), Workers())
     inserted_bytes, removed_bytes = read.get("inserted_bytes"), read.get("removed_bytes")
-    in_per_second = _rate(sight, node, f"{spec.name}@{node}.inserted_events")
-    server_time_share = None if sight.watch.offline(node) else read.get("server_time_share")
+    in_per_second = _rate(inputs, node, f"{spec.name}@{node}.inserted_events")
+    server_time_share = None if inputs.watch.offline(node) else read.get("server_time_share")
     return {
         "points": spec.points.get(node, 0),
         "waiting_events": _waiting(counters),
         "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
         "in_per_second": in_per_second,
-        "out_per_second": _rate(sight, node, f"{spec.name}@{node}.removed_events"),
-        "dead_per_second": _rate(sight, node, f"{spec.name}@{node}.dead_events"),
-        "load": _load(sight, node, in_per_second, server_time_share),
+        "out_per_second": _rate(inputs, node, f"{spec.name}@{node}.removed_events"),
+        "dead_per_second": _rate(inputs, node, f"{spec.name}@{node}.dead_events"),
+        "load": _load(inputs, node, in_per_second, server_time_share),
         "server_time_share": server_time_share,
         "oldest_seconds": read.get("oldest_seconds"),
         "inserted_events": by_work(read, "inserted_events") if read else None,
@@ -212,32 +212,32 @@ def _container(sight: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
 
 
 def _load(
-    sight: SnapshotInputs, node: str, in_per_second: float | None, server_time_share: float | None
+    inputs: SnapshotInputs, node: str, in_per_second: float | None, server_time_share: float | None
 ) -> float | None:
     """The container's share of its node's capacity: of events/s or of the server's core, whichever is more.
 
     As a node's utilisation is the greatest of its parts, so is a container's load; memory, which follows what
     waits rather than what comes, is left out.
     """
-    if in_per_second is None or node not in sight.readings.topology.nodes:
+    if in_per_second is None or node not in inputs.readings.topology.nodes:
         return None
-    events = in_per_second / sight.readings.topology.nodes[node].capacity.events_per_second
+    events = in_per_second / inputs.readings.topology.nodes[node].capacity.events_per_second
     return round(max(events, server_time_share or 0.0), 6)
 
 
-def _rate(sight: SnapshotInputs, node: str, counter: str) -> float | None:
+def _rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
     """A node that is offline has no known rate: its counters stand still because nobody reads them."""
-    return None if sight.watch.offline(node) else sight.rates.get(counter)
+    return None if inputs.watch.offline(node) else inputs.rates.get(counter)
 
 
-def _node(sight: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
-    heartbeat: Document = sight.readings.heartbeats.get(spec.name, {})
+def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
+    heartbeat: Document = inputs.readings.heartbeats.get(spec.name, {})
     mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
     last_state = heartbeat.get("state")
     return {
-        "state": OFFLINE if last_state and sight.watch.offline(spec.name) else last_state,
-        "stale": sight.watch.stale(spec.name),
-        "age_seconds": sight.watch.age_seconds(spec.name),
+        "state": OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
+        "stale": inputs.watch.stale(spec.name),
+        "age_seconds": inputs.watch.age_seconds(spec.name),
         "utilisation": heartbeat.get("utilisation"),
         "raw": heartbeat.get("raw"),
         "parts": heartbeat.get("parts", {}),
@@ -256,15 +256,15 @@ def _node(sight: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document])
     }
 
 
-def _shed_share(sight: SnapshotInputs) -> float:
+def _shed_share(inputs: SnapshotInputs) -> float:
     """Of what the pipeline's patterns could use."""
-    status = sight.readings.pipeline or {}
+    status = inputs.readings.pipeline or {}
     offered = status.get("offered_per_second") or 0.0
     return round((status.get("shed_per_second") or 0.0) / offered, 4) if offered else 0.0
 
 
 def _totals(
-    sight: SnapshotInputs,
+    inputs: SnapshotInputs,
     queues: Mapping[str, Document],
     nodes: Mapping[str, Document],
     hosts: Mapping[str, Document],
@@ -273,7 +273,7 @@ def _totals(
     backlog_events = total(row["waiting_events"] for row in rows)
     out_per_second = total(row["out_per_second"] for row in rows)
     latencies = Latencies()
-    for each in sight.recent.values():
+    for each in inputs.recent.values():
         latencies = latencies.merge(each)
     jobs = [host for host in hosts.values() if host["role"] == "jobs"]
     in_use = [n for n in nodes.values() if n["state"] not in SILENT and n["points"] and not n["drained"]]
@@ -284,7 +284,7 @@ def _totals(
         "backlog_events": backlog_events,
         # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
         "backlog_seconds": longest(row["wait_seconds"] for row in rows),
-        "shed_share": _shed_share(sight),
+        "shed_share": _shed_share(inputs),
         "nodes_in_use": len(in_use),
         "nodes": len(nodes),
         "workers_busy": sum(host["busy"] for host in jobs),
@@ -293,11 +293,11 @@ def _totals(
     }
 
 
-def _producers(sight: SnapshotInputs) -> Document:
+def _producers(inputs: SnapshotInputs) -> Document:
     """Producers heard of lately, their queues together."""
     producers: Document = {}
-    for (producer, queue), document in sight.readings.producers.items():
-        age = sight.ages["producer", f"{producer}|{queue}"]
+    for (producer, queue), document in inputs.readings.producers.items():
+        age = inputs.ages["producer", f"{producer}|{queue}"]
         if age > PRODUCER_SHOWN_SECONDS:
             continue
         empty: Document = {
@@ -308,7 +308,7 @@ def _producers(sight: SnapshotInputs) -> Document:
             "rerouted": 0,
         }
         row = producers.setdefault(producer, empty)
-        row["queues"][queue] = sight.rates.get(f"{producer}|{queue}.events")
+        row["queues"][queue] = inputs.rates.get(f"{producer}|{queue}.events")
         row["in_per_second"] = total(row["queues"].values())
         row["age_seconds"] = min(row["age_seconds"], age)
         row["rejected"] += document.get("rejected", 0)
@@ -316,10 +316,10 @@ def _producers(sight: SnapshotInputs) -> Document:
     return producers
 
 
-def _hosts(sight: SnapshotInputs) -> Document:
+def _hosts(inputs: SnapshotInputs) -> Document:
     hosts = {}
-    for name, document in sorted(sight.readings.hosts.items()):
-        age = sight.ages["host", name]
+    for name, document in sorted(inputs.readings.hosts.items()):
+        age = inputs.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
             row = {key: document[key] for key in ("role", "slots", "busy")}
             pool = {key: document.get(key) for key in ("pid", "resizable", "started_with", "trouble", "done")}
@@ -327,16 +327,16 @@ def _hosts(sight: SnapshotInputs) -> Document:
     return hosts
 
 
-def _pipeline(sight: SnapshotInputs) -> Document:
+def _pipeline(inputs: SnapshotInputs) -> Document:
     """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
     status: Document = dict.fromkeys(PIPELINE_KEYS) | {
         "patterns": {},
         "rules": [],
         "applications": {},
     }
-    status |= sight.readings.pipeline or {}
+    status |= inputs.readings.pipeline or {}
     status.pop("at", None)
-    age = sight.ages.get(("pipeline", ""))
+    age = inputs.ages.get(("pipeline", ""))
     if age is not None and age > PIPELINE_OFFLINE_SECONDS:
         status["state"] = "offline"
     return {**status, "age_seconds": age}

@@ -20,14 +20,14 @@ from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
-DEEDS_SHOWN, MOST_DEEDS = timedelta(minutes=10), 50
+ACTIONS_SHOWN, MOST_ACTIONS = timedelta(minutes=10), 50
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
     """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the gravest first, `deeds`, the newest first; all as the snapshot has them.
+    `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has them.
     """
 
     loops: dict[str, dict[str, Any]]
@@ -35,7 +35,7 @@ class ControlRecord:
     plans: list[dict[str, Any]]
     runs: dict[str, dict[str, Any]]
     alerts: list[dict[str, Any]]
-    deeds: list[dict[str, Any]]
+    recent_actions: list[dict[str, Any]]
 
 
 def control_record(now: datetime) -> ControlRecord:
@@ -50,19 +50,19 @@ def control_record(now: datetime) -> ControlRecord:
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.documents(rows)
-    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _recent_actions(now))
 
 
-def _deeds(now: datetime) -> list[dict[str, Any]]:
+def _recent_actions(now: datetime) -> list[dict[str, Any]]:
     """What each law's loops did last, if that was lately; actions that were applied only."""
-    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - DEEDS_SHOWN, applied=True)
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
     newest: dict[str, dict[str, Any]] = {}
-    for entry in acted.select_related("loop").order_by("-at")[:MOST_DEEDS]:
-        newest.setdefault(entry.loop.law, _deed(entry))
+    for entry in acted.select_related("loop").order_by("-at")[:MOST_ACTIONS]:
+        newest.setdefault(entry.loop.law, _recent_action(entry))
     return list(newest.values())
 
 
-def _deed(entry: LedgerEntry) -> dict[str, Any]:
+def _recent_action(entry: LedgerEntry) -> dict[str, Any]:
     action = entry.action or {}
     return {
         "law": entry.loop.law,
@@ -142,7 +142,7 @@ def _actuator(display: Display, entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
     if entry is None:
         return None
-    if display.standing:
+    if display.lasting:
         said = (entry.observation, entry.terms.get("manual"), entry.terms)
-        return next((each[display.standing] for each in said if each and display.standing in each), None)
+        return next((each[display.lasting] for each in said if each and display.lasting in each), None)
     return display.size(entry.action) if entry.applied else 0

@@ -14,14 +14,14 @@ Finding = tuple[str, str]
 def health(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """`{"state", "sentence"}` of a snapshot whose other parts are complete.
 
-    The two worst findings are told.
+    The sentence has the two worst findings.
     """
     findings = sorted(_findings(snapshot), key=lambda finding: -SEVERITY.index(finding[0]))
     if not findings:
         return {"state": NORMAL, "sentence": _all_well(snapshot)}
-    told = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
+    text = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
     more = len(findings) - MOST_SENTENCES
-    return {"state": findings[0][0], "sentence": f"{told} And {more} more." if more > 0 else told}
+    return {"state": findings[0][0], "sentence": f"{text} And {more} more." if more > 0 else text}
 
 
 def _findings(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
@@ -41,10 +41,10 @@ def _nodes(nodes: Mapping[str, Any]) -> Iterator[Finding]:
         if node["state"] is None:
             yield OFFLINE, f"Node {name} has never reported; start its agent."
         elif node["state"] == OFFLINE:
-            served = f"served by {_list(serving)}" if serving else "served by nobody"
+            served = f"served by {_list(serving)}" if serving else "not served by any node"
             held = f"its {node['points']} points are {served}"
             if not node["points"]:
-                held = "it has no points, and what waits on it is handled when it returns"
+                held = "it has no points; its waiting events are handled when it returns"
             age = node["age_seconds"]
             silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
             yield OFFLINE, f"Node {name} {silent}; {held}."
@@ -67,7 +67,7 @@ def _queues(queues: Mapping[str, Any]) -> Iterator[Finding]:
 def _workers(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
     jobs = any(queue["kind"] == "jobs" for queue in snapshot["queues"].values())
     if jobs and not snapshot["totals"]["worker_slots"]:
-        yield TOOBUSY, "No worker host of role jobs reports; nothing of the jobs queues is handled."
+        yield TOOBUSY, "No worker host of role jobs reports; events of the jobs queues are not handled."
 
 
 def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _pipeline(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
 def _shed(totals: Mapping[str, Any]) -> Iterator[Finding]:
     share = totals.get("shed_share") or 0.0
     if share > 0:
-        yield TOOBUSY, f"Events are shed: {100 * share:.1f} % of what patterns could use is lost to them."
+        yield TOOBUSY, f"Events are shed: {100 * share:.1f} % of the events that patterns could use."
 
 
 def _all_well(snapshot: Mapping[str, Any]) -> str:

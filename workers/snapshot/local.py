@@ -11,13 +11,13 @@ import redis
 from queues.nodes.membership import Membership
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
-from workers.history.load_forecasts import Foresight
+from workers.history.load_forecasts import LoadForecasts
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
 from workers.plants.plant import Snapshot
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
-from workers.snapshot.action_summary import with_remedies
+from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
 from workers.snapshot.control_record import control_record
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
@@ -47,14 +47,14 @@ class LocalPlant(SteeredPlant):
         monotonic: Callable[[], float] = time.monotonic,
         name: str = LOCAL,
         others: PlantWatch | None = None,
-        foresight: Foresight | None = None,
+        forecasts: LoadForecasts | None = None,
     ) -> None:
-        """others: the registered plants, where this one's watcher looks at them, too; foresight: of what is
+        """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
         offered to applications, where it looks ahead.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
-        self._foresight = foresight
+        self._load_forecasts = forecasts
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._backlogs: deque[tuple[float, int | None]] = deque()
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -68,19 +68,24 @@ class LocalPlant(SteeredPlant):
         now = self._clock()
         readings = read(self._control, now)
         monotonic_seconds = self._monotonic()
-        sight = self._sight(readings, now, monotonic_seconds)
+        inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
-        composed = compose(sight, record.loops, record.overrides)
-        recorded = {name: getattr(record, name) for name in ("plans", "runs", "alerts", "deeds")}
+        composed = compose(inputs, record.loops, record.overrides)
+        recorded = {
+            "plans": record.plans,
+            "runs": record.runs,
+            "alerts": record.alerts,
+            "deeds": record.recent_actions,
+        }
         composed["totals"]["backlog_change_events"] = self._backlog_change(
             composed["totals"]["backlog_events"], monotonic_seconds
         )
         outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
         outside["forecasts"] = self._forecasts(composed["pipeline"], now)
         whole = {**snapshot, **composed, **recorded, **outside}
-        return {**whole, "health": with_remedies(whole)}
+        return {**whole, "health": with_action_summary(whole)}
 
     def _plants(self) -> dict[str, Any]:
         """The registered plants, with who holds each here."""
@@ -90,9 +95,9 @@ class LocalPlant(SteeredPlant):
     def _forecasts(self, pipeline: dict[str, Any], now: float) -> dict[str, Any]:
         """What will be offered to each application at work."""
         queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
-        return self._foresight.rows(queues, now) if self._foresight else {}
+        return self._load_forecasts.rows(queues, now) if self._load_forecasts else {}
 
-    def _sight(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
+    def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""
 
         def age(kind: str, name: str, document: dict[str, Any], mark: str) -> float:

@@ -24,18 +24,18 @@ from workers.history.snapshot_archive import Recorder
 from workers.plants.plant import Plant, Snapshot
 
 TOPIC = "plant"
-LOOK_AT_SECONDS = 0.2
+OBSERVE_AT_SECONDS = 0.2
 LEASE_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
 
-def until_next_look_seconds(now: float) -> float:
+def until_next_observation_seconds(now: float) -> float:
     """From wall time `now` to the next look at .2 of a second: in (0, 1], whatever the clock did meanwhile.
 
     Only the fraction of the second is read off the wall clock, so a clock that jumps can neither stall nor
     storm.
     """
-    return (LOOK_AT_SECONDS - now) % 1.0 or 1.0
+    return (OBSERVE_AT_SECONDS - now) % 1.0 or 1.0
 
 
 def message(snapshot: Snapshot, before: Snapshot | None) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Observer:
 
         What fails (the control server or the database is away) is logged once, and tried again each second.
         """
-        while not stop.wait(until_next_look_seconds(self._clock())):
+        while not stop.wait(until_next_observation_seconds(self._clock())):
             try:
                 self.step()
                 self._in_trouble = False
@@ -115,7 +115,7 @@ class Observer:
 
     def _complain(self, error: Exception) -> None:
         if not self._in_trouble:
-            logger.warning("A look at the plant failed: %r", error)
+            logger.warning("The observation of the plant failed: %r", error)
         self._in_trouble = True
         if isinstance(error, DatabaseError):
             close_old_connections()

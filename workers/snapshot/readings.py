@@ -24,7 +24,7 @@ class Workers:
     waiting_to_run: int = 0
     busy: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    trouble: str | None = None
+    last_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from typing import Annotated
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from console.input.instant import TAKES, is_told
+from console.input.instant import TAKES, is_representable
 
 
-def _told(given: datetime) -> datetime:
-    if not is_told(given):
+def _representable(given: datetime) -> datetime:
+    if not is_representable(given):
         raise PydanticCustomError("time_out_of_range", TAKES)
     return given
 
 
 # As it was given: with its zone, or with none.
-GivenTime = Annotated[datetime, AfterValidator(_told)]
+GivenTime = Annotated[datetime, AfterValidator(_representable)]
 # UTC when it names no zone, as everywhere in the console.
-Moment = Annotated[
+UtcTime = Annotated[
     GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))
 ]

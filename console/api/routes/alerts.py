@@ -10,7 +10,7 @@ from ninja import Query, Router, Status
 
 from console.actions import alerts
 from console.api.request.authentication import actor_for
-from console.api.request.moment import Moment
+from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import Given
 from console.connections.control_server import control
@@ -87,11 +87,11 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> d
     return {"alerts": [_alert(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
-@router.get("/alerts/review", summary="What fired in a time, how long, what helped")
+@router.get("/alerts/review", summary="What fired in a time, how long, and which actions had an effect")
 def get_review(
     request: HttpRequest,
-    since: Annotated[Moment | None, Query(alias="from")] = None,
-    until: Annotated[Moment | None, Query(alias="to")] = None,
+    since: Annotated[UtcTime | None, Query(alias="from")] = None,
+    until: Annotated[UtcTime | None, Query(alias="to")] = None,
 ) -> dict[str, Any]:
     """The last 12 hours unless told otherwise; at most 31 days."""
     actor_for(request, "plant.view")
@@ -130,13 +130,13 @@ def acknowledge(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any
     return _alert(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/snooze", summary="Tell nobody for some minutes")
+@router.post("/alerts/{alert_id}/snooze", summary="Notify nobody for some minutes")
 def snooze(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
     actor = actor_for(request, "alert.snooze")
     return _alert(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/escalate", summary="Tell the next step at once")
+@router.post("/alerts/{alert_id}/escalate", summary="Notify the next step at once")
 def escalate(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.escalate")
     return _alert(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
@@ -208,7 +208,7 @@ def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str,
     return _preview(AlertRule(name=name, **fields))
 
 
-@router.get("/receivers", summary="Who is told, and whether messages arrive")
+@router.get("/receivers", summary="Who is notified, and whether messages arrive")
 def list_receivers(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = Receiver.objects.order_by("name")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from console.actions.exports import export, newest_first
 from console.api.request.authentication import actor_for
-from console.api.request.moment import Moment
+from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
 from console.audit.audit_log import AuditFilter
 from console.input.row_id import Id
@@ -30,8 +30,8 @@ class Wanted(Schema):
     text: str = ""
     address: str = ""
     request: str = ""
-    since: Moment | None = Field(None, alias="from")
-    until: Moment | None = Field(None, alias="to")
+    since: UtcTime | None = Field(None, alias="from")
+    until: UtcTime | None = Field(None, alias="to")
 
     def chosen(self) -> Any:
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())

@@ -10,7 +10,7 @@ from pydantic import Field
 from console.actions import dead_letters, letter_steering
 from console.actions.dead_letters import LetterFilter, Name
 from console.api.request.authentication import actor_for
-from console.api.request.moment import GivenTime, Moment
+from console.api.request.moment import GivenTime, UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import Given
 from queues.errors import BadInput
@@ -25,8 +25,8 @@ class Wanted(Schema):
     error: str = ""
     type: str = ""
     worker: str = ""
-    since: Moment | None = Field(None, alias="from")
-    until: Moment | None = Field(None, alias="to")
+    since: UtcTime | None = Field(None, alias="from")
+    until: UtcTime | None = Field(None, alias="to")
 
     def filter(self) -> LetterFilter:
         return LetterFilter(**self.dict()).check()

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from console.actions.exports import export, newest_first
 from console.api.request.authentication import actor_for
-from console.api.request.moment import Moment
+from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import loop_named
 from console.input.form_values import number_of
@@ -57,8 +57,8 @@ class Wanted(Schema):
     acted: bool | None = None
     limited_by: str = ""
     text: str = ""
-    since: Moment | None = Field(None, alias="from")
-    until: Moment | None = Field(None, alias="to")
+    since: UtcTime | None = Field(None, alias="from")
+    until: UtcTime | None = Field(None, alias="to")
 
     def read(self) -> LedgerFilter:
         """The filter, checked."""

@@ -113,7 +113,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any
     return {"tasks": tasks, "channels": channels}
 
 
-@router.get("/gettopology", summary="All of it at one moment: operators, tasks, links, measures (seconds)")
+@router.get("/gettopology", summary="All of it at one time: operators, tasks, links, measures (seconds)")
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> dict[str, Any]:
     """`holder` is who steers it besides whoever asks."""
     actor, topology = actor_for(request, "plant.view"), topology_now(plant)

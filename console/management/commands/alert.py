@@ -16,7 +16,7 @@ JOIN_SECONDS = 5.0
 
 
 class Command(BaseCommand):
-    help = "Looks after alerts: rules every two seconds, messages every second, the audit every 30 s."
+    help = "Evaluates alert rules every two seconds and sends messages every second, the audit every 30 s."
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         stop = threading.Event()

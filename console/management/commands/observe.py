@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from workers.coordination.connections import control_server
-from workers.history.load_forecasts import Foresight
+from workers.history.load_forecasts import LoadForecasts
 from workers.history.snapshot_archive import Recorder
 from workers.plants.foreign.watch import PlantWatch
 from workers.snapshot.local import LocalPlant
@@ -25,5 +25,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
-        plant = LocalPlant(control, others=PlantWatch(), foresight=Foresight.of(control, settings.WEIR_DATA))
+        plant = LocalPlant(
+            control, others=PlantWatch(), forecasts=LoadForecasts.of(control, settings.WEIR_DATA)
+        )
         Observer(control, plant, recorder=Recorder(settings.WEIR_DATA)).run(stop)

@@ -26,9 +26,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument(
-            "--format", choices=FORMATS, help="default: told by the name, else by the content"
-        )
+        parser.add_argument("--format", choices=FORMATS, help="default: by the name, else by the content")
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"the column of the event's {part}")
         replay = "replay by event time, X times faster; 0 (default): as fast as it goes"

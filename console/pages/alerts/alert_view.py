@@ -16,7 +16,7 @@ from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle import machine, on_call
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
-from workers.alerts.lifecycle.open_alerts import quiet_of
+from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.alerts.rules import runbook, silences
 
 MOST_EVENTS = 60
@@ -37,13 +37,13 @@ TITLES = {
 
 
 def listed(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """{"alert", "quiet", "explained", "more"}: what calls first, the gravest first, then the oldest.
+    """{"alert", "quiet", "explained", "more"}: those that notify first, the most severe, the oldest.
 
     `explained`: rows of those it explains; `more`: rows alike that are folded below it, so that a thousand of
     one rule hide no other.
     """
     rows: dict[int, dict[str, Any]] = {
-        alert.pk: {"alert": alert, "quiet": quiet_of(alert)[0], "explained": [], "more": []}
+        alert.pk: {"alert": alert, "quiet": suppression_of(alert)[0], "explained": [], "more": []}
         for alert in alerts
     }
     top: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def context_of(alert: Alert) -> dict[str, Any]:
         "id": alert.pk,
         "row": alert,
         "is_open": alert.resolved_at is None,
-        "quiet": quiet_of(alert)[0],
+        "quiet": suppression_of(alert)[0],
         "situation": on_call.situation(alert),
         "unit": condition.unit if condition else "",
         "above": condition.above if condition else True,
@@ -102,7 +102,7 @@ def context_of(alert: Alert) -> dict[str, Any]:
 
 
 def _next_step(alert: Alert) -> str:
-    """Whom escalating would tell; empty when nobody is left."""
+    """Whom escalating would notify; empty when no step is left."""
     steps = alert.rule.escalation if alert.rule else []
     return " and ".join(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
 

@@ -27,7 +27,7 @@ UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
 @require_safe
 @requires("plant.view")
 def alerts(request: HttpRequest) -> HttpResponse:
-    """Context: `open_alerts` (the gravest first, what they explain below them), page_obj of those that are
+    """Context: `open_alerts` (most severe first, what they explain below them), page_obj of those that are
     over; `alert`: the context of the first open one, which a phone leaves out (`chosen` is false).
     """
     return alerts_page(request)
@@ -91,7 +91,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> Done:
     """Posted: note (may be left out)."""
     text = request.POST.get("note", "")
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=timezone.now())
-    return _done(alert_id, f"You have it until {made.acknowledged_until:%H:%M} UTC; then it fires again.")
+    return _done(alert_id, f"Acknowledged until {made.acknowledged_until:%H:%M} UTC; then it fires again.")
 
 
 @action("alert.snooze", alert_page)
@@ -99,7 +99,7 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
     """Posted: minutes."""
     minutes = minutes_of(request.POST)
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=timezone.now())
-    return _done(alert_id, f"Nobody is told before {made.snoozed_until:%H:%M} UTC.")
+    return _done(alert_id, f"Nobody is notified before {made.snoozed_until:%H:%M} UTC.")
 
 
 @action("alert.escalate", alert_page)
@@ -108,7 +108,7 @@ def escalate(request: HttpRequest, alert_id: int) -> Done:
     text = request.POST.get("note", "")
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now())
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
-    return _done(alert_id, f"{' and '.join(step['receivers'])} will be told within seconds.")
+    return _done(alert_id, f"{' and '.join(step['receivers'])} will be notified within seconds.")
 
 
 @action("alert.note", alert_page)

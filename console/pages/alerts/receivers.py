@@ -14,7 +14,7 @@ from console.actions import alerts
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import show
 from workers.alerts.delivery import receivers as kept
-from workers.alerts.delivery.channels.webhook import derived_secret, trouble_of
+from workers.alerts.delivery.channels.webhook import derived_secret, setup_error
 from workers.alerts.lifecycle.models import Message, Receiver
 
 MOST_MESSAGES = 30
@@ -73,7 +73,7 @@ def _row(receiver: Receiver, shows_secrets: bool) -> dict[str, Any]:
         .order_by("-tries")
         .first(),
         "secret": derived_secret(receiver) if derived and shows_secrets else "",
-        "trouble": trouble_of(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
+        "trouble": setup_error(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
     }
 
 

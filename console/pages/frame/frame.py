@@ -149,7 +149,7 @@ COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 
 
 def _item(
-    name: str, label: str, section: str, counts: dict[str, int], was: past.PastMoment | None
+    name: str, label: str, section: str, counts: dict[str, int], was: past.PastInstant | None
 ) -> dict[str, Any]:
     """Who looks at the past stays there, from page to page that can show it."""
     return {

@@ -22,7 +22,7 @@ PAGES = frozenset({"overview", "nodes", "node", "queues", "queue", "workers", "p
 
 
 @dataclass(frozen=True)
-class PastMoment:
+class PastInstant:
     """A moment that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
 
     at: datetime | None
@@ -37,31 +37,31 @@ class PastMoment:
         return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
 
 
-def past_of(request: HttpRequest) -> PastMoment | None:
+def past_of(request: HttpRequest) -> PastInstant | None:
     """The moment a request asks for; None when it is about now. Read once a request."""
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
         asked = request.GET.get("at", "").strip()
         name = request.resolver_match.url_name if request.resolver_match else None
         noted.weir_past = _past(asked) if asked and name in PAGES else None
-    return cast(PastMoment | None, noted.weir_past)
+    return cast(PastInstant | None, noted.weir_past)
 
 
-def moment_of(request: HttpRequest) -> datetime:
+def time_shown(request: HttpRequest) -> datetime:
     """The moment a page is about: now, unless its address names another."""
     past = past_of(request)
     return past.at if past and past.at else timezone.now()
 
 
-def _past(asked: str) -> PastMoment:
+def _past(asked: str) -> PastInstant:
     try:
         at = time_of(asked, "at")
     except BadInput as error:
-        return PastMoment(None, error=str(error))
+        return PastInstant(None, error=str(error))
     snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
     if snapshot is not None:
-        return PastMoment(at, snapshot)
-    return PastMoment(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
+        return PastInstant(at, snapshot)
+    return PastInstant(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
 
 
 def _moment(at_seconds: float | None) -> datetime | None:

@@ -13,14 +13,20 @@ from controllers import catalog
 from controllers.concurrency.explorer import target
 from controllers.concurrency.law import LAW
 from controllers.concurrency.throughput_curve import Curve, Point
-from controllers.concurrency.throughput_prediction import Prospect, bottleneck, curve_through, prospect
+from controllers.concurrency.throughput_prediction import (
+    PredictedThroughput,
+    bottleneck,
+    curve_through,
+    predicted_throughput,
+)
 from controllers.framework.parameter import Parameter
+from controllers.framework.reason import cause_of
 from queues.errors import BadInput
 from workers.models import LedgerEntry, Loop
 
 READ_STEPS, READ_LOOKS = 150, 20
 SHOWN_CYCLES = 8
-LOOKED = 16  # samples from which on a look says something
+CHECKED_SAMPLES = 16  # samples from which on a look says something
 DRAWN = 64  # points of a line
 ROOM, HEADROOM = 1.25, 1.05
 ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")
@@ -75,12 +81,12 @@ def shown(
     if would is not None:
         catalog.law(loop.law).check(would)
     seen = measured(loop)
-    points, now = newest_by_threads(seen), standing(loop)
+    points, now = newest_by_threads(seen), present_state(loop)
     curve = curve_through(points)
     rests = None if curve is None else target(parameters, curve)
     would_rest = None if curve is None or would is None else target(would, curve)
     numbers = Numbers(now["threads"], rests, would_rest if would_rest != rests else None, asked)
-    rows = [] if curve is None else _prospects(curve, numbers)
+    rows = [] if curve is None else _predictions(curve, numbers)
     return {
         "numbers": numbers,
         "sentence": _sentence(now["phase"], numbers, seen, rows),
@@ -111,12 +117,12 @@ def _sentence(
     if phase not in (None, "steady"):
         return f"Exploring: {here} now."
     if not rows:
-        return f"Measured with {here} only. What more would bring, an exploration tells."
+        return f"Measured with {here} only. An exploration measures what more would bring."
     now = next(row for row in rows if row["now"])
     return f"At rest with {here}: {now['utilisation']:.0%} of what the bottleneck can do."
 
 
-def standing(loop: Loop) -> dict[str, Any]:
+def present_state(loop: Loop) -> dict[str, Any]:
     """The phase and the number of threads at the last tick."""
     machine = ((loop.state or {}).get("law") or {}).get("machine") or {}
     last: Any = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
@@ -135,7 +141,7 @@ def measured(loop: Loop) -> list[MeasuredThreads]:
 def _seen(entry: LedgerEntry) -> MeasuredThreads | None:
     terms = entry.terms
     threads, per_second = terms.get("measured_threads"), terms.get("throughput_per_second")
-    if threads is None or per_second is None or (entry.action is None and terms["samples"] < LOOKED):
+    if threads is None or per_second is None or (entry.action is None and terms["samples"] < CHECKED_SAMPLES):
         return None
     return MeasuredThreads(
         entry.at,
@@ -186,7 +192,7 @@ def _cycle(rows: list[MeasuredThreads]) -> dict[str, Any]:
         "epoch": rows[0].epoch,
         "entry": rows[0].entry,
         "at": rows[0].at,
-        "why": rows[0].reason.partition("; ")[2],
+        "why": cause_of(rows[0].reason),
         "steps": len(steps),
         "seconds": (rests[0].at - rows[0].at).total_seconds() if rests else None,
         "least": min(sizes),
@@ -196,15 +202,15 @@ def _cycle(rows: list[MeasuredThreads]) -> dict[str, Any]:
     }
 
 
-def _prospects(curve: Curve, numbers: Numbers) -> list[dict[str, Any]]:
+def _predictions(curve: Curve, numbers: Numbers) -> list[dict[str, Any]]:
     present = max(1, numbers.threads or numbers.rest or 1)
     around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
-    now = prospect(curve, present)
+    now = predicted_throughput(curve, present)
     wanted = sorted({*around, *numbers.known(), present})
-    return [_row(prospect(curve, number), now, numbers) for number in wanted]
+    return [_row(predicted_throughput(curve, number), now, numbers) for number in wanted]
 
 
-def _row(each: Prospect, now: Prospect, numbers: Numbers) -> dict[str, Any]:
+def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> dict[str, Any]:
     return {
         **vars(each),
         "change_percent": round(100 * (each.per_second / now.per_second - 1)),

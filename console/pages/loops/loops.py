@@ -76,7 +76,7 @@ def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted:
         shedding=_shedding(request, found, effective, errors),
         ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
-            found, snapshot_of(request), parallelism_view.Kept(control(), settings.WEIR_DATA), now
+            found, snapshot_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],

@@ -20,7 +20,7 @@ from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.registry import display_of
-from workers.control.parts.operators import OWNERS, sight
+from workers.control.parts.operators import OWNERS, topology_inputs
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -34,7 +34,7 @@ COST_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredFigures:
     """Where the plant's figures of the past lie."""
 
     control: redis.Redis
@@ -50,11 +50,11 @@ class Kept:
         return np.asarray(found["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
 
 
-def shown(loop: Loop, snapshot: Any, kept: Kept, now: datetime) -> dict[str, Any] | None:
+def shown(loop: Loop, snapshot: Any, kept: StoredFigures, now: datetime) -> dict[str, Any] | None:
     """Context of `loops/parts/parallelism.html`; None for a loop of another law. snapshot: or None."""
     if loop.law not in OWNERS:
         return None
-    topology, _ = sight(loop.target, snapshot or {}, now.timestamp())
+    topology, _ = topology_inputs(loop.target, snapshot or {}, now.timestamp())
     joint = _joint_of(loop)
     newest = _newest(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
@@ -196,7 +196,7 @@ def _changes(loop: Loop, entry: LedgerEntry) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(loop: Loop, names: Sequence[str], kept: Kept, now_seconds: float) -> dict[str, Any] | None:
+def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> dict[str, Any] | None:
     """Task-hours of the last hour, as far as it was watched, and the mean."""
     if "application" not in loop.target or not names:
         return None
@@ -214,7 +214,7 @@ def _cost(loop: Loop, names: Sequence[str], kept: Kept, now_seconds: float) -> d
 
 
 def _forecast(
-    loop: Loop, snapshot: Mapping[str, Any], kept: Kept, now_seconds: float
+    loop: Loop, snapshot: Mapping[str, Any], kept: StoredFigures, now_seconds: float
 ) -> dict[str, Any] | None:
     """What came, and what is foreseen with its band, on one plane; or why nothing is."""
     application = loop.target.get("application")
@@ -243,7 +243,7 @@ def _length(days: float) -> str:
     return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
 
 
-def _past(queues: Sequence[str], kept: Kept, now_seconds: float) -> list[tuple[float, float]]:
+def _past(queues: Sequence[str], kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
     """Seconds from now, and what came there on average: at most PAST_POINTS of them."""
     series = [f"queues.{name}.in_per_second" for name in queues]
     times, rows = kept.figures(series, now_seconds - PAST_SECONDS, now_seconds)

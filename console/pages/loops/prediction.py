@@ -62,7 +62,7 @@ def _promise(
     present: Prediction | None, wanted: Prediction | None, asked: Prediction, interval_seconds: float
 ) -> str:
     seconds = _seconds(asked, interval_seconds)
-    words = "Does not settle in what is looked at" if seconds is None else f"Settles in {seconds:g} s"
+    words = "Does not settle in the range shown" if seconds is None else f"Settles in {seconds:g} s"
     before = None if present is None or wanted is None else _seconds(present, interval_seconds)
     if before is not None and seconds is not None:
         words = f"Settles in {seconds:g} s instead of {before:g}"

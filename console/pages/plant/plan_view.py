@@ -37,7 +37,7 @@ def headline(plan: Document) -> str:
 
 def _relief(plan: Document) -> str:
     left = sum(row["state"] in OVERLOADED for row in plan["after"].values())
-    return "to relieve the busiest nodes" if left else "so that no node is busy"
+    return "to take load off the busiest nodes" if left else "so that no node is busy"
 
 
 _PURPOSES: dict[str, Callable[[Document], str]] = {

@@ -16,7 +16,7 @@ from console.display.worst_first import worst_first
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import show, snapshot_of
-from console.pages.frame.past import moment_of
+from console.pages.frame.past import time_shown
 from queues.models import Node
 from workers.models import LedgerEntry
 from workers.steering.overrides import in_force
@@ -31,7 +31,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """Context: decisions (latest 8 that acted or were limited), worst (5 nodes and queues, worst first),
     worst_queues (for a phone, which lists the nodes above).
     """
-    acted = LedgerEntry.objects.filter(at__lte=moment_of(request)).exclude(action=None, limited_by=None)
+    acted = LedgerEntry.objects.filter(at__lte=time_shown(request)).exclude(action=None, limited_by=None)
     return show(
         request,
         "plant/overview.html",
@@ -77,7 +77,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         node=found,
         row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
         held=[queue for queue, shown in queues.items() if name in shown["containers"]],
-        overrides=in_force(moment_of(request)).filter(node=found).select_related("owner"),
+        overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )

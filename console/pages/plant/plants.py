@@ -120,7 +120,7 @@ def shown(snapshot: Mapping[str, Any] | None, name: str) -> Shown:
         return Shown(name, "weir", "seen", 0.0, error, topology, held.get("holder"), held.get("until"))
     row = (snapshot.get("plants") or {}).get(name)
     if row is None:
-        return Shown(name, "", "unseen", None, "it has not been looked at yet", None, None, None)
+        return Shown(name, "", "unseen", None, "it has not been observed yet", None, None, None)
     topology = MeasuredTopology.from_document(row["topology"]) if row["topology"] else None
     held = row["steered_by"] or {}
     holder = held.get("holder") or (topology.holder if topology else None)
@@ -214,7 +214,7 @@ def register(request: HttpRequest) -> Done:
         reason=request.POST.get("reason", ""),
     )
     url = reverse("plant", args=[made.name])
-    return Done(f"{made.name} is looked at within seconds.", url, {"go": url})
+    return Done(f"{made.name} is observed within seconds.", url, {"go": url})
 
 
 @action("plant.register", plant_page)

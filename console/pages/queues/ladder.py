@@ -7,14 +7,14 @@ from console.accounts.access import actor_of
 from console.actions import ladders
 from console.pages.frame.action import Done, action, text_of
 from console.pages.queues.queues import queue_page
-from controllers.shedding.ladder import RUNGS
+from controllers.shedding.ladder import LEVELS
 
 
 @action("ladder.cap", queue_page)
 def cap(request: HttpRequest, name: str) -> Done:
-    """How far the ladder of a queue may go, for good. Posted: cap (a rung), reason."""
+    """How far the ladder of a queue may go, for good. Posted: cap (a level), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
-    wanted = text_of(request, "cap", f"choose one of {', '.join(RUNGS)}")
-    ladders.set_cap(actor_of(request), name, wanted, reason)
-    said = f"{name} may shed again" if wanted == RUNGS[-1] else f"{name} goes no further than {wanted}"
+    highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
+    ladders.set_cap(actor_of(request), name, highest, reason)
+    said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} enables no level above {highest}"
     return Done(f"{said}, from the next decision on.", reverse("queue", args=[name]))

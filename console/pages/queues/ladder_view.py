@@ -1,15 +1,15 @@
-"""A queue's remedy ladder as steps: what is engaged, what can do no more, and how far it may go."""
+"""A queue's remedy ladder as levels: what is enabled, what can do no more, and how far it may go."""
 
 from typing import Any
 
 from django.utils import timezone
 
-from controllers.shedding.ladder import LAW, RUNGS
+from controllers.shedding.ladder import LAW, LEVELS
 from workers.models import Loop
 from workers.steering import overrides
 
 WORDS = {
-    "rebalance": "Points move to where there is room",
+    "rebalance": "Points move to nodes with free capacity",
     "workers": "More workers, threads or tasks",
     "nodes": "More nodes",
     "throttle": "Producers wait: delay",
@@ -35,29 +35,29 @@ def ladder_of(queue: str) -> dict[str, Any] | None:
         "mode": mode,
         "acts": mode in Loop.ACTING,
         "cap": cap,
-        "never_shed": cap != RUNGS[-1],
+        "never_shed": cap != LEVELS[-1],
         "reason": entry.reason if entry else None,
         "at": entry.at if entry else None,
-        "steps": [_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(RUNGS))],
+        "steps": [_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(LEVELS))],
     }
 
 
 def _terms(entry: Any) -> dict[str, Any]:
-    """A hand's rung stands before the law's."""
+    """A person's level stands before the law's."""
     return {**entry.terms, **entry.terms.get("manual", {})} if entry else {}
 
 
 def _step(place: int, rung: int, saturated: dict[str, bool], cap: str, acts: bool) -> dict[str, str]:
-    """One rung: kind (for glyph and colour) and word."""
-    name = RUNGS[place]
-    if place > RUNGS.index(cap):
+    """One level: kind (for glyph and colour) and word."""
+    name = LEVELS[place]
+    if place > LEVELS.index(cap):
         kind, word = "never", "never for this queue"
     elif place < rung:
-        kind, word = "engaged", "engaged" if acts else "would be engaged"
+        kind, word = "engaged", "enabled" if acts else "would be enabled"
         if saturated.get(name):
-            word += ", can do no more"
+            word += ", exhausted"
     elif saturated.get(name):
-        kind, word = "spent", "can do nothing now"
+        kind, word = "spent", "exhausted"
     else:
         kind, word = "ready", "ready"
     return {"name": name, "about": WORDS[name], "kind": kind, "word": word}

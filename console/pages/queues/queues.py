@@ -10,7 +10,7 @@ from console.accounts.access import requires
 from console.actions import dead_letters
 from console.pages.frame.frame import show, snapshot_of
 from console.pages.queues.ladder_view import ladder_of
-from controllers.shedding.ladder import RUNGS
+from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 
@@ -47,7 +47,7 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
         ladder=ladder_of(name),
-        rungs=RUNGS,
+        rungs=LEVELS,
         errors=errors or {},
         submitted=submitted or {},
     )

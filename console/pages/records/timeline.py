@@ -26,7 +26,7 @@ from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import show, snapshot_of
 from console.timeline import export
 from console.timeline.style import style_sheet
-from console.timeline.view import Timeline, moment_of, timeline_of, zone_of
+from console.timeline.view import Timeline, plant_at, timeline_of, zone_of
 from console.timeline.window import PRESETS, Window, window_of
 from queues.errors import BadInput
 
@@ -55,7 +55,7 @@ def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
         window=window,
         presets=PRESETS,
         shown=_shown(request, window),
-        moment=moment_of(window, settings.WEIR_DATA, snapshot_of(request)),
+        moment=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
         refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
         steps=_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
@@ -116,7 +116,7 @@ def document(request: HttpRequest) -> HttpResponse:
     if errors:
         return _refused(request, errors)
     zone = zone_of(request.COOKIES)
-    moment = moment_of(window, settings.WEIR_DATA, snapshot_of(request))
+    moment = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
     with timezone.override(zone):
         context = {
             "window": window,

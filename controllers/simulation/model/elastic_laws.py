@@ -131,7 +131,7 @@ def _queueing(course: Course, steered: Steered) -> Law:
 
 def _forecast(course: Course, steered: Steered) -> Law:
     """What is missed follows from what is foreseen at the source; where that is a guess, DS2's rule holds."""
-    law, foresee = ParallelismForecast(), _Foresight(course)
+    law, foresee = ParallelismForecast(), _Forecasts(course)
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         mean, deviation = foresee.windows(past)
@@ -160,7 +160,7 @@ def _forecast(course: Course, steered: Steered) -> Law:
 
 
 def _joint(course: Course, steered: Steered) -> Law:
-    law, foresee = ParallelismJoint(), _Foresight(course)
+    law, foresee = ParallelismJoint(), _Forecasts(course)
     state = law.initial_state({})
     given = {
         **JOINT,
@@ -212,7 +212,7 @@ def asked_jointly(
     return state, _tasks_of(seen, decision)
 
 
-class _Foresight:
+class _Forecasts:
     """The windows to come, foreseen from what came: the greatest rate in each, and its deviation."""
 
     def __init__(self, course: Course) -> None:

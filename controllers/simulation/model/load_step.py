@@ -54,7 +54,7 @@ def curve(alone_per_second: float) -> ScalingCurve:
     return ScalingCurve(1 / alone_per_second - slope, slope)
 
 
-def optimum(load_per_second: float) -> dict[str, int]:
+def fewest_tasks(load_per_second: float) -> dict[str, int]:
     """The fewest tasks busy for at most .7 of their time."""
     return {name: int(curve(alone).tasks_for(load_per_second, TARGET)) for name, alone in ALONE.items()}
 
@@ -62,7 +62,7 @@ def optimum(load_per_second: float) -> dict[str, int]:
 def taken(law: str, seed: int) -> Taken:
     """The step under one law."""
     chance, decide = generator(seed, "load step"), LAWS[law]()
-    tasks, backlog = optimum(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
+    tasks, backlog = fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
     history, violated = [tasks], 0
     for step in range(BEFORE + AFTER):
         load = LOAD_PER_SECOND * (TIMES if step >= BEFORE else 1.0)
@@ -104,7 +104,7 @@ def _taken(history: list[dict[str, int]], violated: int) -> Taken:
         moves = np.sign(np.diff([each[name] for each in since]))
         moves = moves[moves != 0]
         reversals += int((moves[1:] != moves[:-1]).sum())
-    best = sum(optimum(LOAD_PER_SECOND * TIMES).values())
+    best = sum(fewest_tasks(LOAD_PER_SECOND * TIMES).values())
     changes = sum(before != after for before, after in itertools.pairwise(since))
     return Taken(changes, violated, sum(history[-1].values()) / best, reversals)
 

@@ -25,7 +25,7 @@ function offer() {
   const place = document.getElementById("notify-ask");
   if (!place) return;
   const state = "Notification" in window && isSecureContext ? Notification.permission : "impossible";
-  const words = { default: ASKED, denied: "This browser was told not to show notifications; its settings for this address change that.", impossible: "This browser shows notifications only over https." }[state];
+  const words = { default: ASKED, denied: "This browser is set not to show notifications; its settings for this address change that.", impossible: "This browser shows notifications only over https." }[state];
   place.hidden = !words;
   place.querySelector("[data-words]").textContent = words ?? "";
   place.querySelector("[data-notify]").hidden = state !== "default";

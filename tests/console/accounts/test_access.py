@@ -412,7 +412,7 @@ def things(people, control) -> dict[str, Any]:
         hash="0" * 64,
         expires_at=timezone.now() + timedelta(minutes=5),
     )
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     run = Run.objects.create(task=task_definitions.define("retention", "retention"), single_instance=True)
     experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     return {

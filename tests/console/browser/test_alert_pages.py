@@ -72,8 +72,8 @@ def test_from_the_overview_an_alert_is_acknowledged_on_a_phone_in_three_taps(ope
     expect(button).to_be_in_viewport()
     assert violations(page) == [] and overhang(page) <= 0
     button.tap()
-    expect(page.locator("#alert-head")).to_contain_text("admin has it; it fires again in")
-    expect(page.locator(".toast")).to_contain_text("You have it until")
+    expect(page.locator("#alert-head")).to_contain_text("Acknowledged by admin; fires again in")
+    expect(page.locator(".toast")).to_contain_text("Acknowledged until")
 
 
 def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer, alert):
@@ -81,7 +81,7 @@ def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer,
     live(page, observer)
     page.keyboard.press("a")
     expect(page.locator("#alert-events")).to_contain_text("Acknowledged by admin")
-    expect(page.locator(".toast").first).to_contain_text("You have it until")
+    expect(page.locator(".toast").first).to_contain_text("Acknowledged until")
     page.get_by_role("textbox", name="Note").fill("<img src=x onerror=alert(1)>")
     page.get_by_role("button", name="Add note").dblclick()
     expect(page.locator("#alert-events small").first).to_have_text("<img src=x onerror=alert(1)>")

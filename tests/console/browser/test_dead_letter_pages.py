@@ -5,15 +5,15 @@ from playwright.sync_api import expect
 
 from queues.segments.segment import Segment
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
-from tests.console.conftest import bury
+from tests.console.conftest import dead_letter
 from tests.queues.samples import blocks_of
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 
 
 def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, nodes):
-    bury(nodes["n1"], "n1")
-    bury(nodes["n2"], "n2")
+    dead_letter(nodes["n1"], "n1")
+    dead_letter(nodes["n2"], "n2")
     page = open_page("/queues/alert/")
     live(page, observer)
     page.locator("#dead-letters").get_by_role("link", name="all of alert").click()
@@ -30,7 +30,7 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     expect(page.locator("#letters .error")).to_contain_text("can't be brought back")
     page.get_by_label("Type alert to discard").fill("alert")
     page.get_by_role("button", name="Discard 1 letter for good").click()
-    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
 
 
 def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(
@@ -39,21 +39,21 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
     segment = Segment(nodes["n1"].client(), "alert")
     segment.publish(blocks_of(240))
     for each in segment.claim("w", 1_000, 60):
-        segment.bury(each, "w", [(each.block().explicit(), "the shop does not answer")])
+        segment.dead_letter(each, "w", [(each.block().explicit(), "the shop does not answer")])
     page = open_page("/dead-letters/?error=shop")
     live(page, observer)
-    page.get_by_label("all 60 that fit the filter").check()
+    page.get_by_label("all 60 that match the filter").check()
     page.locator("#letters").get_by_label("Reason").fill("the shop is back")
     page.get_by_role("button", name="Requeue 60 letters").click()
     expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) put in again.")
-    expect(page.locator("#letters")).to_contain_text("No dead letter fits this filter.")
+    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
 
 
 @pytest.mark.parametrize(
     ("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["desktop", "phone"]
 )
 def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observer, nodes):
-    bury(nodes["n1"], "n1")
+    dead_letter(nodes["n1"], "n1")
     page = open_page("/dead-letters/", viewport=viewport, color_scheme=scheme)
     live(page, observer)
     assert violations(page) == [] and overhang(page) <= 0

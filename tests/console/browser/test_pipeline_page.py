@@ -37,7 +37,7 @@ EVENT = {
 
 @pytest.fixture
 def at_work(control, observer):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     StateStore(control, "performance").published(["none"], [json.dumps(EVENT).encode()])
     return observer
 

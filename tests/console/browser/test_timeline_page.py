@@ -82,7 +82,7 @@ def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observ
 def test_keys_move_the_cursor_and_it_keeps_the_focus(open_page, observer, measured):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
-    cursor = page.get_by_role("slider", name="Moment looked at")
+    cursor = page.get_by_role("slider", name="Time shown")
     cursor.focus()
     page.keyboard.press("PageDown")
     page.keyboard.press("ArrowLeft")
@@ -108,7 +108,7 @@ def test_a_note_on_the_range_shown_is_written_and_removed(open_page, observer, m
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
     page.get_by_label("What", exact=True).fill("<i>load</i> test")
-    page.get_by_role("button", name="Take the range shown").click()
+    page.get_by_role("button", name="Use the range shown").click()
     page.get_by_role("button", name="Mark", exact=True).click()
     row = page.locator("#marks tr", has_text="<i>load</i> test")
     expect(row).to_be_visible()

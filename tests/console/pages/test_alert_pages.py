@@ -35,7 +35,7 @@ def alert(db, stored_snapshot) -> Alert:
 
 def look(seconds: float = 0.0, snapshot: Any = None) -> None:
     now = timezone.now().timestamp() + seconds
-    evaluator.look(Evidence(now=now, snapshot=lost() if snapshot is None else snapshot), 1)
+    evaluator.check(Evidence(now=now, snapshot=lost() if snapshot is None else snapshot), 1)
 
 
 def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -> Any:
@@ -76,12 +76,12 @@ def test_an_alert_that_never_fired_has_no_page(operator, alert):
 
 def test_who_acknowledges_has_it_and_nobody_else_is_told(operator, alert):
     answer = fetch(operator, f"/alerts/{alert.pk}/acknowledge", {"note": "the host restarts"})
-    assert answer.status_code == 200 and "You have it until" in answer.json()["message"]
+    assert answer.status_code == 200 and "Acknowledged until" in answer.json()["message"]
     alert.refresh_from_db()
     assert (alert.state, alert.acknowledged_by.username) == ("acknowledged", "operator")
     assert audited() == [("operator", "alert.acknowledge", f"alert {alert.pk}")]
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "operator has it; it fires again in" in page and "the host restarts" in page
+    assert "Acknowledged by operator; fires again in" in page and "the host restarts" in page
     look(30)
     assert Delivery.objects.filter(kind="firing").count() == 1
 
@@ -121,19 +121,19 @@ def test_escalating_tells_the_next_step_and_says_when_nobody_is_left(operator, a
     Receiver.objects.create(name="second", channel="browser")
     steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 60, "receivers": ["second"]}]
     AlertRule.objects.update(escalation=steps)
-    assert "second will be told" in fetch(operator, f"/alerts/{alert.pk}/escalate").json()["message"]
+    assert "second will be notified" in fetch(operator, f"/alerts/{alert.pk}/escalate").json()["message"]
     assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
     alert.refresh_from_db()
     assert alert.announcement == "1.1"
     refused = fetch(operator, f"/alerts/{alert.pk}/escalate")
-    assert "nobody is left" in refused.json()["errors"]["step"][0]
+    assert "no further step" in refused.json()["errors"]["step"][0]
 
 
 def test_what_is_over_cannot_be_acknowledged_but_noted(operator, alert):
     Alert.objects.update(state="resolved", resolved_at=timezone.now())
     for deed in ("acknowledge", "snooze", "escalate"):
         answer = fetch(operator, f"/alerts/{alert.pk}/{deed}", {"minutes": "5"})
-        assert answer.status_code == 422 and "over already" in answer.json()["errors"]["alert"][0]
+        assert answer.status_code == 422 and "resolved already" in answer.json()["errors"]["alert"][0]
     assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": "it was the switch"}).status_code == 200
     assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": " "}).status_code == 422
 
@@ -168,7 +168,7 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
         entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
         LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
     tried = operator.get(f"/alerts/{alert.pk}/").context["alert"]["tried"]
-    assert tried["words"] == "1 of 2 actions helped; 1 had no effect."
+    assert tried["words"] == "1 of 2 actions had an effect; 1 had no effect."
     assert {entry.loop.name for entry in tried["entries"]} == {"rebalancing"}
 
 
@@ -354,13 +354,13 @@ def test_a_review_of_no_time_says_what_it_takes(query, operator, alert):
 
 def test_a_time_without_alerts_says_so(operator, alert):
     page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
-    assert "Nothing fired." in page
+    assert "No alert fired." in page
 
 
 def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
-    assert "Nobody looks after alerts" not in operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
     look(-60)
-    assert "Nobody looks after alerts since" in operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
 
 
 def test_a_token_does_all_of_it_over_the_api(secrets, alert, plant_topology):

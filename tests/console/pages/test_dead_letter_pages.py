@@ -10,7 +10,7 @@ from console.models import AuditEntry
 from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.console.conftest import bury
+from tests.console.conftest import dead_letter
 from tests.queues.samples import blocks_of
 from tests.servers import Server
 
@@ -32,7 +32,9 @@ def many(poisoned: dict[str, Server]) -> dict[str, Server]:
     segment = Segment(poisoned["n1"].client(), "orders")
     segment.publish(blocks_of(240))
     for each in segment.claim("worker-7", 1_000, 60):
-        segment.bury(each, "worker-7", [(each.block().explicit(), "Timeout: the shop does not answer")])
+        segment.dead_letter(
+            each, "worker-7", [(each.block().explicit(), "Timeout: the shop does not answer")]
+        )
     return poisoned
 
 
@@ -115,7 +117,7 @@ def test_all_that_fit_are_put_in_again_and_later_ones_are_not_meant(operator, ma
     segment = Segment(many["n1"].client(), "orders")
     segment.publish(blocks_of(4, first=1_000))
     (late,) = segment.claim("worker-9", 10, 60)
-    segment.bury(late, "worker-9", [(late.block().explicit(), "later")])
+    segment.dead_letter(late, "worker-9", [(late.block().explicit(), "later")])
     answer = fetch(operator, ACT, posted).json()
     assert (answer["letters"], answer["events"]) == (60, 240)
     assert answer["message"] == "60 dead letters (240 events) put in again."
@@ -142,7 +144,7 @@ def test_a_letter_that_is_gone_or_changed_is_refused_by_itself(operator, many, c
     assert (report["letters"], report["events"]) == (1, 4)
     assert {each["letter"]: each["why"] for each in report["refused"]} == {
         f"n1 {names[0].split('/')[2]}": "was requeued, mended or discarded meanwhile",
-        f"n1 {names[1].split('/')[2]}": "is not as it was shown; look at it again",
+        f"n1 {names[1].split('/')[2]}": "has changed since it was shown; open it again",
     }
     again = fetch(operator, ACT, {"action": "requeue", "letter": [names[0]], **REASON})
     assert (again.status_code, list(again.json()["errors"])) == (422, ["letter"])
@@ -287,6 +289,6 @@ def test_the_api_lists_mends_requeues_and_discards(secrets, many, control):
 
 
 def test_a_queues_page_shows_its_letters_and_leads_to_them(operator, poisoned, stored_snapshot):
-    bury(poisoned["n1"], "n1")
+    dead_letter(poisoned["n1"], "n1")
     page = operator.get("/queues/alert/").content.decode()
     assert "/dead-letters/?queue=alert" in page and page.count('data-href="/dead-letters/alert/') == 3

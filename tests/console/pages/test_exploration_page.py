@@ -46,7 +46,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     (fewer,) = [row for row in found["prospects"] if row["threads"] == 3]
     assert fewer["change_percent"] == pytest.approx(-50, abs=3)
     (cycle,) = found["cycles"][:1]
-    assert "steered from now on" in cycle["why"] and cycle["threads"] == 6 and cycle["steps"] >= 3
+    assert "steers the pool from now on" in cycle["why"] and cycle["threads"] == 6 and cycle["steps"] >= 3
     plant.tick()
     workers = browsers["viewer"].get("/workers/").content.decode()
     assert f'href="/loops/{loop.pk}/"' in workers and "steady" in workers
@@ -68,7 +68,9 @@ def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browser
         "cycles"
     ]
     assert len(cycles) >= 2
-    assert "time to explore" in cycles[0]["why"] and "steered from now on" in cycles[-1]["why"]
+    assert (
+        "next exploration is due" in cycles[0]["why"] and "steers the pool from now on" in cycles[-1]["why"]
+    )
     assert all(cycle["steps"] >= 1 and cycle["least"] <= cycle["most"] for cycle in cycles)
     assert cycles[-1]["threads"] == 6
 
@@ -85,7 +87,7 @@ def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):
     plant.tick()
     text = shown_to(browsers["viewer"], loop).content.decode()
     assert "Measured with 2 processes only" in text and "explored nothing yet" in text
-    assert "time to explore again" in text and "What if" not in text
+    assert "next exploration is due" in text and "What if" not in text
 
 
 def test_where_more_processes_do_harm_the_page_says_from_which_number_on(plant, browsers):

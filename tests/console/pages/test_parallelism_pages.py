@@ -1,4 +1,4 @@
-"""Pages of loops of parallelism: tasks by operator, what is foreseen, who decides, and tasks set by hand."""
+"""Pages of loops of parallelism: tasks by operator, forecast, who decides, and tasks set by hand."""
 
 from datetime import timedelta
 
@@ -30,19 +30,19 @@ def page_of(client, loop):
 
 
 @pytest.mark.parametrize("law", ["parallelism_joint", "parallelism_queueing", "parallelism_forecast"])
-def test_the_page_shows_tasks_paths_what_is_foreseen_and_who_decides(browsers, plant, law):
+def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law):
     page = page_of(browsers["viewer"], loop_of(law))
     for said in (
         "Tasks of its operators",
         "Latency of its paths",
-        "What is foreseen",
+        "Forecast",
         "Who decides",
         "steers",
     ):
         assert said in page
     assert 'class="spread"' in page and "task-hours in the last" in page
     assert "replicas" not in page.split("Tasks of its operators")[1].split("Latency of its paths")[0]
-    assert "Set tasks" not in page
+    assert "Set tasks</button>" not in page
 
 
 def test_a_rescale_shows_what_was_expected_what_came_and_its_verdict(browsers, plant):
@@ -77,7 +77,7 @@ def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_aro
     assert AuditEntry.objects.filter(action="override.set").latest("pk").reason == "load test"
     assert plant.tick()["pipeline"]["applications"]["performance"]["operators"]["hosts"]["parallelism"] == 7
     page = page_of(browsers["operator"], loop)
-    assert "a person: 7" in page and "Set by hand: performance/hosts." in page
+    assert "a person: 7" in page and "et by a person: performance/hosts" in page
 
 
 @pytest.mark.parametrize(("typed", "why"), [("0", "whole number from 1"), ("many", "number")])

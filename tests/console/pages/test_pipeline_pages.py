@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def at_work(control, stored_snapshot):
     """The application of the sample, as shipped, and the queues it names."""
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
         Queue.objects.create(name=name, kind=kind)
 
@@ -125,7 +125,7 @@ CRITERIA = DECLARATION.replace("key: source", "key: source\ncriteria: {slow: 2.5
 
 @pytest.fixture
 def with_criteria(at_work, control):
-    Declarations(control).tell(Declared("performance", 0, CRITERIA))
+    Declarations(control).note_at_work(Declared("performance", 0, CRITERIA))
 
 
 def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_audited(

@@ -139,7 +139,7 @@ def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot,
 def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     browsers, stored_snapshot, control
 ):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     address, posted = (
         "/pipeline/performance/operators/hosts/tasks",
         {"tasks": "3", "minutes": "5", "reason": "x"},

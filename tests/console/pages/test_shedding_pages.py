@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def plant(control, settings):
     """Twice as much as the application can do, the ladder on its last rung, a table in force."""
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     queues = {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}
     ensured(control, ["ladder"], Topology(1, {}, queues))
@@ -82,7 +82,7 @@ def test_a_bound_or_weight_that_is_none_is_refused_by_name_and_the_page_is_whole
 
 def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers, plant):
     url, posted = "/queues/telemetry/cap", {"cap": "throttle", "reason": "orders must not be lost"}
-    assert "engaged" in browsers["operator"].get("/queues/telemetry/").content.decode()
+    assert "enabled" in browsers["operator"].get("/queues/telemetry/").content.decode()
     assert browsers["viewer"].post(url, posted).status_code == 403
     assert browsers["operator"].post(url, {"cap": "pray", "reason": "x"}).status_code == 422
     assert browsers["operator"].post(url, posted).status_code == 302
@@ -95,7 +95,7 @@ def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers
 
 
 def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
     assert "No table is in force." in page

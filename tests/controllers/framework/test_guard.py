@@ -211,7 +211,7 @@ def test_a_guard_state_that_does_not_fit_is_refused_by_name():
 class StandingEcho(Echo):
     """A law that sets a value which stays."""
 
-    standing: bool = True
+    lasting: bool = True
 
 
 def test_where_a_value_stays_nothing_done_is_no_turn_and_slew_counts_from_what_stands():

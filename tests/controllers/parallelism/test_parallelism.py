@@ -117,7 +117,7 @@ def fewest_by_program(found, paths, most):
 
 @pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_optimum(count):
-    ours = optimum = 0
+    ours = best_solution = 0
     for seed in range(count):
         chance = np.random.default_rng(seed)
         found = operators(chance, [f"o{at}" for at in range(6)], 30)
@@ -128,8 +128,8 @@ def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_optimum(c
         tasks = fewest_tasks(found, paths)
         assert all(path.holds(found, tasks) for path in paths)
         ours += sum(tasks.values())
-        optimum += fewest_by_program(found, paths, 30)
-    assert optimum <= ours <= 1.001 * optimum
+        best_solution += fewest_by_program(found, paths, 30)
+    assert best_solution <= ours <= 1.001 * best_solution
 
 
 @given(st.floats(0.001, 100), st.floats(0.001, 50), st.floats(1e-3, 100))

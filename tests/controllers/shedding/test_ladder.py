@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.shedding.ladder import RUNGS, Ladder, allows
+from controllers.shedding.ladder import LEVELS, Ladder, allows
 from controllers.simulation.ladder import SCENARIO
 from queues.errors import BadInput
 
@@ -38,7 +38,7 @@ OVER, ALL_BELOW = seen(2000, 1000), ("rebalance", "workers", "nodes", "throttle"
 
 
 def test_rungs_engage_one_after_the_other_as_each_is_exhausted():
-    steps = [seen(2000, 1000, 0.0, *RUNGS[:count]) for count in range(5)]
+    steps = [seen(2000, 1000, 0.0, *LEVELS[:count]) for count in range(5)]
     assert run(steps)[0] == [1, 2, 3, 4, 5]
 
 
@@ -97,7 +97,9 @@ def test_shedding_and_then_throttling_end_as_soon_as_the_demand_is_met(met):
 
 @given(
     st.lists(
-        st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.floats(0, 100), st.sets(st.sampled_from(RUNGS))),
+        st.tuples(
+            st.floats(0, 3000), st.floats(1, 3000), st.floats(0, 100), st.sets(st.sampled_from(LEVELS))
+        ),
         max_size=40,
     )
 )
@@ -116,16 +118,18 @@ def test_a_capped_queue_goes_no_further_and_says_so():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(RUNGS))), max_size=40),
-    st.sampled_from(RUNGS),
+    st.lists(
+        st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(LEVELS))), max_size=40
+    ),
+    st.sampled_from(LEVELS),
 )
 def test_no_rung_engages_above_the_cap_or_over_one_that_can_still_do_something(steps, cap):
     before = 0
     rungs, _ = run([seen(d, c, 0.0, *s) for d, c, s in steps], cap=cap, settling_decisions=1_000)
     for rung, (_, _, saturated) in zip(rungs, steps, strict=True):
-        assert rung <= RUNGS.index(cap) + 1
+        assert rung <= LEVELS.index(cap) + 1
         if rung > max(before, 1):
-            assert set(RUNGS[max(before, 1) - 1 : rung - 1]) <= saturated
+            assert set(LEVELS[max(before, 1) - 1 : rung - 1]) <= saturated
         before = rung
 
 

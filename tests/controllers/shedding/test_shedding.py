@@ -13,7 +13,7 @@ from controllers.rivals import full_shedding_program
 from controllers.shedding.inputs import SheddingInputs, application
 from controllers.shedding.knapsack import piecewise
 from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
-from controllers.shedding.law import Shedding, relieve
+from controllers.shedding.law import Shedding, shed_tables
 from controllers.shedding.problem import Overload, SheddingProblem
 from controllers.shedding.program import by_programs, solve
 from queues.errors import BadInput
@@ -119,8 +119,8 @@ def test_several_bottlenecks_are_relieved_upstream_first():
         "sinks": {"end": 1},
     }
     parameters, observed = read({"utilisation_budget": 0.5}, seen)
-    sight = SheddingInputs(arrange_rows(observed), parameters, observed)
-    found, made = relieve(sight)
+    inputs = SheddingInputs(arrange_rows(observed), parameters, observed)
+    found, made = shed_tables(inputs)
     assert [each.operator for each in found] == ["A", "B"]
     assert made["mid"] == pytest.approx(12.5)  # 0.5 / (2 * 0.02)
     assert made["end"] == pytest.approx(6.25)
@@ -135,26 +135,28 @@ def overloads(count: int):
     for seed in range(count):
         chance = np.random.default_rng(seed)
         parameters, seen = read({"utilisation_budget": float(chance.uniform(0.05, 0.9))}, observation(chance))
-        sight = SheddingInputs(arrange_rows(seen), parameters, seen)
+        inputs = SheddingInputs(arrange_rows(seen), parameters, seen)
         yield (
-            sight,
-            Overload(sight.application, sight.arrivals, "B", parameters["utilisation_budget"], seen["sinks"]),
+            inputs,
+            Overload(
+                inputs.application, inputs.arrivals, "B", parameters["utilisation_budget"], seen["sinks"]
+            ),
         )
 
 
-def value_at_the_affected_sinks(sight: SheddingInputs, overload: Overload) -> float:
-    _, made = relieve(sight)
-    affected = {pattern.emits for pattern in sight.application.affected("B")}
+def value_at_the_affected_sinks(inputs: SheddingInputs, overload: Overload) -> float:
+    _, made = shed_tables(inputs)
+    affected = {pattern.emits for pattern in inputs.application.affected("B")}
     return sum(weight * made[sink] for sink, weight in overload.weights.items() if sink in affected)
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_nested_applications_get_the_value_of_the_full_program(count):
     shed = 0
-    for sight, overload in overloads(count):
-        full, load = full_shedding_program.optimum(overload)
+    for inputs, overload in overloads(count):
+        full, load = full_shedding_program.best_solution(overload)
         tables = solve(overload)
-        ours = value_at_the_affected_sinks(sight, overload)
+        ours = value_at_the_affected_sinks(inputs, overload)
         assert ours == pytest.approx(full, rel=1e-9, abs=1e-9)
         used = sum(table.load for table in tables)
         assert used <= overload.budget + 1e-9

@@ -26,7 +26,7 @@ def buried(segment: Segment, events: int = 8) -> list[DeadLetter]:
     """Blocks of four events each, all of them dead."""
     segment.publish(blocks_of(events))
     for each in segment.claim("w1", 1_000, MINUTE):
-        segment.bury(each, "w1", [(each.block().explicit(), "bad")])
+        segment.dead_letter(each, "w1", [(each.block().explicit(), "bad")])
     return DeadLetters(segment).read()
 
 
@@ -38,7 +38,7 @@ def test_requeued_letters_keep_their_event_ids_and_are_dead_once(segment):
     batch = batch_of(3, id=pa.array([None] * 3, pa.string()))
     segment.publish([Block("a" * 32, batch).encode()])
     (claimed,) = segment.claim("w1", 100, MINUTE)
-    segment.bury(claimed, "w1", [(claimed.block().explicit().slice(1, 2), "bad")])
+    segment.dead_letter(claimed, "w1", [(claimed.block().explicit().slice(1, 2), "bad")])
     (letter,) = DeadLetters(segment).read()
     assert DeadLetters(segment).requeue(shown(letter)) == {letter.dead_id: 2}
     assert DeadLetters(segment).requeue(shown(letter)) == {letter.dead_id: GONE}
@@ -62,7 +62,7 @@ def test_a_letter_that_is_not_as_it_was_shown_stays_as_it_is(segment):
     stale = {first.dead_id: second.digest, second.dead_id: second.digest}
     assert DeadLetters(segment).requeue(stale) == {first.dead_id: CHANGED, second.dead_id: 4}
     assert DeadLetters(segment).discard({first.dead_id: "0" * 40}) == {first.dead_id: CHANGED}
-    with pytest.raises(BadInput, match="not as it was shown"):
+    with pytest.raises(BadInput, match="has changed since it was shown"):
         DeadLetters(segment).amend(first.dead_id, "0" * 40, first.batch)
     assert DeadLetters(segment).read() == [first]
 
@@ -111,7 +111,7 @@ def test_however_people_act_on_what_they_saw_before_every_event_is_in_one_place(
             segment.publish(blocks_of(4, first=made))
             made += 4
             for each in segment.claim("w1", 4, MINUTE):
-                segment.bury(each, "w1", [(each.block().explicit(), "bad")])
+                segment.dead_letter(each, "w1", [(each.block().explicit(), "bad")])
         elif step == "look":
             seen = letters.read()
         elif step == "work":

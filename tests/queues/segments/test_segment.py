@@ -131,7 +131,7 @@ def test_burying_moves_poison_rows_alone_and_acknowledges_the_block(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     poison = claimed.block().explicit().slice(2, 1)
-    assert segment.bury(claimed, "w1", [(poison, "no such table")]) == Removed(4, 1)
+    assert segment.dead_letter(claimed, "w1", [(poison, "no such table")]) == Removed(4, 1)
     (letter,) = DeadLetters(segment).read()
     assert letter.batch.column(0).to_pylist() == ["e2"]
     assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
@@ -143,7 +143,7 @@ def test_burying_a_block_that_another_worker_ended_moves_nothing(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
-    assert segment.bury(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
+    assert segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
     assert DeadLetters(segment).read() == []
 
 
@@ -152,23 +152,23 @@ def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
     segment.publish([Block("a" * 32, batch).encode()])
     (claimed,) = segment.claim("w1", 100, MINUTE)
     with pytest.raises(BadInput, match="rows"):
-        segment.bury(claimed, "w1", [(batch, "bad")])
+        segment.dead_letter(claimed, "w1", [(batch, "bad")])
     assert waiting(segment) == 2
 
 
 def test_a_survey_sees_blocks_in_order_up_to_the_limit(segment):
     segment.publish(blocks_of(40))
-    rows = segment.survey("0-0", 10)
+    rows = segment.scan("0-0", 10)
     assert [row.events for row in rows] == [4, 4]
-    further = segment.survey(rows[-1].entry_id, 1_000)
+    further = segment.scan(rows[-1].entry_id, 1_000)
     assert sum(row.events for row in further) == 32
-    assert [row.entry_id for row in segment.survey("0-0", 1)] == [rows[0].entry_id]
-    assert segment.survey(further[-1].entry_id, 10) == []
+    assert [row.entry_id for row in segment.scan("0-0", 1)] == [rows[0].entry_id]
+    assert segment.scan(further[-1].entry_id, 10) == []
 
 
 def test_a_range_reads_the_same_each_time_until_it_is_trimmed(segment):
     segment.publish(blocks_of(40))
-    through = segment.survey("0-0", 20)[-1].entry_id
+    through = segment.scan("0-0", 20)[-1].entry_id
     first = list(segment.read("0-0", through))
     segment.publish(blocks_of(4, first=100))
     assert list(segment.read("0-0", through)) == first
@@ -178,7 +178,7 @@ def test_a_range_reads_the_same_each_time_until_it_is_trimmed(segment):
 
 def test_trimming_counts_exactly_what_it_removes(segment):
     segment.publish(blocks_of(4_000, per_block=2))
-    through = segment.survey("0-0", 3_000)[-1].entry_id
+    through = segment.scan("0-0", 3_000)[-1].entry_id
     assert segment.trim(through) == Removed(3_000, 1_500)
     assert segment.trim(through) == Removed(0, 0)
     assert segment.counters()["removed_events"] == 3_000
@@ -210,7 +210,7 @@ def test_a_full_node_refuses_a_flush_as_a_whole_and_can_still_be_emptied(segment
     claimed = segment.claim("w1", 4, MINUTE)[0]
     assert segment.retry(claimed, 0.0)
     (claimed,) = segment.claim("w1", 4, MINUTE)
-    segment.bury(claimed, "w1", [(claimed.block().explicit(), "bad")])
+    segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "bad")])
     assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removed(4, 1)
     assert waiting(segment) == 0
 

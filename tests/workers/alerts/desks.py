@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass
-class Desk:
+class WorkReporter:
     """What has arrived. `answers`: the status codes of the next answers; 200 when there are none left."""
 
     port: int = 0
@@ -37,16 +37,16 @@ class _Smtp(socketserver.StreamRequestHandler):
     """As much of RFC 5321 as smtplib speaks."""
 
     def handle(self) -> None:
-        desk: Desk = self.server.desk
+        reporter: WorkReporter = self.server.reporter
         self._say("220 desk")
         while line := self.rfile.readline().decode().strip():
             verb = line.split(":")[0].split(" ")[0].upper()
             if verb == "DATA":
                 self._say("354 go on")
-                desk.mails.append(message_from_string(self._text()))
+                reporter.mails.append(message_from_string(self._text()))
                 self._say("250 taken")
-            elif verb == "RCPT" and desk.answers:
-                self._say(f"{desk.answers.pop(0)} not here")
+            elif verb == "RCPT" and reporter.answers:
+                self._say(f"{reporter.answers.pop(0)} not here")
             elif verb == "QUIT":
                 self._say("221 bye")
                 return
@@ -65,11 +65,11 @@ class _Smtp(socketserver.StreamRequestHandler):
 
 class _Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        desk: Desk = self.server.desk
+        reporter: WorkReporter = self.server.reporter
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = desk.answers.pop(0) if desk.answers else 200
+        status = reporter.answers.pop(0) if reporter.answers else 200
         if status < 300:
-            desk.posts.append((dict(self.headers), body))
+            reporter.posts.append((dict(self.headers), body))
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -79,17 +79,17 @@ class _Hook(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def mail_server() -> Iterator[Desk]:
+def mail_server() -> Iterator[WorkReporter]:
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Smtp)
     server.daemon_threads = True
-    server.desk = Desk(server.server_address[1])
+    server.reporter = WorkReporter(server.server_address[1])
     with _serving(server):
-        yield server.desk
+        yield server.reporter
 
 
 @contextmanager
-def hook() -> Iterator[Desk]:
+def hook() -> Iterator[WorkReporter]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
-    server.desk = Desk(server.server_address[1])
+    server.reporter = WorkReporter(server.server_address[1])
     with _serving(server):
-        yield server.desk
+        yield server.reporter

@@ -58,15 +58,15 @@ class Looks:
         self.more: dict[str, Any] = {}
 
     @property
-    def moment(self) -> datetime:
+    def at(self) -> datetime:
         return datetime.fromtimestamp(self.now, UTC)
 
     def evidence(self) -> Evidence:
         return Evidence(now=self.now, snapshot=self.snapshot, silent_seconds=0.2, **self.more)
 
-    def look(self, seconds: float = 2.0) -> evaluator.Look:
+    def look(self, seconds: float = 2.0) -> evaluator.Check:
         self.now += seconds
-        return evaluator.look(self.evidence(), self.fence)
+        return evaluator.check(self.evidence(), self.fence)
 
     def pass_seconds(self, seconds: float, every_seconds: float = 2.0) -> None:
         for _ in range(round(seconds / every_seconds)):
@@ -74,13 +74,13 @@ class Looks:
 
 
 def rule(name: str = "node-lost", **fields: Any) -> Any:
-    """A rule that tells `desk` at once, unless said otherwise."""
+    """A rule that tells `reporter` at once, unless said otherwise."""
     Receiver.objects.get_or_create(
         name="desk", defaults={"channel": "email", "settings": {"addresses": ["a@b"]}}
     )
-    tell = [{"after_minutes": 0, "receivers": ["desk"]}]
+    notify = [{"after_minutes": 0, "receivers": ["desk"]}]
     given = {"condition": "node_lost", "title": "Node {node} is lost", "threshold": 10, "clear_threshold": 3}
-    given |= {"keep_seconds": 10, "escalation": tell, "severity": "critical", **fields}
+    given |= {"keep_seconds": 10, "escalation": notify, "severity": "critical", **fields}
     return rules.define(name, given, datetime.fromtimestamp(START, UTC))
 
 

@@ -141,9 +141,9 @@ def test_killed_at_any_instant_it_tells_each_alert_once(control_server, control,
     message (a repetition has the same key).
     """
     process, chance = Process(control_server.url, tmp_path), random.Random(7)
-    with hook() as desk:
-        tell = ("shell", "-c", TELL_HOOK.format(port=desk.port))
-        for arguments in (("migrate", "--verbosity=0"), ("seed",), tell):
+    with hook() as reporter:
+        notify = ("shell", "-c", TELL_HOOK.format(port=reporter.port))
+        for arguments in (("migrate", "--verbosity=0"), ("seed",), notify):
             process.manage(*arguments)
         names = [f"m{at}" for at in range(12)]
         try:
@@ -153,10 +153,12 @@ def test_killed_at_any_instant_it_tells_each_alert_once(control_server, control,
                 lose(control, names[: max(1, round(seq * 12 / 8))], end)
                 process.kill()
             process.start()
-            until(lambda: lose(control, names) or told(desk).keys() >= set(names), 60, every_seconds=0.5)
+            until(
+                lambda: lose(control, names) or notified(reporter).keys() >= set(names), 60, every_seconds=0.5
+            )
         finally:
             process.kill()
-        assert {name: len(keys) for name, keys in told(desk).items()} == dict.fromkeys(names, 1)
+        assert {name: len(keys) for name, keys in notified(reporter).items()} == dict.fromkeys(names, 1)
 
 
 def lose(control, names: list[str], end: float = 0.0) -> None:
@@ -169,10 +171,10 @@ def lose(control, names: list[str], end: float = 0.0) -> None:
         time.sleep(0.5)
 
 
-def told(desk) -> dict[str, set[str]]:
+def notified(reporter) -> dict[str, set[str]]:
     """{node: keys of the messages that told of it}."""
     found: dict[str, set[str]] = {}
-    for headers, body in list(desk.posts):
+    for headers, body in list(reporter.posts):
         for alert in orjson.loads(body)["alerts"]:
             if alert["rule"] == "node-lost":
                 found.setdefault(alert["labels"]["node"], set()).add(headers["Idempotency-Key"])

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from queues.nodes.server import free_port
-from tests.workers.alerts.desks import Desk, hook, mail_server
+from tests.workers.alerts.desks import WorkReporter, hook, mail_server
 from tests.workers.alerts.looks import Looks, kinds, lost, plant, rule, the_alert
 from workers.alerts.conditions.evidence import failing_receivers
 from workers.alerts.delivery import courier, outbox, receivers
@@ -21,16 +21,16 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def mails(settings):
-    with mail_server() as desk:
+    with mail_server() as reporter:
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", desk.port
-        yield desk
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", reporter.port
+        yield reporter
 
 
 @pytest.fixture
 def posts():
-    with hook() as desk:
-        yield desk
+    with hook() as reporter:
+        yield reporter
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def fire(looks: Looks) -> None:
 
 
 def deliver(looks: Looks, alive: bool = True) -> int:
-    return courier.deliver(lambda: looks.moment, lambda: alive)
+    return courier.deliver(lambda: looks.at, lambda: alive)
 
 
-def webhook_rule(posts: Desk) -> Receiver:
+def webhook_rule(posts: WorkReporter) -> Receiver:
     made = receivers.define("hook", "webhook", {"url": f"http://127.0.0.1:{posts.port}/alerts"})
     rule(escalation=[{"after_minutes": 0, "receivers": ["hook"]}])
     return made
@@ -95,10 +95,10 @@ def test_what_was_refused_is_sent_again_later_and_then_arrives_once(looks, mails
     mails.answers = [451]
     fire(looks)
     assert deliver(looks) == 0 and deliver(looks) == 0, "it waits for its time"
-    assert failing_receivers(looks.moment - timedelta(hours=1))[0].tries == 1
+    assert failing_receivers(looks.at - timedelta(hours=1))[0].tries == 1
     looks.now += 10
     assert deliver(looks) == 1
-    assert len(mails.mails) == 1 and failing_receivers(looks.moment - timedelta(hours=1)) == []
+    assert len(mails.mails) == 1 and failing_receivers(looks.at - timedelta(hours=1)) == []
 
 
 def test_a_webhook_can_verify_what_it_gets(looks, posts):
@@ -202,6 +202,6 @@ def test_what_is_switched_off_is_told_nothing(looks, posts):
 
 def test_a_test_message_goes_the_way_of_all_messages(looks, posts):
     made = webhook_rule(posts)
-    outbox.test_message(made, "admin", looks.moment)
+    outbox.test_message(made, "admin", looks.at)
     assert deliver(looks) == 1
     assert orjson.loads(posts.posts[0][1])["kind"] == "test"

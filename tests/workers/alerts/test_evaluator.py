@@ -76,7 +76,7 @@ def test_a_rule_that_is_switched_off_ends_its_alerts(looks):
     made = rule()
     looks.snapshot = lost()
     looks.look()
-    rules.define(made.name, {"enabled": False}, looks.moment)
+    rules.define(made.name, {"enabled": False}, looks.at)
     looks.pass_seconds(4)
     assert the_alert().state == "resolved"
 
@@ -138,8 +138,8 @@ def test_a_dead_node_explains_its_queues(looks):
     cause = the_alert(rule_name="node-lost")
     assert the_alert(labels__queue="alert").under == cause
     assert the_alert(labels__queue="telemetry").under is None
-    told = {each.alert.title for each in Delivery.objects.select_related("alert")}
-    assert told == {"Node n1 is lost", "telemetry behind"}
+    notified = {each.alert.title for each in Delivery.objects.select_related("alert")}
+    assert notified == {"Node n1 is lost", "telemetry behind"}
     looks.snapshot = plant(queues={"alert": queue(99)})
     looks.pass_seconds(60)
     assert the_alert(labels__queue="alert").under == cause, "it catches up, and tells nobody meanwhile"
@@ -162,8 +162,8 @@ def test_a_silence_keeps_it_quiet_until_it_ends_and_then_it_is_told(looks, perso
         matchers=[{"label": "node", "is": "~", "value": "n*"}],
         reason="the host moves",
         owner=person,
-        created_at=looks.moment,
-        expires_at=looks.moment + timedelta(minutes=2),
+        created_at=looks.at,
+        expires_at=looks.at + timedelta(minutes=2),
     )
     looks.snapshot = lost()
     looks.pass_seconds(60, 6)
@@ -180,7 +180,7 @@ def test_the_escalation_goes_on_until_somebody_has_it(looks, person):
     Receiver.objects.create(name="second", channel="webhook", settings={"url": "http://x"})
     rule()
     steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 5, "receivers": ["second"]}]
-    rules.define("node-lost", {"escalation": steps}, looks.moment)
+    rules.define("node-lost", {"escalation": steps}, looks.at)
     looks.snapshot = lost()
     looks.pass_seconds(298, 6)
     assert Delivery.objects.count() == 1
@@ -206,7 +206,7 @@ def test_a_look_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ((notifying, "tell"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
+    for place in ((notifying, "notify"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()
@@ -284,9 +284,9 @@ def test_conditions_of_loops_read_their_ticks(condition, ticks, value, looks):
 
 
 def test_conditions_of_records_fire(looks):
-    tell = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
-    rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **tell)
-    rule("task-failed", condition="run_failed", title="Task {task} failed", **tell)
+    notify = {"threshold": 1, "clear_threshold": 1, "window_seconds": 600}
+    rule("plan-failed", condition="plan_failed", title="Plan {plan} failed", **notify)
+    rule("task-failed", condition="run_failed", title="Task {task} failed", **notify)
     rule("throttled", condition="throttled", title="{queue} throttled", threshold=1, clear_threshold=1)
     rule("loop-held", condition="loop_held", title="{loop} held", threshold=60, clear_threshold=60)
     rule("stopped", condition="loops_stopped", title="No loop ticks", threshold=60, clear_threshold=30)
@@ -303,7 +303,7 @@ def test_conditions_of_records_fire(looks):
         "Plan 4 failed",
         "Task retention failed",
         "alert throttled",
-        "worker rate/alert/n1 held",
+        "Worker rate of alert on n1 held",
         "No loop ticks",
     }
 
@@ -349,7 +349,7 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
     )
     (before,) = facts_of_loops(looks.now, {})
     owner = django_user_model.objects.create(username="desk-2")
-    given = {"reason": "maintenance", "queue": "alert", "now": looks.moment, "minutes": 30}
+    given = {"reason": "maintenance", "queue": "alert", "now": looks.at, "minutes": 30}
     set_override(name="mode", value="hold", owner=owner, **given)
     (after,) = facts_of_loops(looks.now + 1, {})
     assert (before.name, before.mode, before.held_since) == (loop.name, "auto", None)
@@ -359,7 +359,7 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
 def test_the_first_rules_are_sound_and_calm_on_a_calm_plant(looks):
     from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
 
-    assert ensure_rules(looks.moment) == len(FIRST_RULES) and ensure_rules(looks.moment) == 0
+    assert ensure_rules(looks.at) == len(FIRST_RULES) and ensure_rules(looks.at) == 0
     looks.pass_seconds(20)
     assert not Alert.objects.exists()
     assert AlertRule.objects.filter(condition__in=evaluator.CONDITIONS).count() == len(FIRST_RULES)
@@ -370,13 +370,13 @@ def test_alerts_of_a_group_are_told_in_one_message_and_each_once(looks):
     rule(group_by=["rule"])
     looks.snapshot = plant(nodes={"n1": node("OFFLINE", 14), "n2": node("OFFLINE", 14)})
     looks.look()
-    assert outbox.bundle(looks.moment) == [], "the others of the group may still come"
+    assert outbox.bundle(looks.at) == [], "the others of the group may still come"
     looks.look(4.0)
-    (message,) = outbox.bundle(looks.moment)
+    (message,) = outbox.bundle(looks.at)
     assert len(message.content["alerts"]) == 2 and "and 1 more" in message.content["title"]
-    assert outbox.bundle(looks.moment) == []
-    outbox.sent(message, looks.moment)
-    outbox.sent(message, looks.moment)
+    assert outbox.bundle(looks.at) == []
+    outbox.sent(message, looks.at)
+    outbox.sent(message, looks.at)
     assert [kinds(each).count("told") for each in Alert.objects.all()] == [1, 1]
 
 
@@ -387,7 +387,7 @@ def test_what_was_over_before_anybody_was_told_is_not_told(looks):
     looks.snapshot = plant()
     looks.look()
     looks.look(8.0)
-    assert outbox.bundle(looks.moment) == [] and not Message.objects.exists()
+    assert outbox.bundle(looks.at) == [] and not Message.objects.exists()
     assert set(Delivery.objects.values_list("state", flat=True)) == {"dropped"}
 
 
@@ -396,16 +396,16 @@ def test_nobody_hears_of_an_end_before_the_beginning(looks):
     looks.snapshot = lost()
     looks.look()
     looks.look(6.0)
-    (first,) = outbox.bundle(looks.moment)
-    outbox.failed(first, "no route", looks.moment)
+    (first,) = outbox.bundle(looks.at)
+    outbox.failed(first, "no route", looks.at)
     looks.snapshot = plant()
     looks.look()
     looks.look(6.0)
-    assert outbox.bundle(looks.moment) == []
+    assert outbox.bundle(looks.at) == []
     first.refresh_from_db()
-    outbox.sent(first, looks.moment)
-    (second,) = outbox.bundle(looks.moment)
-    assert second.content["kind"] == "resolved" and second.content["title"].startswith("Over: ")
+    outbox.sent(first, looks.at)
+    (second,) = outbox.bundle(looks.at)
+    assert second.content["kind"] == "resolved" and second.content["title"].startswith("Resolved: ")
 
 
 def test_a_message_that_never_arrives_is_given_up_and_says_so(looks):
@@ -413,14 +413,14 @@ def test_a_message_that_never_arrives_is_given_up_and_says_so(looks):
     looks.snapshot = lost()
     looks.look()
     looks.look(6.0)
-    (message,) = outbox.bundle(looks.moment)
+    (message,) = outbox.bundle(looks.at)
     for _ in range(outbox.MOST_TRIES):
         looks.now += 1_000
-        (due,) = outbox.due(looks.moment)
-        outbox.failed(due, "no route", looks.moment)
+        (due,) = outbox.due(looks.at)
+        outbox.failed(due, "no route", looks.at)
     message.refresh_from_db()
     assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
-    assert outbox.due(looks.moment + timedelta(days=1)) == []
+    assert outbox.due(looks.at + timedelta(days=1)) == []
 
 
 def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
@@ -434,7 +434,7 @@ def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
     assert Alert.objects.filter(state="firing").count() == Delivery.objects.count() == 300
     looks.now += 6
     with django_assert_max_num_queries(20):
-        (message,) = outbox.bundle(looks.moment)
+        (message,) = outbox.bundle(looks.at)
     assert "and 299 more" in message.content["title"]
 
 

@@ -130,13 +130,13 @@ def test_snoozing_stops_the_steps_and_ends_by_itself():
 def test_the_steps_come_in_their_order_after_their_delays():
     course = Course()
     course.fire()
-    told = []
+    notified = []
     for _ in range(500):
         course.look("on")
         course.episode, due = due_steps(course.episode, False, [0.0, 300.0, 900.0], course.now)
-        told += [(at, course.now - course.episode.told_from) for at in due]
-    assert [at for at, _ in told] == [0, 1, 2]
-    assert [round(seconds) for _, seconds in told] == [0, 300, 900]
+        notified += [(at, course.now - course.episode.told_from) for at in due]
+    assert [at for at, _ in notified] == [0, 1, 2]
+    assert [round(seconds) for _, seconds in notified] == [0, 300, 900]
 
 
 def test_after_a_long_gap_all_steps_that_are_due_come_at_once():
@@ -210,7 +210,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_is_told_and_then_it_end
             episode, _ = due_steps(episode, quiet, [0.0], now)
     if episode is not None and episode.state == machine.RESOLVED:
         episode = None
-    told, rounds = False, episode.round if episode else 0
+    notified, rounds = False, episode.round if episode else 0
     limit = terms.for_seconds + max(terms.acknowledge_seconds, machine.MOST_SNOOZE_SECONDS) + 60
     for _ in range(round(limit / 600) + 1):
         now += 600
@@ -218,8 +218,8 @@ def test_whatever_happens_and_however_the_clock_jumps_it_is_told_and_then_it_end
         if episode.state == machine.FIRING:
             before = episode.next_step
             episode, due = due_steps(episode, episode.snoozed_until is not None, [0.0], now)
-            told = told or bool(due) or (episode.snoozed_until is None and before == 1)
-    assert told and episode.round >= rounds
+            notified = notified or bool(due) or (episode.snoozed_until is None and before == 1)
+    assert notified and episode.round >= rounds
     for _ in range(round(terms.keep_seconds / LOOK) + 2):
         now += LOOK
         if episode.state != machine.RESOLVED:

@@ -19,17 +19,17 @@ def _numbered(values: Any, where: Any):
     return (Piece(f"part-{number}", {"number": number}) for number in range(values["chunks"]))
 
 
-def _write(seat: Any) -> Made:
+def _write(lease: Any) -> Made:
     """`extracts/part-N.txt` with who wrote it; waits while a file `hold` is there, without a sign of life."""
-    fault = seat.parameters["fault"]
+    fault = lease.parameters["fault"]
     if fault == "refused":
         raise BadInput("on_error", "the input is foreign.")
-    if fault == "raises" and seat.content["number"] == 1:
+    if fault == "raises" and lease.content["number"] == 1:
         raise RuntimeError("it broke")
-    seat.check({"rows": 5, "share": 0.5})
-    data: Path = seat.surroundings.data
-    final = f"extracts/{seat.chunk.identifier}.txt"
-    temporary = files.hidden(final, seat.token)
+    lease.check({"rows": 5, "share": 0.5})
+    data: Path = lease.surroundings.data
+    final = f"extracts/{lease.chunk.identifier}.txt"
+    temporary = files.hidden(final, lease.token)
     (data / temporary).parent.mkdir(parents=True, exist_ok=True)
     (data / temporary).write_text(str(os.getpid()))
     while (data / "hold").exists():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.chunk_leases import LOST_SECONDS, ChunkLeaseLost, Seat, claim
+from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
 from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
@@ -50,10 +50,10 @@ class Bench:
         number, worker, _ = self.sent.pop(0)
         return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now)
 
-    def seat(self, run: Run, worker: str = "w") -> Seat:
+    def lease(self, run: Run, worker: str = "w") -> ChunkLease:
         chunk = claim(run.pk, worker, self.now)
         assert chunk is not None
-        return Seat(chunk, self.where, lambda: self.now)
+        return ChunkLease(chunk, self.where, lambda: self.now)
 
     def written(self) -> list[str]:
         return sorted(path.name for path in (self.data / "extracts").iterdir())
@@ -152,9 +152,9 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: B
     bench.define()
     run = bench.begin()
     bench.manage()
-    paused = bench.seat(run, "paused")
+    paused = bench.lease(run, "paused")
     bench.pass_seconds(LOST_SECONDS + 1)
-    successor = bench.seat(run, "successor")
+    successor = bench.lease(run, "successor")
     assert successor.chunk.pk == paused.chunk.pk and successor.chunk.fence > paused.chunk.fence
     (bench.data / "old").write_text("old")
     (bench.data / "new").write_text("new")
@@ -175,11 +175,11 @@ def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
     bench.define()
     run = bench.begin()
     bench.manage()
-    seat = bench.seat(run)
+    lease = bench.lease(run)
     with pytest.raises(FileNotFoundError):
-        seat.commit(Made(1, {"result": "absent"}), 1.0)
-    seat.chunk.refresh_from_db()
-    assert seat.chunk.state == "working"
+        lease.commit(Made(1, {"result": "absent"}), 1.0)
+    lease.chunk.refresh_from_db()
+    assert lease.chunk.state == "working"
 
 
 def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench: Bench) -> None:
@@ -217,8 +217,8 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     bench.define()
     run = bench.begin()
     bench.manage()
-    bench.seat(run).commit(Made(7), 1.0)
-    late = bench.seat(run)
+    bench.lease(run).commit(Made(7), 1.0)
+    late = bench.lease(run)
     assert runs.cancel(run, bench.now).state == "cancelled"
     with pytest.raises(ChunkLeaseLost):
         late.check()

@@ -13,7 +13,7 @@ from tests.console.pipeline_sample import DECLARATION, sample_application
 from tests.workers.loops import PARALLELISM, ensured
 from workers.control.engine import tick_law
 from workers.history import metrics
-from workers.history.load_forecasts import Foresight, OfferedLoad
+from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -38,8 +38,8 @@ class TaskPlant:
     def __init__(self, control: redis.Redis, now: datetime, base: dict | None = None) -> None:
         self.control, self.now = control, now
         self._base = base or sample_snapshot()
-        self.foresight = Foresight(self._past, every_seconds=60.0)
-        Declarations(control).tell(Declared("performance", 0, DECLARATION))
+        self.foresight = LoadForecasts(self._past, every_seconds=60.0)
+        Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
         self.seen = self.snapshot()
         ensured(control, PARALLELISM, snapshot=self.seen)
         for loop in Loop.objects.filter(law__in=PARALLELISM[::2]):

@@ -56,7 +56,7 @@ def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_g
     assert observed["forecast_per_second"] == pytest.approx([60 * share, 90 * share])
     assert observed["deviation_per_second"] == pytest.approx([3 * share, 4 * share])
     assert observed["paths"] == [["performance/hosts", "performance/sites"]]
-    assert sensed.measured.unfit is None
+    assert sensed.measured.invalid is None
 
 
 def test_without_a_forecast_it_goes_by_what_comes_now():
@@ -80,12 +80,15 @@ def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        (seen({"performance": foreseen((60.0,), (30.0,))}), "is a guess: it may err by 50%"),
+        (
+            seen({"performance": foreseen((60.0,), (30.0,))}),
+            "too uncertain: its deviation is 50% of its mean",
+        ),
         (
             seen({"performance": foreseen() | {"mean_per_second": None, "refused": "the set is old"}}),
             "the set is old",
         ),
-        (seen({"other": foreseen()}), "nothing is foreseen yet"),
+        (seen({"other": foreseen()}), "there is no forecast yet"),
         (
             seen(operators={"sites": sample_application()["operators"]["sites"]}, edges=[]),
             "has no operator hosts",
@@ -94,7 +97,7 @@ def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_
 )
 def test_a_forecast_that_is_a_guess_or_missing_and_an_operator_that_vanished_hold(document, why):
     measured = forecast(HOSTS, document, None, NOW).measured
-    assert why in (measured.unfit or measured.idle)
+    assert why in (measured.invalid or measured.idle)
 
 
 def test_an_operator_that_was_not_measured_holds_every_law():
@@ -115,7 +118,7 @@ def test_applications_that_feed_each_other_in_a_circle_hold_every_law():
     for law in LAWS:
         target = HOSTS if law == "parallelism_forecast" else TARGET
         sensed = SENSED[law](target, document, None, NOW)
-        assert "circle" in sensed.measured.unfit or "cycle" in sensed.measured.unfit
+        assert "circle" in sensed.measured.invalid or "cycle" in sensed.measured.invalid
 
 
 @pytest.mark.parametrize("mode", ["auto", "manual"])
@@ -125,9 +128,9 @@ def test_tasks_have_one_owner_and_the_others_say_who_it_is(mode):
         document = seen(loops={name: loop(law, mode), "parallelism_joint/performance": loop(LAWS[2], "auto")})
         for other, sensor in SENSED.items():
             target = HOSTS if other == "parallelism_forecast" else TARGET
-            unfit = sensor(target, document, None, NOW).measured.unfit
+            invalid = sensor(target, document, None, NOW).measured.invalid
             steps_back = LAWS.index(other) > place
-            assert (unfit is not None and "they have one owner" in unfit) == steps_back, (law, other)
+            assert (invalid is not None and "they have one owner" in invalid) == steps_back, (law, other)
 
 
 def test_who_only_advises_or_steers_another_application_owns_nothing_here():
@@ -136,7 +139,7 @@ def test_who_only_advises_or_steers_another_application_owns_nothing_here():
         "b": loop("parallelism_queueing", "auto", {"application": "sites"}),
         "c": loop("parallelism_queueing", "auto", {"plant": "east"}),
     }
-    assert joint(TARGET, seen(loops=loops), None, NOW).measured.unfit is None
+    assert joint(TARGET, seen(loops=loops), None, NOW).measured.invalid is None
 
 
 def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
@@ -157,7 +160,7 @@ def test_every_law_has_a_clock_and_the_joint_one_owns_the_tasks_by_default():
 
 @pytest.mark.django_db
 def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(control):
-    Declarations(control).tell(Declared("performance", 1, "name: performance"))
+    Declarations(control).note_at_work(Declared("performance", 1, "name: performance"))
     names = {each.name: each.mode for each in ensured(control, PARALLELISM, snapshot=seen())}
     assert names == {
         "parallelism_joint/performance": Loop.Mode.AUTO,

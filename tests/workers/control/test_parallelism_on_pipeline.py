@@ -47,7 +47,7 @@ def running(tmp_path, control_server, control, plant_topology):
     application.end()
 
 
-class Desk:
+class WorkReporter:
     """Agents that beat, a plant that is looked at and a loop that ticks, a second at a time."""
 
     def __init__(self, control, nodes):
@@ -83,7 +83,7 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
 ):
     begin = float(int(time.time()) - 7_200)
     chunks = chunks_of_events(5, begin, CHUNKS)
-    published, desk = 0, Desk(control, nodes)
+    published, reporter = 0, WorkReporter(control, nodes)
     with Client(control_server.url, producer="test") as client:
 
         def publish(count):
@@ -95,13 +95,13 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
         def second(count):
             publish(count)
             threading.Event().wait(1.0)
-            return desk.second()
+            return reporter.second()
 
         running.start()
         pid = running.process.pid
         publish(CALM)
         until(lambda: running.works_past(-1), START_SECONDS)
-        until(lambda: second(CALM) and desk.load() > 0, START_SECONDS, every_seconds=0.0)
+        until(lambda: second(CALM) and reporter.load() > 0, START_SECONDS, every_seconds=0.0)
         for _ in range(10):
             second(CALM)
         # Of a calm stream one task does; how busy more make it depends on the machine, so for the step the
@@ -113,9 +113,11 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
         assert LedgerEntry.objects.filter(loop=loop, applied=True, error="").count() >= 1
         Loop.objects.filter(pk=loop.pk).update(parameters={**parameters, "minimum": 2})
         deadline = time.monotonic() + LOAD_SECONDS
-        while time.monotonic() < deadline and desk.seen[-1]["parallelism"] == 1:
+        while time.monotonic() < deadline and reporter.seen[-1]["parallelism"] == 1:
             second(CALM * TIMES)
-        assert desk.seen[-1]["parallelism"] == 2, [each.reason for each in loop.entries.order_by("-pk")[:5]]
+        assert reporter.seen[-1]["parallelism"] == 2, [
+            each.reason for each in loop.entries.order_by("-pk")[:5]
+        ]
         for _ in range(5):
             second(CALM * TIMES)
         marker = {"id": "end", "time": begin + CHUNK_SECONDS * published + 60, "type": "N", "source": "s0"}
@@ -123,7 +125,7 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
         expected = undisturbed(tmp_path / "exact.yaml", chunks[:published])
 
         def settled():
-            desk.second()
+            reporter.second()
             return len(alerts(nodes)) >= len(expected) and not control.hlen("weir:pipeline:outbox:exact")
 
         until(settled, START_SECONDS, every_seconds=0.5)
@@ -133,6 +135,6 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
     assert set(found.values()) == expected
     # The same process, the same run: nothing was started anew for it.
     assert running.process.pid == pid and running.process.poll() is None
-    assert {each["parallelism"] for each in desk.seen} >= {1, 2}
+    assert {each["parallelism"] for each in reporter.seen} >= {1, 2}
     by_loop = LedgerEntry.objects.filter(loop=loop, applied=True).exclude(action=None).order_by("pk")
     assert [each.action["tasks"][OPERATOR] for each in by_loop][:2] == [1, 2]

@@ -51,7 +51,7 @@ class Plant:
 
 @pytest.fixture
 def plant(control):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     return Plant(control)
 
@@ -62,7 +62,7 @@ def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, p
     Declarations(control).forget("performance")
     assert ensured(control, PIPELINE) == []
     assert all("retired_at" in loop.target for loop in Loop.objects.all())
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     assert len(ensured(control, PIPELINE)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
 

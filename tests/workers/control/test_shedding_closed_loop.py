@@ -71,7 +71,7 @@ class Virtual:
         self.board = StatusBoard(
             self.control, self.application, {}, lambda: None, self.clock, lambda: self.now
         )
-        self.board.turn("running")
+        self.board.enter_state("running")
         self.snapshot = sample_snapshot()
         self.snapshot |= {"loops": {}, "plans": [], "deeds": []}
         self.ticked = 0
@@ -149,7 +149,7 @@ class Virtual:
 
     def found(self) -> dict[str, int]:
         """Sink → complex events."""
-        return {name: len(self.tier.told(name)) for name in ("killed", "failed", "milestone")}
+        return {name: len(self.tier.emitted(name)) for name in ("killed", "failed", "milestone")}
 
     def p95_by_window(self) -> list[float]:
         windows: dict[int, list[float]] = {}

@@ -18,7 +18,7 @@ from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.published import PublishedPlant
-from workers.snapshot.action_summary import with_remedies
+from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
@@ -70,7 +70,7 @@ class Plant:
 
 @pytest.fixture
 def plant(control):
-    Declarations(control).tell(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     queues = {name: QueueSpec(name, "pipeline", {"n1": 1000}) for name in ("telemetry", "orders")}
     ensured(control, ["ladder"], Topology(1, {}, queues))
@@ -135,7 +135,7 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 5
     assert plant.tick("shedding").action is None
-    assert "ladder" not in with_remedies(plant.snapshot)["sentence"]
+    assert "ladder" not in with_action_summary(plant.snapshot)["sentence"]
 
 
 def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
@@ -144,7 +144,10 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     assert plant.tick("ladder").action["rung"] == 4
     left_ms = control.pttl(keys.THROTTLE.of("telemetry"))
     assert 2_000 < left_ms < 2_800  # half of 5 s
-    assert "the ladder has engaged throttle" in with_remedies(plant.snapshot)["sentence"]
+    assert (
+        "the remedy ladder of telemetry has enabled throttling"
+        in with_action_summary(plant.snapshot)["sentence"]
+    )
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
     plant.snapshot["producers"]["api"]["queues"]["telemetry"] = 30.0

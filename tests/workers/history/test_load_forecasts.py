@@ -10,7 +10,7 @@ import pytest
 
 from queues import keys
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.load_forecasts import Foresight, History, OfferedLoad, means, past_of
+from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, means, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
@@ -48,7 +48,7 @@ def days_before(count, now=NOON):
 def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control):
     for day in days_before(6):
         write_day(tmp_path, day)
-    foresight = Foresight.of(control, tmp_path)
+    foresight = LoadForecasts.of(control, tmp_path)
     assert foresight.rows({"shop": ["orders"]}, NOON) == {}
     foresight.wait()
     row = foresight.rows({"shop": ["orders"]}, NOON + 1)["shop"]
@@ -88,7 +88,7 @@ def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
 
 
 def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
-    foresight = Foresight(lambda queues, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
+    foresight = LoadForecasts(lambda queues, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
     foresight.rows({"shop": ["orders"]}, NOON)
     foresight.wait()
     row = foresight.rows({"shop": ["orders"]}, NOON)["shop"]
@@ -99,7 +99,7 @@ def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
     def broken(queues, now):
         raise RuntimeError("a bug")
 
-    foresight = Foresight(broken)
+    foresight = LoadForecasts(broken)
     foresight.rows({"shop": ["orders"]}, NOON)
     foresight.wait()
     assert "RuntimeError" in foresight.rows({"shop": ["orders"]}, NOON)["shop"]["refused"]
@@ -112,7 +112,7 @@ def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
         asked.append(now)
         return OfferedLoad(now - np.arange(600.0), np.ones(600), None, None)
 
-    foresight = Foresight(past)
+    foresight = LoadForecasts(past)
     for second in (0, 1, 30, 59, 60, 61):
         foresight.rows({"shop": ["orders"]}, NOON + second)
         foresight.wait()

@@ -44,7 +44,7 @@ def running(tmp_path, control_server, control, plant_topology):
     application.end()
 
 
-def told(nodes) -> list[tuple[str, str]]:
+def emitted(nodes) -> list[tuple[str, str]]:
     """(type, source) of every complex event in queue alert."""
     found = []
     for server in nodes.values():
@@ -74,7 +74,7 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
 
         publish("ABAB", "s1")
         publish("AB", "s2")
-        until(lambda: told(nodes) == [("pairs", "s1")], START_SECONDS)
+        until(lambda: emitted(nodes) == [("pairs", "s1")], START_SECONDS)
 
         wrong = SECOND.replace("pairs", "many").replace("rules", "").replace("key: source", "key: nobody")
         declarations.want(Declared("second", 2, wrong))
@@ -86,7 +86,7 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
         declarations.want(Declared("second", 3, better))
         until(lambda: declarations.at_work()["second"]["version"] == 3, START_SECONDS)
         publish("AB", "s2")
-        until(lambda: told(nodes) == [("pairs", "s1"), ("pairs", "s2")], START_SECONDS)
+        until(lambda: emitted(nodes) == [("pairs", "s1"), ("pairs", "s2")], START_SECONDS)
 
         declarations.unwant("second")
         until(lambda: "second" not in declarations.at_work(), START_SECONDS)

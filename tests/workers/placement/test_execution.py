@@ -229,7 +229,7 @@ def test_dead_letters_leave_a_drained_node_too(plant, user):
     segment = plant.segment("alert", "n3")
     segment.publish(blocks_of(4))
     (held,) = segment.claim("w1", 100, 60.0)
-    segment.bury(held, "w1", [(batch_of(2), "no")])
+    segment.dead_letter(held, "w1", [(batch_of(2), "no")])
     assert advance(drained(plant, user), plant).state == "done"
     elsewhere = [DeadLetters(plant.segment("alert", node)).read() for node in ("n1", "n2", "n3")]
     assert [sum(each.batch.num_rows for each in letters) for letters in elsewhere][2] == 0

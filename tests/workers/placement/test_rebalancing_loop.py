@@ -182,7 +182,7 @@ def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(p
     sensed = plant_sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
     rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
     assert rates["alert"] == pytest.approx(1100, rel=0.02)
-    assert sensed.measured.unfit is None
+    assert sensed.measured.invalid is None
 
 
 def test_an_old_snapshot_moves_nothing(plant):

@@ -53,7 +53,7 @@ def names(count):
 def test_every_waiting_block_arrives_once_and_the_source_is_empty(at):
     at["n1"].publish(blocks_of(400))
     done = route(at).run(ALL)
-    assert (done.blocks, done.events, done.trouble) == (100, 400, None)
+    assert (done.blocks, done.events, done.last_error) == (100, 400, None)
     assert everywhere(at) == names(400)
     assert ids(at["n1"]) == []
     assert waiting(at["n1"]) == 0
@@ -119,7 +119,7 @@ def test_a_dead_target_keeps_its_blocks_marked_and_the_others_arrive(at, nodes):
     at["n1"].depart({"n2": 1}, 3, ALL)
     nodes["n2"].kill()
     done = route(at).run(ALL)
-    assert "does not answer" in done.trouble
+    assert "does not answer" in done.last_error
     nodes["n2"].start()
     route(segments(nodes)).run(ALL)
     assert everywhere(segments(nodes)) == names(400)
@@ -129,7 +129,7 @@ def test_a_full_target_takes_nothing_and_loses_nothing(at, nodes):
     at["n1"].publish(blocks_of(80))
     nodes["n2"].client().config_set("maxmemory", 1)
     done = route(at, {"n2": 1}).run(ALL)
-    assert (done.blocks, "is full" in done.trouble) == (0, True)
+    assert (done.blocks, "is full" in done.last_error) == (0, True)
     nodes["n2"].client().config_set("maxmemory", 2**28)
     assert route(at, {"n2": 1}).run(ALL).events == 80
 
@@ -157,7 +157,7 @@ def test_blocks_marked_for_a_node_that_is_gone_are_handled_where_they_are(at):
 def test_dead_letters_move_with_the_rest_once(at):
     at["n1"].publish(blocks_of(4))
     (held,) = at["n1"].claim("w1", 100, MINUTE)
-    at["n1"].bury(held, "w1", [(batch_of(2), "no")])
+    at["n1"].dead_letter(held, "w1", [(batch_of(2), "no")])
     way = route(at, {"n2": 1})
     (letter,) = DeadLetters(at["n1"]).stored(10)
     DeadLetters(at["n2"]).receive("n1", *letter)

@@ -41,7 +41,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
 ):
     flink.submit(JOB, str(tmp_path / "came"))
     RegisteredPlant.objects.create(name="flink", kind="flink", url=flink.url, options={"job": "hashes"})
-    watch = PlantWatch(look_seconds=1.0)
+    watch = PlantWatch(observe_seconds=1.0)
     plant = LocalPlant(control, others=watch)
     ensured(control, PARALLELISM)
     loop = Loop.objects.get(name="parallelism_queueing/plant:flink")

@@ -90,7 +90,7 @@ def test_a_job_that_is_rescaled_while_it_is_looked_at_counts_for_nothing(flink, 
         return measured(wanted)
 
     flink.metrics = rescaled
-    with pytest.raises(PlantSilent, match="rescaled while it was looked at"):
+    with pytest.raises(PlantSilent, match="rescaled during the observation"):
         job.topology()
 
 

@@ -9,7 +9,7 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
-from workers.control.parts.operators import sight
+from workers.control.parts.operators import topology_inputs
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch
@@ -67,7 +67,7 @@ def snapshot(document, **more):
 
 def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
     assert lookout.document()["state"] == "unseen"
-    lookout.look()
+    lookout.observe()
     document = lookout.document()
     assert (document["state"], document["age_seconds"], document["error"]) == ("seen", 0.0, None)
     assert set(document) | {"steered_by"} == set(documented()["plants"]["east"])
@@ -77,9 +77,9 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
 
 
 def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times):
-    lookout.look()
+    lookout.observe()
     far.error = PlantSilent("east did not answer within 2 s.")
-    lookout.look()
+    lookout.observe()
     times.now += 4.0
     assert lookout.document()["state"] == "seen"
     assert lookout.document()["error"] == "east did not answer within 2 s."
@@ -93,20 +93,24 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
 
 def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
-    lookout.look()
+    lookout.observe()
     assert "RuntimeError" in lookout.document()["error"]
 
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
-    lookout.look()
+    lookout.observe()
     fresh = snapshot(lookout.document())
-    assert sight({"plant": "east"}, fresh, NOW)[1].unfit is None
+    assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.document(), steered_by={"holder": "desk-2", "until": NOW})
-    assert sight({"plant": "east"}, held, NOW)[1].unfit.startswith("desk-2 steers the tasks until")
+    assert topology_inputs({"plant": "east"}, held, NOW)[1].invalid.startswith(
+        "desk-2 steers the tasks until"
+    )
     far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
-    lookout.look()
-    assert "only half of it" in sight({"plant": "east"}, snapshot(lookout.document()), NOW)[1].unfit
-    assert "west is not known" in sight({"plant": "west"}, fresh, NOW)[1].unfit
+    lookout.observe()
+    assert (
+        "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.document()), NOW)[1].invalid
+    )
+    assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
 def test_one_slow_plant_keeps_no_other_waiting(times):

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from queues import keys
 from workers.pool.completions import CompletionReporter, note
-from workers.pool.departures import BEGAN, DONE, ENDED, KEPT_SAMPLES, WARM_UP_SECONDS, Departures, WorkerNote
+from workers.pool.departures import (
+    BEGAN,
+    DONE,
+    ENDED,
+    RETAINED_SAMPLES,
+    WARM_UP_SECONDS,
+    Departures,
+    WorkerNote,
+)
 
 START = 1_000.0
 
@@ -91,7 +99,7 @@ def test_what_was_measured_before_a_change_of_size_is_gone_and_numbers_go_on():
         workers.work(slot, START + 12, 50, 0.1, 1)
     after = workers.settled(START + 30)
     assert after["seq"] > before["seq"] and after["per_second"] == pytest.approx(20.0, rel=0.1)
-    assert len(after["recent_seconds"]) <= min(KEPT_SAMPLES, after["seq"] - before["seq"])
+    assert len(after["recent_seconds"]) <= min(RETAINED_SAMPLES, after["seq"] - before["seq"])
 
 
 def test_a_slot_that_a_batch_task_holds_is_not_waited_for():

@@ -87,18 +87,18 @@ def test_a_pool_that_refuses_to_grow_says_why_until_it_grows(host, caplog: pytes
     pool, host.pool._pool.full = Pool(host), True
     pool.bring_to(5)
     pool.bring_to(5)
-    assert "Resource temporarily unavailable" in pool.trouble and pool.size == 3
+    assert "Resource temporarily unavailable" in pool.last_error and pool.size == 3
     assert len(caplog.records) == 1
     host.pool._pool.full = False
     pool.bring_to(5)
-    assert (pool.trouble, pool.size) == ("", 5)
+    assert (pool.last_error, pool.size) == ("", 5)
 
 
 def test_a_pool_of_threads_is_left_as_it_is(host):
     host.pool = SimpleNamespace(_pool=SimpleNamespace(), num_processes=2)
     pool = Pool(host)
     pool.bring_to(9)
-    assert (pool.resizable, pool.size, pool.trouble) == (False, 2, "")
+    assert (pool.resizable, pool.size, pool.last_error) == (False, 2, "")
 
 
 def test_busy_is_what_runs_now(host, monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from workers.consumer.handlers.sink import sink_of
 from workers.control.kinds.registry import display_of
-from workers.snapshot.action_summary import ago, with_remedies
+from workers.snapshot.action_summary import ago, with_action_summary
 
 CALM: dict[str, Any] = {
     "at": 1_000.0,
@@ -29,14 +29,14 @@ def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
 
 
 def sentence(**changes: Any) -> str:
-    return with_remedies({**deepcopy(CALM), **changes})["sentence"]
+    return with_action_summary({**deepcopy(CALM), **changes})["sentence"]
 
 
 def test_a_calm_plant_that_nobody_touches_has_nothing_added():
     assert sentence() == "All 3 nodes normal."
 
 
-def test_what_a_loop_did_is_told_with_its_age_and_its_effect_on_the_backlog():
+def test_what_a_loop_did_is_said_with_its_age_and_its_effect_on_the_backlog():
     deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
     totals = {"backlog_events": 900, "backlog_change_events": -300, "backlog_seconds": 9.0}
     told = sentence(health=BUSY, deeds=deeds, totals=totals)
@@ -59,7 +59,7 @@ def test_trouble_that_no_loop_acts_on_is_said():
     old = [deed("rebalancing", "moved 120 points", 0.0)]
     busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0}}
     for trouble in ({"nodes": busy}, {"queues": behind}):
-        assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop has acted in the last 2 min.")
+        assert sentence(health=BUSY, deeds=old, **trouble).endswith("No loop acted in the last 2 min.")
     assert sentence(health=BUSY, deeds=old) == BUSY["sentence"]
 
 
@@ -78,11 +78,11 @@ def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
     loops = {"worker_rate/alert/n1": {"mode": "hold"}}
     told = sentence(plans=[plan], loops=loops)
     assert told == (
-        "All 3 nodes normal. Plan 12 over 120 points waits for approval; worker rate/alert/n1 is on hold."
+        "All 3 nodes normal. Plan 12 (120 points) waits for approval; worker rate/alert/n1 is on hold."
     )
 
 
-@pytest.mark.parametrize(("change", "words"), [(-500, "falls"), (500, "rises"), (40, "stays"), (None, "")])
+@pytest.mark.parametrize(("change", "words"), [(-500, "falls"), (500, "rises"), (40, "steady"), (None, "")])
 def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
     totals = {"backlog_events": 1_000, "backlog_change_events": change, "backlog_seconds": 30.0}
     told = sentence(health=BUSY, totals=totals)
@@ -103,10 +103,10 @@ def test_the_backlogs_trend_is_told_where_it_is_known(change, words):
         ("flow", {"admit": 412.3456}, "set admit 412.3"),
         ("flow", {"admit": 20_343.2}, "set admit 20,343"),
         ("balance", {"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
-        ("shedding", {"shed": {"p": {"cpu": 0.25, "load": 0.1}}}, "sheds up to 25 % of a type"),
-        ("shedding", {"shed": {}}, "lets everything through again"),
-        ("ladder", {"rung": 4}, "engaged throttle"),
-        ("ladder", {"rung": 0}, "let go of every rung"),
+        ("shedding", {"shed": {"p": {"cpu": 0.25, "load": 0.1}}}, "set shedding to up to 25 % of a type"),
+        ("shedding", {"shed": {}}, "stopped shedding"),
+        ("ladder", {"rung": 4}, "enabled throttling"),
+        ("ladder", {"rung": 0}, "disabled all levels"),
         ("a law that is gone", {"valve": 2}, "set valve 2"),
     ],
 )

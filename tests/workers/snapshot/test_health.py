@@ -72,7 +72,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
             "TOOBUSY",
-            "12.3 % of what patterns could use",
+            "12.3 % of the events that patterns could use",
         ),
         ({"queues": {"alert": queue(dead_letters=3)}}, "BUSY", "3 dead letters"),
     ],

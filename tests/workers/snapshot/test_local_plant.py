@@ -18,7 +18,7 @@ from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
-from workers.consumer.work_report import Desk, Report, submit, waiting_to_run
+from workers.consumer.work_report import Report, WorkReporter, submit, waiting_to_run
 from workers.coordination.freshness import Freshness
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.holding import hold
@@ -340,27 +340,27 @@ def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: Lo
 
     submit(control, "alert", "n1", ["a"], NOW)
     assert container() == (1, 0, 0)
-    desk = Desk(control, "alert", "n1", "a")
-    assert desk.begin(NOW) is True
+    reporter = WorkReporter(control, "alert", "n1", "a")
+    assert reporter.begin(NOW) is True
     assert container() == (0, 1, 1)
-    desk.end(Report(events=5))
+    reporter.end(Report(events=5))
     assert container() == (0, 0, 1)
-    assert desk.begin(NOW) is False
+    assert reporter.begin(NOW) is False
 
 
 def test_a_worker_that_was_killed_is_not_busy_for_ever(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:
-    Desk(control, "alert", "n1", "a").begin(NOW)
+    WorkReporter(control, "alert", "n1", "a").begin(NOW)
     times.pass_by(20.0)
     assert plant.observe()["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
 
 
 def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
-    Desk(control, "alert", "n1", "a").end(Report(latencies=Latencies.of([(100.0, 1000)])))
+    WorkReporter(control, "alert", "n1", "a").end(Report(latencies=Latencies.of([(100.0, 1000)])))
     plant.observe()
     times.pass_by(1.0)
-    Desk(control, "alert", "n1", "b").end(Report(latencies=Latencies.of([(0.5, 10)])))
+    WorkReporter(control, "alert", "n1", "b").end(Report(latencies=Latencies.of([(0.5, 10)])))
     snapshot = plant.observe()
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     assert snapshot["totals"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
@@ -394,7 +394,7 @@ def test_dead_letters_and_troubled_workers_are_told(
     beat_all(control, 1)
     plant.observe()
     beat_all(control, 2, dead_letters=2)
-    Desk(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
+    WorkReporter(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
     health = plant.observe()["health"]
     assert health["state"] == "BUSY"
     assert health["sentence"] == (

@@ -22,7 +22,7 @@ from tests.servers import Server
 from tests.waiting import until
 from workers.coordination.merge_patch import applied, difference
 from workers.history import metrics
-from workers.snapshot.observer import LOOK_AT_SECONDS, Observer, until_next_look_seconds
+from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, until_next_observation_seconds
 
 BASE = Path(__file__).parents[3]
 json_values = st.recursive(
@@ -156,7 +156,7 @@ def iter_clock(stop: threading.Event, server: Server) -> Any:
             server.start().client().flushall()
         elif look == 6:
             stop.set()
-        return 100.0 + LOOK_AT_SECONDS - 0.01
+        return 100.0 + OBSERVE_AT_SECONDS - 0.01
 
     return clock
 
@@ -164,10 +164,10 @@ def iter_clock(stop: threading.Event, server: Server) -> Any:
 @hypothesis_settings(deadline=None)
 @given(st.floats(0, 4e9))
 def test_the_next_look_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
-    wait_seconds = until_next_look_seconds(now)
+    wait_seconds = until_next_observation_seconds(now)
     assert 0 < wait_seconds <= 1.0
     fraction = (now + wait_seconds) % 1.0
-    assert fraction == pytest.approx(LOOK_AT_SECONDS, abs=1e-5)
+    assert fraction == pytest.approx(OBSERVE_AT_SECONDS, abs=1e-5)
 
 
 # Merge patches

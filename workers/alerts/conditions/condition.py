@@ -1,4 +1,4 @@
-"""What a rule can watch: a condition reads evidence, and says of each subject how it stands."""
+"""What a rule can watch: a condition reads evidence and gives a reading of each subject."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and how f
 
 @dataclass(frozen=True)
 class Condition:
-    """`direction`: on which side of the threshold is trouble. `label`: what its subjects are named by (""
+    """`direction`: on which side of the threshold it fires. `label`: what its subjects are named by (""
     for the whole plant). `series`: what of the metrics it reads, with the subject in braces; these are
-    charted, and a preview is computed from them. `source`: where it looks; what comes from the snapshot is
-    unknown while nobody observes. `counts`: whether it looks back over a window.
+    charted, and a preview is computed from them. `source`: what it reads; what comes from the snapshot is
+    unknown while nobody observes. `counts`: whether it counts over a window.
     """
 
     name: str

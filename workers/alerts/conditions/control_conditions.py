@@ -1,14 +1,16 @@
-"""Conditions of control itself: loops that swing, are at their limit, don't help, measure nothing or stand
-still; overrides, plans, tasks, and the telling of alerts.
+"""Conditions of control itself: loops that oscillate, are at their limit, have no effect, have no valid
+measurement or don't tick; overrides, plans, tasks, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from controllers.framework.guard import reversals
+from controllers.framework.reason import capitalised, counted
 from controllers.worker_rate import law as worker_rate
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Ended, Evidence, LedgerTick, LoopFacts
+from workers.alerts.conditions.loop_words import loop_words
 
 STALE = "stale measurement"
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
@@ -50,7 +52,7 @@ def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[
 
 
 def _name(loop: LoopFacts) -> str:
-    return f"Loop {loop.name.replace('_', ' ')}"
+    return capitalised(loop_words(loop.name))
 
 
 def _minutes(seconds: float) -> str:
@@ -61,8 +63,9 @@ def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
     for loop in evidence.loops:
         values = [tick.value for tick in _within(loop, evidence, window_seconds) if tick.value is not None]
         count = reversals(values, loop.swing)
+        window = _minutes(window_seconds)
         said = (
-            f"{_name(loop)} turned round {count} times in {_minutes(window_seconds)} (swing {loop.swing:g})."
+            f"{_name(loop)}: output reversed {count} times in {window} (swings of at least {loop.swing:g})."
         )
         yield _reading(evidence, loop, count, said)
 
@@ -77,7 +80,7 @@ def _saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         # Of the whole window, not of the ticks there are: a young loop is at its limit for a short time only.
         share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
         limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
-        said = f"{_name(loop)} was at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
+        said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
         yield _reading(evidence, loop, share, said)
 
 
@@ -87,16 +90,15 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         count = next(
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
-        said = f"The last {count} actions of {_name(loop)[0].lower()}{_name(loop)[1:]} did not help."
+        said = f"{_name(loop)}: the last {counted(count, 'action')} had no effect."
         yield _reading(evidence, loop, count, said)
 
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         count = sum(tick.verdict == "harmful" for tick in _within(loop, evidence, window_seconds))
-        said = (
-            f"{count} actions of {loop.name.replace('_', ' ')} made it worse in {_minutes(window_seconds)}."
-        )
+        actions = f"{counted(count, 'action')} in {_minutes(window_seconds)}"
+        said = f"{_name(loop)}: {actions} made the measurement worse."
         yield _reading(evidence, loop, count, said)
 
 
@@ -108,7 +110,7 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
             evidence,
             loop,
             (blind := _blind_seconds(loop.ticks)),
-            f"{_name(loop)} has been without a fit measurement for {blind:.0f} s.",
+            f"{_name(loop)}: no valid measurement for {blind:.0f} s.",
         )
 
 
@@ -128,16 +130,14 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
             continue
         # The distance: a clock set back must not make a loop look busy for as long as it was set back.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
-        said = f"{_name(loop)} has not ticked for {late:.0f} of its intervals of {loop.interval_seconds:g} s."
+        said = f"{_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
         yield _reading(evidence, loop, late, said)
 
 
 def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     ticked = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
     if ticked:
-        said = (
-            f"No loop has ticked for {min(ticked):.0f} s: beat, or the worker of role control, does not work."
-        )
+        said = f"No loop has ticked for {min(ticked):.0f} s: beat or the worker of role control does not run."
         yield Reading({}, min(ticked), said)
 
 
@@ -149,7 +149,7 @@ def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
                 evidence,
                 loop,
                 seconds / 60,
-                f"{_name(loop)} has been on {loop.mode} for {_minutes(seconds)}.",
+                f"{_name(loop)}: in mode {loop.mode} for {_minutes(seconds)}.",
             )
 
 
@@ -158,9 +158,9 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
         if row["expires_at"] is None:
             continue
         left = row["expires_at"] - evidence.now
-        back = "" if row["instead_of"] is None else f", back to {row['instead_of']}"
+        back = "" if row["instead_of"] is None else f"; the value goes back to {row['instead_of']}"
         name = row["name"].replace("_", " ")
-        said = f"{row['owner']}'s override of {name} ends in {max(0, left):.0f} s{back}."
+        said = f"Override of {name} by {row['owner']} ends in {max(0, left):.0f} s{back}."
         places = {kind: row[kind] for kind in ("loop", "law", "queue", "node") if row.get(kind)}
         yield Reading({"override": str(row["id"]), **places}, left, said)
 
@@ -170,7 +170,7 @@ def _ended(
 ) -> Iterator[Reading]:
     for each in rows:
         if evidence.now - window <= each.at <= evidence.now + window:
-            why = each.why.strip().rstrip(".") or "no reason was noted"
+            why = each.why.strip().rstrip(".") or "no reason was recorded"
             subject = str(each.id) if label == "plan" else each.name
             yield Reading({label: subject}, 1.0, f"{noun} {subject} failed: {why}.")
 
@@ -183,28 +183,32 @@ def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     yield from _ended("task", "Task", evidence.runs, evidence, window_seconds)
 
 
+def _tries(count: int) -> str:
+    return "1 try" if count == 1 else f"{count} tries"
+
+
 def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for each in evidence.failing:
-        given_up = f", {each.given_up} given up" if each.given_up else ""
-        said = f"Messages do not reach {each.receiver}: {each.tries} tries{given_up}. {each.error}"
+        given_up = f", {counted(each.given_up, 'message')} given up" if each.given_up else ""
+        said = f"Messages do not reach {each.receiver}: {_tries(each.tries)}{given_up}. {each.error}"
         # One that was given up had all of its tries.
         yield Reading({"receiver": each.receiver}, max(each.tries, 10 if each.given_up else 0), said)
 
 
 def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """The alert also says what to do: who reads it has never seen it before."""
+    """The sentence also says what to do: nobody who reads it has seen this alert before."""
     if evidence.audit is None:
         return
     found = evidence.audit
     if not found.findings:
-        yield Reading({}, 0.0, "The audit is as it was written.")
+        yield Reading({}, 0.0, "The audit is unaltered.")
         return
     what = " ".join(found.texts[:2])
     more = f" And {found.findings - 2} more." if found.findings > 2 else ""
     said = (
-        f"The audit is not as it was written: {what}{more} Run manage.py audit verify on the host, compare"
-        " with the last backup and find out who can write to the database. When you know why, note it:"
-        " manage.py audit accept --reason."
+        f"The audit was altered: {what}{more} Run manage.py audit verify on the host, compare with the last"
+        " backup and find out who can write to the database. When you know the cause, record it: manage.py"
+        " audit accept --reason."
     )
     yield Reading({}, float(found.findings), said)
 
@@ -212,7 +216,7 @@ def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.audit is not None:
         age = evidence.audit.age_seconds
-        said = f"The audit was last checked {age:.0f} s ago; see the log of the process alerter."
+        said = f"The audit was last checked {age:.0f} s ago. See the log of the alerter process."
         yield Reading({}, age, said)
 
 
@@ -224,8 +228,8 @@ ACTUATOR = ("loops.{loop}.actuator",)
 CONDITIONS = (
     _ledger(
         "loop_oscillation",
-        "How often a loop's actuator turned round in the window.",
-        "turns",
+        "How often a loop's output reversed its direction in the window.",
+        "reversals",
         _oscillation,
         series=ACTUATOR,
     ),
@@ -239,17 +243,21 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_ineffective",
-        "The latest actions in a row that did not help.",
+        "The latest actions in a row that had no effect.",
         "actions",
         _ineffective,
         series=ACTUATOR,
     ),
     _ledger(
-        "loop_harmful", "Actions that made it worse, in the window.", "actions", _harmful, series=ACTUATOR
+        "loop_harmful",
+        "Actions in the window that made the measurement worse.",
+        "actions",
+        _harmful,
+        series=ACTUATOR,
     ),
     Condition(
         "loop_stale",
-        "How long a loop has been without a fit measurement.",
+        "How long a loop has had no valid measurement.",
         "s",
         "loop",
         _stale,
@@ -260,7 +268,7 @@ CONDITIONS = (
     ),
     Condition(
         "audit_altered",
-        "Entries of the audit that are not as they were written, are missing or were inserted.",
+        "Entries of the audit that were altered, removed or inserted.",
         "findings",
         "",
         _audit_altered,
@@ -269,7 +277,7 @@ CONDITIONS = (
     Condition(
         "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
     ),
-    Condition("loops_stopped", "How long no loop at all has ticked.", "s", "", _stopped, source="records"),
+    Condition("loops_stopped", "How long no loop has ticked.", "s", "", _stopped, source="records"),
     Condition(
         "loop_held", "How long a loop has been on hold or in manual.", "min", "loop", _held, source="records"
     ),
@@ -301,7 +309,7 @@ CONDITIONS = (
     ),
     Condition(
         "delivery_failing",
-        "The most tries of a message that does not arrive.",
+        "The most tries of a message that did not arrive.",
         "tries",
         "receiver",
         _delivery_failing,

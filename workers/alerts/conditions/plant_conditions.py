@@ -16,7 +16,7 @@ def _rows(evidence: Evidence, part: str) -> Iterator[tuple[str, Row]]:
 
 
 def _seconds(value: float | None) -> str:
-    return "for an unknown time" if value is None else f"{value:,.0f} s"
+    return "an unknown time" if value is None else f"{value:,.0f} s"
 
 
 def _touched(queue: Row) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def _touched(queue: Row) -> dict[str, Any]:
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in _rows(evidence, "queues"):
         wait, waiting = queue.get("wait_seconds"), queue.get("waiting_events")
-        events = "an unknown number of events" if waiting is None else f"{waiting:,} events"
-        said = f"{events[:1].upper()}{events[1:]} of {name} wait {_seconds(wait)}."
+        events = "an unknown number of events waits" if waiting is None else f"{waiting:,} events wait"
+        said = f"Queue {name}: {events}, {_seconds(wait)} at the present rate."
         yield Reading({"queue": name}, wait, said, _touched(queue))
 
 
@@ -40,14 +40,14 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         # Nothing is handled while nothing comes: no latency then, and none that is too long.
         if latency is None and not queue.get("waiting_events"):
             continue
-        said = f"One in twenty events of {name} takes longer than {_seconds(latency)} to be handled."
+        said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
         yield Reading({"queue": name}, latency, said, _touched(queue))
 
 
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in _rows(evidence, "queues"):
         count = queue.get("dead_letters")
-        said = f"{count or 0:,.0f} events of {name} failed for good and wait for a person."
+        said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
         yield Reading({"queue": name}, count, said, _touched(queue))
 
 
@@ -62,13 +62,13 @@ def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in _rows(evidence, "nodes"):
         use = node.get("utilisation")
-        # What a silent node said last says nothing of now.
+        # The last report of a silent node says nothing about now.
         known = not node.get("stale") and node.get("state") != OFFLINE
         percent = 100 * use if use is not None and known else None
         said = (
-            f"Node {name} is not measured."
+            f"Node {name}: not measured."
             if percent is None
-            else f"Node {name} is at {percent:.0f} % of its capacity."
+            else f"Node {name}: load is {percent:.0f} % of its capacity."
         )
         yield Reading({"node": name}, percent, said)
 
@@ -77,7 +77,7 @@ def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
     for name, node in _rows(evidence, "nodes"):
         used, capacity = node.get("memory_bytes"), node.get("memory_capacity_bytes")
         share = None if used is None or not capacity else 100 * used / capacity
-        said = f"Node {name} uses {share or 0:.0f} % of its memory; when it is full it takes no more events."
+        said = f"Node {name}: {share or 0:.0f} % of its memory is used; a full node accepts no events."
         yield Reading({"node": name}, share, said)
 
 
@@ -91,7 +91,7 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
         return
     if any(queue.get("kind") == "jobs" for _, queue in _rows(evidence, "queues")):
         slots = evidence.snapshot["totals"].get("worker_slots")
-        yield Reading({}, slots, f"{slots or 0:.0f} worker slots report for the jobs queues.")
+        yield Reading({}, slots, f"{slots or 0:.0f} worker slots are available for the jobs queues.")
 
 
 def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -103,9 +103,10 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
 
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, host in _rows(evidence, "hosts"):
-        trouble = host.get("trouble")
-        said = f"The pool of {name} is not what it was set to: {trouble}." if trouble else f"{name} follows."
-        yield Reading({"host": name}, 1.0 if trouble else 0.0, said)
+        error = host.get("trouble")
+        wrong = f"Pool of {name}: its size differs from the one set, {error}."
+        said = wrong if error else f"Pool of {name}: its size is as set."
+        yield Reading({"host": name}, 1.0 if error else 0.0, said)
 
 
 def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -125,7 +126,7 @@ def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Rea
     applications = ((evidence.snapshot or {}).get("pipeline") or {}).get("applications") or {}
     for name, row in applications.items():
         stalled = row["state"] == "stalled"
-        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} gets on."
+        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} makes progress."
         yield Reading({"pipeline": name}, float(stalled), said)
 
 
@@ -138,7 +139,7 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name in evidence.throttled:
         yield Reading(
-            {"queue": name}, 1.0, f"Admission of {name} is throttled: its producers are told to wait."
+            {"queue": name}, 1.0, f"Queue {name}: admission is throttled, its producers have to wait."
         )
 
 
@@ -146,21 +147,21 @@ def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     share = ((evidence.snapshot or {}).get("totals") or {}).get("shed_share")
     if share is not None:
         yield Reading(
-            {}, 100 * share, f"{100 * share:.2f} % of what arrives is shed, and lost for its patterns."
+            {},
+            100 * share,
+            f"{100 * share:.2f} % of the arriving events are shed, and lost to their patterns.",
         )
 
 
 def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     age = evidence.silent_seconds
-    yield Reading(
-        {}, age, f"The plant was last observed {_seconds(age)} ago; all else stands as it was then."
-    )
+    yield Reading({}, age, f"The plant was last observed {_seconds(age)} ago. All other figures are of then.")
 
 
 CONDITIONS = (
     Condition(
         "queue_wait",
-        "How long what waits in a queue takes at the present rate.",
+        "How long the waiting events of a queue take at the present rate.",
         "s",
         "queue",
         _queue_wait,
@@ -168,7 +169,7 @@ CONDITIONS = (
     ),
     Condition(
         "queue_latency",
-        "The time from publishing to acknowledging that one event in twenty exceeds.",
+        "The time from publishing to acknowledging that 5 % of the events exceed.",
         "s",
         "queue",
         _queue_latency,
@@ -176,7 +177,7 @@ CONDITIONS = (
     ),
     Condition(
         "dead_letters",
-        "Events that failed for good and wait for a person.",
+        "Dead letters: events that failed for good and wait for a person.",
         "events",
         "queue",
         _dead_letters,
@@ -210,7 +211,7 @@ CONDITIONS = (
     ),
     Condition(
         "producer_silent",
-        "How long a producer has published nothing; after a day it has left.",
+        "How long a producer has published nothing; after a day it counts as gone.",
         "s",
         "producer",
         _producer_silent,
@@ -218,7 +219,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missing",
-        "Worker slots of role jobs that report, where a queue needs them.",
+        "Worker slots of role jobs, where a queue needs them.",
         "slots",
         "",
         _workers_missing,
@@ -236,7 +237,7 @@ CONDITIONS = (
     ),
     Condition(
         "pool_refuses",
-        "Whether a worker host's pool can't become what it was set to.",
+        "Whether a worker host's pool can't reach the size that was set.",
         "",
         "host",
         _pool_refuses,
@@ -244,7 +245,7 @@ CONDITIONS = (
     ),
     Condition(
         "pipeline_down",
-        "How long the pipeline has not reported, where a queue needs it; a failed one counts as gone.",
+        "How long the pipeline has not reported, where a queue needs it, or has failed.",
         "s",
         "pipeline",
         _pipeline_down,
@@ -252,7 +253,7 @@ CONDITIONS = (
     ),
     Condition(
         "pipeline_stalled",
-        "Whether an application's events wait while nothing of it moves.",
+        "Whether an application's events wait while it makes no progress.",
         "",
         "pipeline",
         _pipeline_stalled,
@@ -276,7 +277,7 @@ CONDITIONS = (
     ),
     Condition(
         "shedding",
-        "The share of what arrives that is shed.",
+        "The share of the arriving events that is shed.",
         "%",
         "",
         _shedding,

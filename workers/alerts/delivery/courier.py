@@ -16,7 +16,7 @@ Send = Callable[[Message, float], None]
 
 
 def shown_by_browsers(message: Message, now_seconds: float) -> None:
-    """Nothing to send: the announcement stands in the snapshot, and every open console shows it."""
+    """Nothing to send: the announcement is in the snapshot, and every open console shows it."""
 
 
 CHANNELS: Mapping[str, Send] = {
@@ -29,7 +29,7 @@ CHANNELS: Mapping[str, Send] = {
 def deliver(
     clock: Callable[[], datetime], alive: Callable[[], bool], channels: Mapping[str, Send] = CHANNELS
 ) -> int:
-    """Bundle what is owed and send what is due; answers how many messages arrived.
+    """Bundle what is owed and send what is due; returns how many messages arrived.
 
     `alive` is asked before each round of sending: who has lost the lease sends nothing more.
     """
@@ -41,7 +41,7 @@ def deliver(
 
 
 def _next_of_each(messages: list[Message]) -> list[Message]:
-    """The oldest message of each receiver: a receiver hears things in their order, while it answers."""
+    """The oldest message of each receiver: a receiver gets them in their order, while it answers."""
     oldest: dict[int, Message] = {}
     for message in messages:
         oldest.setdefault(message.receiver_id, message)

@@ -18,10 +18,10 @@ from workers.alerts.rules import runbook
 from workers.consumer.backoff import Backoff
 
 logger = logging.getLogger(__name__)
-# Those of one group that fire within this time are told together.
+# Alerts of one group that fire within this time go into one message.
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
-MOST_TOLD = 50  # alerts that one message tells at length
+MOST_DETAILED = 50  # alerts that one message has in full
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
 Waiting = Message.State.WAITING
 
@@ -44,10 +44,10 @@ def owe(
 
 
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
-    """They have ended: who was told of one, or is about to be, is owed that too (not yet saved)."""
+    """They have ended: whoever is notified of one, or will be, is owed its end too (not yet saved)."""
     known = {alert.pk: alert for alert in alerts}
-    told = Delivery.objects.filter(alert__in=known, kind=Delivery.Kind.FIRING)
-    wants = told.filter(receiver__tells_resolved=True, receiver__enabled=True)
+    notified = Delivery.objects.filter(alert__in=known, kind=Delivery.Kind.FIRING)
+    wants = notified.filter(receiver__tells_resolved=True, receiver__enabled=True)
     pairs = wants.values_list("alert_id", "receiver_id").distinct() if known else ()
     return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in pairs]
 
@@ -65,10 +65,10 @@ def _owed(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> D
 
 
 def group_of(alert: Alert) -> str:
-    """What alerts must agree in to be told together."""
+    """What alerts must agree in to share a message."""
     labels = {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
-    wanted = alert.rule.group_by if alert.rule else ["rule"]
-    return " ".join(f"{label}={labels.get(label, '')}" for label in wanted)[:200]
+    keys = alert.rule.group_by if alert.rule else ["rule"]
+    return " ".join(f"{label}={labels.get(label, '')}" for label in keys)[:200]
 
 
 def bundle(now: datetime) -> list[Message]:
@@ -89,13 +89,13 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
     heard = _heard(found) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
-    # Nobody hears of an end before the beginning: what is on its way comes first.
+    # Nobody is notified of an end before the beginning: what is on its way comes first.
     waiting = {alert for alert, states in heard.items() if Waiting in states}
     void = {each.pk for each in dropped}
-    told = [each for each in found if each.pk not in void and each.alert_id not in waiting]
-    if not told:
+    sent_now = [each for each in found if each.pk not in void and each.alert_id not in waiting]
+    if not sent_now:
         return None
-    alerts = list({each.alert_id: each.alert for each in told}.values())
+    alerts = list({each.alert_id: each.alert for each in sent_now}.values())
     message = Message.objects.create(
         key=secrets.token_hex(16),
         receiver_id=receiver,
@@ -103,14 +103,14 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
         created_at=now,
         due_at=now,
     )
-    Delivery.objects.filter(pk__in=[each.pk for each in told]).update(
+    Delivery.objects.filter(pk__in=[each.pk for each in sent_now]).update(
         state=Delivery.State.BUNDLED, message=message
     )
     return message
 
 
 def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
-    """{alert: states of the messages that told its receiver of the beginning, "owed" where none is made}."""
+    """{alert: states of the messages on its beginning to this receiver, "owed" where none is made}."""
     receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
     firing = Delivery.objects.filter(kind=Delivery.Kind.FIRING, receiver__in=receivers, alert__in=alerts)
     found: dict[int, set[str]] = {}
@@ -120,30 +120,30 @@ def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """The alert was over before anybody was told; or the end of one that this receiver never heard of."""
+    """The alert ended before anybody was notified; or the receiver was never notified of its beginning."""
     if delivery.kind == Delivery.Kind.FIRING:
         return delivery.alert.resolved_at is not None
     return heard <= {Message.State.FAILED}
 
 
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
-    """What a message says, frozen: the alerts as they are now, the gravest first."""
+    """What a message says, frozen: the alerts as they are now, the most severe first."""
     order = {name: at for at, name in enumerate(("critical", "warning", "notice"))}
     rows = sorted(alerts, key=lambda each: (order[each.severity], each.pk))
     first = rows[0]
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    over = "Over: " if kind == Delivery.Kind.RESOLVED else ""
+    resolved = "Resolved: " if kind == Delivery.Kind.RESOLVED else ""
     return {
         "kind": kind,
         "severity": first.severity,
-        "title": f"{over}{first.title}{others}",
+        "title": f"{resolved}{first.title}{others}",
         "sentence": first.sentence,
-        "alerts": [_told(each) for each in rows[:MOST_TOLD]],
+        "alerts": [_detailed(each) for each in rows[:MOST_DETAILED]],
     }
 
 
-def _told(alert: Alert) -> dict[str, Any]:
-    moments = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at}
+def _detailed(alert: Alert) -> dict[str, Any]:
+    times = {"fired_at": alert.fired_at, "resolved_at": alert.resolved_at}
     return {
         "id": alert.pk,
         "rule": alert.rule_name,
@@ -156,7 +156,7 @@ def _told(alert: Alert) -> dict[str, Any]:
         "threshold": alert.threshold,
         "runbook": runbook.address(alert.rule) if alert.rule else "",
         "path": f"/alerts/{alert.pk}/",
-        **{name: None if at is None else at.isoformat() for name, at in moments.items()},
+        **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }
 
 
@@ -192,7 +192,7 @@ def sent(message: Message, now: datetime) -> None:
 
 
 def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
-    kind = AlertEvent.Kind.TOLD
+    kind = AlertEvent.Kind.NOTIFIED
     AlertEvent.objects.bulk_create(AlertEvent(alert_id=each, at=now, kind=kind, text=text) for each in alerts)
 
 

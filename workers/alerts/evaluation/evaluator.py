@@ -1,8 +1,8 @@
-"""One look at the plant: readings against rules, alerts moved on, steps due; written in one transaction.
+"""One check of the plant: readings against rules, alerts moved on, steps due; written in one transaction.
 
-Everything that is known between two looks is in the database, so an evaluator that dies at any instant has
-either written a look whole or not at all, and the next one goes on from there. Two that look at once are told
-apart by the lease's fencing number: the older writes nothing.
+The database holds all that is known between two checks. An evaluator that dies at any instant has written a
+check whole or not at all, and the next one goes on from there. Of two at once the lease's fencing number
+lets only the newer write.
 """
 
 import hashlib
@@ -18,17 +18,17 @@ from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.evaluation import notifying
-from workers.alerts.evaluation.look import Look
+from workers.alerts.evaluation.look import Check
 from workers.alerts.lifecycle import machine
-from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, moment
+from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, timestamp
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
 from workers.alerts.rules import matching, rules
 
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
-STANDING = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "announcement")
+COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "announcement")
 MEASURED = ("value", "worst", "sentence", "impact")
-# A look may find a thousand open: so many of those that only measure something else are written, in turn.
+# A check may find a thousand open: so many of those whose figures alone changed are written, in turn.
 MOST_MEASURED = 100
 
 
@@ -60,27 +60,27 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
 
 
 @transaction.atomic
-def look(evidence: Evidence, fence: int) -> Look:
-    """Move every alert on by what is seen. Raises Overtaken, and then nothing was written."""
+def check(evidence: Evidence, fence: int) -> Check:
+    """Move every alert on by the evidence. Raises Overtaken, and then nothing was written."""
     this = _begun(evidence.now, fence)
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
     seen = {fingerprint(each.rule.name, each.reading.labels): each for each in subjects(evidence, enabled)}
     _move_known(this, seen, {rule.pk: rule for rule in enabled}, evidence)
     _begin_new(this, seen)
-    notifying.tell(this, evidence)
+    notifying.notify(this, evidence)
     _write(this)
     return this
 
 
-def _begun(now: float, fence: int) -> Look:
-    """The look that begins, unless a greater number was there."""
+def _begun(now: float, fence: int) -> Check:
+    """The check that begins, unless a greater number was there."""
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
         raise EvaluatorOvertaken
-    at = moment(now)
+    at = timestamp(now)
     AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
     lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=machine.SAME_SECONDS))
-    return Look(
+    return Check(
         now,
         (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
         {alert.fingerprint: alert for alert in lately.order_by("resolved_at")},
@@ -88,11 +88,11 @@ def _begun(now: float, fence: int) -> Look:
 
 
 def _move_known(
-    this: Look, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
+    this: Check, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
 ) -> None:
     known = Alert.objects.select_for_update(of=("self",)).filter(resolved_at__isnull=True).order_by("pk")
     for alert in known:
-        alert.loaded = _standing(alert)
+        alert.loaded = _compared(alert)
         rule = enabled.get(alert.rule_id) if alert.rule_id else None
         subject = seen.get(alert.fingerprint)
         if rule is not None:
@@ -104,7 +104,7 @@ def _move_known(
 
 
 def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence) -> machine.Signal:
-    """How a known alert's subject stands; one that is not seen is gone, unless nobody can see it."""
+    """The signal of a known alert's subject; one without a reading is gone, unless nothing is measured."""
     if rule is None:
         return "off"
     if subject is not None:
@@ -113,7 +113,7 @@ def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence)
     return "unknown" if blind else "off"
 
 
-def _move(this: Look, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
+def _move(this: Check, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
     before = episode_of(alert)
     after = machine.advanced(before, signal, terms, this.now, this.elapsed_seconds)
     if after is None:
@@ -123,7 +123,7 @@ def _move(this: Look, alert: Alert, signal: machine.Signal, terms: machine.Terms
     if before.state == machine.PENDING and after.state == machine.FIRING:
         alert = _fired(this, alert)
     elif before.state == machine.ACKNOWLEDGED and after.state == machine.FIRING:
-        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement ran out, and it still holds.")
+        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition still holds.")
     elif before.snoozed_until is not None and after.snoozed_until is None and after.state == machine.FIRING:
         this.note(alert, Kind.SNOOZE_ENDED)
     elif after.state == machine.RESOLVED:
@@ -131,7 +131,7 @@ def _move(this: Look, alert: Alert, signal: machine.Signal, terms: machine.Terms
     this.alerts.append(alert)
 
 
-def _begin_new(this: Look, seen: Mapping[str, Subject]) -> None:
+def _begin_new(this: Check, seen: Mapping[str, Subject]) -> None:
     known = {alert.fingerprint for alert in this.alerts if alert.resolved_at is None}
     found = []
     for key, subject in seen.items():
@@ -140,7 +140,7 @@ def _begin_new(this: Look, seen: Mapping[str, Subject]) -> None:
             continue
         episode = machine.advanced(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
         assert episode is not None
-        alert = Alert(rule=subject.rule, fingerprint=key, began_at=moment(episode.began_at))
+        alert = Alert(rule=subject.rule, fingerprint=key, began_at=timestamp(episode.began_at))
         _show(alert, subject.rule, subject.reading)
         keep(alert, episode)
         found.append(_fired(this, alert) if episode.state == machine.FIRING else alert)
@@ -148,8 +148,8 @@ def _begin_new(this: Look, seen: Mapping[str, Subject]) -> None:
     this.alerts += found
 
 
-def _fired(this: Look, alert: Alert) -> Alert:
-    """It fires: as the episode that ended lately, if there is one, else as a new one."""
+def _fired(this: Check, alert: Alert) -> Alert:
+    """It fires: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
     if ended is None or not machine.is_same(episode_of(ended), this.now):
         this.note(alert, Kind.FIRED, alert.sentence)
@@ -176,24 +176,24 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     alert.worst = alert.value if alert.worst is None else worst(alert.worst, alert.value)
 
 
-def _write(this: Look) -> None:
-    """What stands otherwise than before, and some of what only measures otherwise."""
+def _write(this: Check) -> None:
+    """What changed, and some of those whose figures alone changed."""
     others = []
     for alert in this.alerts:
-        if alert.loaded == _standing(alert):
+        if alert.loaded == _compared(alert):
             others.append(alert)
         else:
             # One by one: a thousand rows in one statement take twenty times as long to compile.
-            alert.save(update_fields=(*STANDING, *MEASURED))
-    turns = -(-len(others) // MOST_MEASURED) or 1
-    Alert.objects.bulk_update(others[round(this.now / 2) % turns :: turns], MEASURED)
+            alert.save(update_fields=(*COMPARED, *MEASURED))
+    parts = -(-len(others) // MOST_MEASURED) or 1
+    Alert.objects.bulk_update(others[round(this.now / 2) % parts :: parts], MEASURED)
     AlertEvent.objects.bulk_create(this.events)
     Delivery.objects.bulk_create(this.owed, ignore_conflicts=True)
 
 
 _META: Any = Alert._meta
-_ATTRIBUTES = [_META.get_field(name).attname for name in STANDING]
+_ATTRIBUTES = [_META.get_field(name).attname for name in COMPARED]
 
 
-def _standing(alert: Alert) -> list[Any]:
+def _compared(alert: Alert) -> list[Any]:
     return [getattr(alert, name) for name in _ATTRIBUTES]

@@ -11,7 +11,7 @@ SAFE = "Nothing acknowledged is lost."
 
 
 class Impacts:
-    """What alerts mean on one snapshot: a sentence or three on who is touched."""
+    """What alerts mean on one snapshot: up to three sentences on what is affected."""
 
     def __init__(self, snapshot: Mapping[str, Any]) -> None:
         self._queues, self._nodes = snapshot["queues"], snapshot["nodes"]
@@ -32,7 +32,7 @@ class Impacts:
         queues = [queue for queue, row in self._queues.items() if _container(row, name).get("points")]
         held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
         if node.get("state") != OFFLINE:
-            return f"{held} What waits there waits longer. {SAFE}"
+            return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).get("waiting_events") or 0 for row in self._queues.values())
         left = f" {waiting:,} events wait there until it returns." if waiting else ""
         return f"{held} {self._served(name)}.{left} {SAFE}"
@@ -49,9 +49,7 @@ class Impacts:
             return "The queue is no longer part of the plant."
         if condition == "dead_letters":
             dead = queue["dead_letters"] or 0
-            return (
-                f"{dead:,} events of {name} have no effect until a person fixes, requeues or discards them."
-            )
+            return f"{dead:,} events of {name} have no effect until a person requeues or discards them."
         waits = queue["wait_seconds"]
         said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
         others = [other for other in self._behind if other != name]
@@ -80,49 +78,49 @@ def _list(names: list[str]) -> str:
 
 
 GENERAL = {
-    "workers_missing": f"Nothing of the jobs queues is handled; what comes waits. {SAFE}",
-    "workers_saturated": "Workers that are asked for wait for a slot; queues of low priority wait longest.",
-    "pool_refuses": "It works with the processes it has; its loop takes that for its limit for now.",
-    "pipeline_down": f"Events of the pipeline's queues wait; no complex event is found meanwhile. {SAFE}",
-    "pipeline_stalled": f"Events of its queues wait; no complex event is found meanwhile. {SAFE}",
-    "pipeline_lag": "Complex events are found late by so much.",
-    "shedding": "Events are dropped on purpose, and counted by type and pattern; those are lost.",
-    "observer_silent": "Pages show the plant as it was; loops hold still: they act on no old measurement.",
-    "loops_stopped": "Nobody starts workers or moves points. What comes waits; nothing acknowledged is lost.",
-    "loop_stale": "The loop holds its last value; it acts again by itself on a fresh measurement.",
-    "loop_silent": "What it steers stays as it is.",
-    "loop_held": "Nobody steers its actuator but a person; it goes back by itself.",
-    "loop_oscillation": "Its actuator swings; that costs more than it brings.",
-    "loop_saturated": "It can do no more: the next remedy, or a higher limit, has to help.",
-    "loop_ineffective": "What it does has no effect on what it measures.",
-    "loop_harmful": "What it did made its measurement worse.",
-    "override_ending": "The loop's own value takes over then.",
-    "plan_failed": "What had moved stays moved; the rest was not begun.",
-    "run_failed": "What the task makes is not made; its chunks that were done stay done.",
-    "delivery_failing": "Who is told by this receiver hears nothing; others are told as always.",
-    "producer_silent": "Either nothing happens at its source, or its events do not reach the plant.",
+    "workers_missing": f"Events of the jobs queues wait; none is handled. {SAFE}",
+    "workers_saturated": "Started workers wait for a slot; queues of low priority wait longest.",
+    "pool_refuses": "The pool works with the processes it has; its loop takes their number as its limit.",
+    "pipeline_down": f"Events of the pipeline's queues wait; no complex event is detected. {SAFE}",
+    "pipeline_stalled": f"Events of its queues wait; no complex event is detected. {SAFE}",
+    "pipeline_lag": "Complex events are detected late, by the lag of the watermark.",
+    "shedding": "Shed events are dropped on purpose, counted by type and pattern, and lost.",
+    "observer_silent": "Pages show an old state of the plant. Loops take no action on old measurements.",
+    "loops_stopped": f"No loop starts workers or moves points. Events wait. {SAFE}",
+    "loop_stale": "The loop takes no action and keeps its last value. It resumes with a valid measurement.",
+    "loop_silent": "The actuator of the loop keeps its last value.",
+    "loop_held": "Only a person changes the actuator. The mode ends by itself.",
+    "loop_oscillation": "The actuator swings up and down, which costs more than it gains.",
+    "loop_saturated": "The loop can do no more. The next remedy or a higher limit has to help.",
+    "loop_ineffective": "Actions of the loop do not change its measurement.",
+    "loop_harmful": "Actions of the loop changed its measurement in the wrong direction.",
+    "override_ending": "The loop's own value applies afterwards.",
+    "plan_failed": "Moves that are done stay done; the others were not begun.",
+    "run_failed": "The result of the task is missing; chunks that are done stay done.",
+    "delivery_failing": "People behind this receiver get no notification; other receivers do.",
+    "producer_silent": "Either its source has no events, or they do not reach the plant.",
 }
 FIRST_STEPS = {
-    "node_lost": "See whether its host and its agent run. Its points are restored on others after 10 s.",
-    "node_toobusy": "See which queue loads it; balance its points, or drain it.",
-    "node_memory": "See what waits there and why; give its points to others before it is full.",
-    "queue_wait": "See whether workers run, and whether what they call answers. Then raise the loop's limit.",
-    "queue_latency": "See which node is slow, and how long one event takes the handler.",
-    "dead_letters": "Look at one: the error says whether the event or the handler is at fault.",
-    "producer_silent": "Ask its owner; see whether it reaches the console or the control server.",
+    "node_lost": "Check its host and its agent. Its points are restored on other nodes after 10 s.",
+    "node_toobusy": "Find the queue that loads it. Move points away, or drain the node.",
+    "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
+    "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
+    "queue_latency": "Find the slow node, and how long the handler takes per event.",
+    "dead_letters": "Open one: its error says whether the event or the handler is at fault.",
+    "producer_silent": "Ask its owner. Check whether it reaches the console or the control server.",
     "workers_missing": "Start a worker host of role jobs.",
-    "pool_refuses": "See the host's memory and its limit of processes; lower the loop's maximum.",
-    "pipeline_down": "Look at the pipeline's log; it goes on from its checkpoint when it starts.",
-    "pipeline_stalled": "The sentence says what is waited for; what is stuck is started again by itself.",
-    "pipeline_lag": "See whether batches take longer than their interval.",
-    "observer_silent": "Start the observer (manage.py observe); see whether the control server answers.",
-    "loops_stopped": "See whether beat and the worker of role control run.",
-    "loop_saturated": "See whether the limit still fits; an override raises it for a time.",
-    "loop_oscillation": "Put the loop on hold, then widen its slew or its window.",
-    "loop_ineffective": "See what else limits the target: the node, the handler, the slots.",
-    "loop_harmful": "Put the loop on hold, and look at the decision.",
-    "loop_stale": "See whether the node and its agent report.",
+    "pool_refuses": "Check the host's memory and its limit of processes. Lower the loop's maximum.",
+    "pipeline_down": "Read the pipeline's log. It resumes from its checkpoint when it starts.",
+    "pipeline_stalled": "The sentence names the stall reason. A stuck part is restarted automatically.",
+    "pipeline_lag": "Check whether batches take longer than their interval.",
+    "observer_silent": "Start the observer (manage.py observe). Check whether the control server answers.",
+    "loops_stopped": "Check whether beat and the worker of role control run.",
+    "loop_saturated": "Check whether the limit is still right. An override raises it for a time.",
+    "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
+    "loop_ineffective": "Find what else limits the target: the node, the handler, the slots.",
+    "loop_harmful": "Put the loop on hold, and read the decision.",
+    "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
-    "run_failed": "Read the run's error; resume it when the cause is gone.",
-    "plan_failed": "Read the plan's note; propose it again when the cause is gone.",
+    "run_failed": "Read the run's error. Resume the run when the cause is gone.",
+    "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
 }

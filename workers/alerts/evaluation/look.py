@@ -1,17 +1,17 @@
-"""What one look found and did, until it is written."""
+"""What one check found and did, until it is written."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from workers.alerts.lifecycle.episodes import moment
+from workers.alerts.lifecycle.episodes import timestamp
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery
 
 
 @dataclass
-class Look:
-    """`alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so lately
-    that what fires now is the same.
+class Check:
+    """`alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so
+    recently that what fires now is the same.
     """
 
     now: float
@@ -22,8 +22,9 @@ class Look:
     owed: list[Delivery] = field(default_factory=list)
 
     @property
-    def moment(self) -> datetime:
-        at: datetime = moment(self.now)
+    def at(self) -> datetime:
+        """The timestamp of the check."""
+        at: datetime = timestamp(self.now)
         return at
 
     @property
@@ -32,4 +33,4 @@ class Look:
         return [alert for alert in self.alerts if alert.state != Alert.State.PENDING]
 
     def note(self, alert: Alert, kind: Any, text: str = "") -> None:
-        self.events.append(AlertEvent(alert=alert, at=self.moment, kind=kind, text=text))
+        self.events.append(AlertEvent(alert=alert, at=self.at, kind=kind, text=text))

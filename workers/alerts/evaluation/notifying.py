@@ -1,4 +1,4 @@
-"""Whose turn it is to be told: who explains whom, what is silenced, which steps are due."""
+"""Who is to be notified: which alert explains which, what is silenced, which steps are due."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
-from workers.alerts.evaluation.look import Look
+from workers.alerts.evaluation.look import Check
 from workers.alerts.lifecycle import inhibition, machine
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.inhibition import Party
@@ -16,8 +16,8 @@ from workers.alerts.rules import matching, rules, silences
 Kind = AlertEvent.Kind
 
 
-def tell(this: Look, evidence: Evidence) -> None:
-    """Put causes, silences and steps on the alerts of this look, and what is owed beside them."""
+def notify(this: Check, evidence: Evidence) -> None:
+    """Put causes, silences and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
     _explain(this, shown)
     _silence(this, shown)
@@ -27,24 +27,24 @@ def tell(this: Look, evidence: Evidence) -> None:
         if impacts is not None and alert.resolved_at is None:
             alert.impact = impacts.of(alert)
         _take_steps(this, alert, receivers)
-    this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.moment], this.moment)
+    this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.at], this.at)
 
 
-def _take_steps(this: Look, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
-    quiet = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
+def _take_steps(this: Check, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
+    suppressed = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
     delays = rules.delays_seconds(alert.rule) if alert.rule else []
     steps = alert.rule.escalation if alert.rule else []
-    episode, due = machine.due_steps(episode_of(alert), quiet, delays, this.now)
+    episode, due = machine.due_steps(episode_of(alert), suppressed, delays, this.now)
     keep(alert, episode)
     for at in due:
         names = steps[at]["receivers"]
-        this.owed += outbox.owe(alert, at, names, receivers, this.moment)
+        this.owed += outbox.owe(alert, at, names, receivers, this.at)
         if at > 0:
             this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
 
 
-def _explain(this: Look, shown: Sequence[Alert]) -> None:
-    since = this.moment - timedelta(seconds=inhibition.LINGER_SECONDS)
+def _explain(this: Check, shown: Sequence[Alert]) -> None:
+    since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
     over = Alert.objects.filter(resolved_at__gte=since, condition__in=inhibition.EXPLAINS)
     known = {alert.pk: alert for alert in (*over, *shown)}
     found = inhibition.causes([_party(alert, this.now) for alert in known.values()])
@@ -60,11 +60,11 @@ def _party(alert: Alert, now: float) -> Party:
     return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended)
 
 
-def _silence(this: Look, shown: Sequence[Alert]) -> None:
-    standing = list(silences.in_force(this.moment))
+def _silence(this: Check, shown: Sequence[Alert]) -> None:
+    in_force = list(silences.in_force(this.at))
     for alert in shown:
         labels = silences.labels_of(alert)
-        found = next((each for each in standing if matching.matches(each.matchers, labels)), None)
+        found = next((each for each in in_force if matching.matches(each.matchers, labels)), None)
         if alert.resolved_at is not None or (found and found.pk) == alert.silence_id:
             continue
         if found is None:

@@ -7,7 +7,7 @@
 | off | clear, or its subject is gone | is dropped | ends after `keep_seconds` |
 | unknown | not measured | waits | waits: the unknown ends nothing, and starts nothing |
 
-What nobody watched counts towards no duration: after a look that came late, or an unknown one, the clocks of
+What nobody watched counts towards no duration: after a check that came late, or an unknown one, the clocks of
 `for` and `keep` go on from where they stood. A wall clock that is set back can't hold anything up: a time
 that lies in the future is now, and a time-out lies at most its own length ahead.
 """
@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Signal = Literal["on", "between", "off", "unknown"]
-# Looks come every 2 s; what is longer was not watched.
-LONGEST_LOOK_SECONDS = 10.0
-# What comes back so soon is the same trouble; from the third time on it is flapping.
+# Checks come every 2 s; what is longer was not watched.
+LONGEST_CHECK_SECONDS = 10.0
+# What comes back so soon is the same alert; from the third time on it is flapping.
 SAME_SECONDS = 600.0
 FLAPS = 3
 CALM_SECONDS = 300.0
@@ -38,7 +38,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Episode:
-    """Where an alert stands. `told_from`: when the steps of this round began to count, None while it tells
+    """Where an alert stands. `told_from`: when the steps of this round began to count, None while it notifies
     nobody; `next_step`: how many of them are done.
     """
 
@@ -76,7 +76,7 @@ class Thresholds:
 def advanced(
     episode: Episode | None, signal: Signal, terms: Terms, now: float, elapsed_seconds: float
 ) -> Episode | None:
-    """The episode after this look, `elapsed_seconds` after the one before; None when there is none.
+    """The episode after this check, `elapsed_seconds` after the one before; None when there is none.
 
     An episode that has ended is not for this function: see `returned`.
     """
@@ -91,8 +91,8 @@ def advanced(
 
 
 def returned(ended: Episode, now: float) -> Episode:
-    """One that ended lately and fires anew: the same episode, still acknowledged if it was. When it flaps, it
-    counts its steps only after a calm time, and nobody is woken by what ends within it.
+    """One that ended recently and fires anew: the same episode, still acknowledged if it was. When it flaps,
+    its steps count only after a calm time, so that what ends within it notifies nobody.
     """
     acknowledged = ended.acknowledged_until is not None and now < ended.acknowledged_until
     came_back = ended.came_back + 1
@@ -110,31 +110,31 @@ def returned(ended: Episode, now: float) -> Episode:
 
 
 def is_same(ended: Episode, now: float) -> bool:
-    """Whether an episode ended so lately that what fires now is the same; a clock set back makes it so."""
+    """Whether an episode ended so recently that what fires now is the same; a clock set back makes it so."""
     return ended.resolved_at is not None and now - ended.resolved_at <= SAME_SECONDS
 
 
 def acknowledged(episode: Episode, terms: Terms, now: float) -> Episode:
-    """A person has it: nobody else is told until the time-out."""
+    """A person has it: nobody else is notified until the time-out."""
     until = now + terms.acknowledge_seconds
     return replace(episode, state=ACKNOWLEDGED, acknowledged_until=until, snoozed_until=None, told_from=None)
 
 
 def snoozed(episode: Episode, until: float) -> Episode:
-    """Nobody is told until then; an acknowledgement is given back, since nobody has it."""
+    """Nobody is notified until then; an acknowledgement ends, since nobody has it."""
     return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
 
 
 def due_steps(
-    episode: Episode, quiet: bool, after_seconds: Sequence[float], now: float
+    episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float
 ) -> tuple[Episode, list[int]]:
     """Which steps of the escalation are due now, and the episode with these done.
 
-    after_seconds: the delay of each step, from the moment the alert began to tell. While it is quiet
-    (snoozed, silenced, explained by another) or acknowledged it tells nobody; afterwards a new round begins,
-    from the first step, unless nobody had been told yet.
+    after_seconds: the delay of each step, from the time the alert began to notify. While it is
+    suppressed (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new
+    round begins, from the first step, unless nobody had been notified yet.
     """
-    if quiet or episode.state != FIRING:
+    if suppressed or episode.state != FIRING:
         return replace(episode, told_from=None), []
     if episode.told_from is None:
         round_number = episode.round + (episode.next_step > 0)
@@ -146,20 +146,20 @@ def due_steps(
 
 
 def _unwatched(signal: Signal, elapsed_seconds: float) -> float:
-    watched = signal != "unknown" and elapsed_seconds <= LONGEST_LOOK_SECONDS
+    watched = signal != "unknown" and elapsed_seconds <= LONGEST_CHECK_SECONDS
     return 0.0 if watched else max(0.0, elapsed_seconds)
 
 
 def _in_order(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:
     """The clocks that count what is watched moved on by what was not, and none of them in the future."""
-    pending, cleared, told = episode.state == PENDING, episode.cleared_since, episode.told_from
+    pending, cleared, since = episode.state == PENDING, episode.cleared_since, episode.told_from
     return replace(
         episode,
         began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
         cleared_since=None if cleared is None else min(now, cleared + unwatched),
         acknowledged_until=_at_most(episode.acknowledged_until, now + terms.acknowledge_seconds),
         snoozed_until=_at_most(episode.snoozed_until, now + MOST_SNOOZE_SECONDS),
-        told_from=_at_most(told, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
+        told_from=_at_most(since, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
     )
 
 
@@ -178,7 +178,7 @@ def _open(episode: Episode, signal: Signal, terms: Terms, now: float) -> Episode
         since = now if episode.cleared_since is None else episode.cleared_since
         if now - since >= terms.keep_seconds:
             return replace(episode, state=RESOLVED, cleared_since=since, resolved_at=now, told_from=None)
-        # On its way out: a time-out that is due now would wake somebody for what ends by itself.
+        # On its way out: a time-out that is due now would notify somebody of what ends by itself.
         return replace(episode, cleared_since=since)
     if signal != "unknown":
         episode = replace(episode, cleared_since=None)

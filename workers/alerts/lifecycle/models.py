@@ -8,7 +8,7 @@ from django.utils import timezone
 
 
 class Receiver(models.Model):
-    """Who is told, and how. settings: email {"addresses": […]}, webhook {"url", "secret_environment"},
+    """Who is notified, and how. settings: email {"addresses": […]}, webhook {"url", "secret_environment"},
     browser {}.
     """
 
@@ -29,7 +29,7 @@ class Receiver(models.Model):
 
 
 class AlertRule(models.Model):
-    """When an alert fires, how grave it is, and who is told in which order.
+    """When an alert fires, how severe it is, and who is notified in which order.
 
     matchers narrow the condition's subjects: [{"label", "is", "value"}] (`workers.alerts.rules.matching`).
     escalation: [{"after_minutes", "receivers": [name]}], the delays ascending.
@@ -51,7 +51,7 @@ class AlertRule(models.Model):
     keep_seconds = models.FloatField(default=30.0)  # it must be clear for so long
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     runbook = models.CharField(max_length=500, default="", blank=True)
-    group_by = models.JSONField(default=list)  # labels; alerts that agree in them are told in one message
+    group_by = models.JSONField(default=list)  # labels; alerts that agree in them share a message
     escalation = models.JSONField(default=list)
     acknowledge_minutes = models.FloatField(default=60.0)  # then it fires again, if it still holds
     enabled = models.BooleanField(default=True)
@@ -63,7 +63,7 @@ class AlertRule(models.Model):
 
 
 class Silence(models.Model):
-    """Alerts that match tell nobody until it ends; it always ends."""
+    """Alerts that match notify nobody until it ends; it always ends."""
 
     matchers = models.JSONField()
     reason = models.TextField()
@@ -126,7 +126,7 @@ class Alert(models.Model):
     round = models.PositiveIntegerField(default=0)
     next_step = models.PositiveIntegerField(default=0)
     told_from = models.DateTimeField(null=True, default=None)
-    # Of the last step that told the browsers: one that connects later shows it too, once.
+    # Of the last step that notified the browsers: one that connects later shows it too, once.
     announcement = models.CharField(max_length=20, default="", blank=True)
 
     # How it stood when the evaluator read it; not kept.
@@ -167,7 +167,7 @@ class AlertEvent(models.Model):
         SILENCE_ENDED = "silence ended"
         EXPLAINED = "explained"
         UNEXPLAINED = "unexplained"
-        TOLD = "told"
+        NOTIFIED = "told", "Told"  # as stored since the first release
         ESCALATED = "escalated"
         RESOLVED = "resolved"
         NOTE = "note"
@@ -247,4 +247,4 @@ class AlertWatch(models.Model):
     looked_at = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
-        return f"looked at {self.looked_at}"
+        return f"last check {self.looked_at}"

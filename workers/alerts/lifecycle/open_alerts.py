@@ -21,10 +21,10 @@ def _order(row: dict[str, Any]) -> tuple[bool, int, float]:
 
 
 def document(alert: Alert) -> dict[str, Any]:
-    """`quiet` says why it tells nobody: explained, silenced, snoozed, acknowledged; `announce` names what a
-    browser shows once, null while there is nothing to show.
+    """`quiet` says why it notifies nobody: explained, silenced, snoozed, acknowledged; `announce` names what
+    a browser shows once, null while there is nothing to show.
     """
-    quiet, until = quiet_of(alert)
+    suppression, until = suppression_of(alert)
     has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
     return {
         "id": alert.pk,
@@ -36,17 +36,17 @@ def document(alert: Alert) -> dict[str, Any]:
         "sentence": alert.sentence,
         "since": alert.fired_at.timestamp() if alert.fired_at else None,
         "under": alert.under_id,
-        "quiet": quiet,
+        "quiet": suppression,
         "quiet_until": until.timestamp() if until else None,
         "acknowledged_by": has_it.get_username() if has_it else None,
         "value": alert.value,
         "round": alert.round,
         "step": alert.next_step,
-        "announce": (alert.announcement or None) if quiet is None else None,
+        "announce": (alert.announcement or None) if suppression is None else None,
     }
 
 
-def quiet_of(alert: Alert) -> tuple[str | None, Any]:
+def suppression_of(alert: Alert) -> tuple[str | None, Any]:
     """Why an open alert tells nobody, and until when; (None, None) when it does."""
     if alert.under_id is not None:
         return "explained", None

@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 from django.db import transaction
 
 from controllers.framework.parameter import Parameter
+from controllers.framework.reason import capitalised
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, condition
 from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
+from workers.alerts.conditions.loop_words import loop_words
 from workers.alerts.lifecycle.machine import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
@@ -76,7 +78,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
         raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
     found = AlertRule.objects.select_for_update().filter(name=name).first()
     if found is not None and revision is not None and found.revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; look at it again.")
+        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; open it again.")
     rule = found or AlertRule(name=name)
     for field, value in checked(fields, None if found is None else document(found)).items():
         setattr(rule, field, value)
@@ -135,10 +137,11 @@ def _title(title: Any) -> str:
 
 def titled(title: str, labels: Mapping[str, str]) -> str:
     """A title with its labels filled in; what this subject doesn't have is left out."""
+    begins_with_loop = title.startswith("{loop}")
     for label in matching.LABELS:
         value = labels.get(label, "")
-        title = title.replace(f"{{{label}}}", value.replace("_", " ") if label == "loop" else value)
-    return title[:200]
+        title = title.replace(f"{{{label}}}", loop_words(value) if label == "loop" else value)
+    return (capitalised(title) if begins_with_loop else title)[:200]
 
 
 def _runbook(link: Any) -> str:

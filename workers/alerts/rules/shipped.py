@@ -1,5 +1,5 @@
-"""The rules and the receiver a plant starts with. What people change stays; what they delete comes back
-disabled by nobody: a rule is switched off, not deleted.
+"""The rules and the receiver a plant starts with. What people change stays; a rule is disabled, not
+deleted: a deleted one comes back.
 """
 
 from datetime import datetime
@@ -9,11 +9,11 @@ from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import rules
 
 CONSOLES = "consoles"
-TELL = [{"after_minutes": 0, "receivers": [CONSOLES]}]
+NOTIFY = [{"after_minutes": 0, "receivers": [CONSOLES]}]
 
 
 def _rule(condition: str, title: str, threshold: float, clear: float, **more: Any) -> dict[str, Any]:
-    escalation = [] if more.get("severity") == "notice" else TELL
+    escalation = [] if more.get("severity") == "notice" else NOTIFY
     fields = {"condition": condition, "title": title, "threshold": threshold, "clear_threshold": clear}
     return {**fields, "escalation": escalation, **more}
 
@@ -30,7 +30,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "Producer {producer} is silent",
         60,
         30,
-        # Others come and go as they please; a person says which must not fall silent.
+        # Others come and go; a person says which must not fall silent.
         matchers=[{"label": "producer", "is": "=", "value": "host"}],
     ),
     "workers-missing": _rule(
@@ -52,22 +52,26 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
     "observer-silent": _rule(
-        "observer_silent", "Nobody observes the plant", 10, 5, keep_seconds=5, severity="critical"
+        "observer_silent", "The plant is not observed", 10, 5, keep_seconds=5, severity="critical"
     ),
-    "loops-stopped": _rule("loops_stopped", "No loop ticks", 60, 30, keep_seconds=10, severity="critical"),
-    "loop-silent": _rule("loop_silent", "Loop {loop} has stopped", 6, 3, for_seconds=15),
-    "loop-oscillates": _rule("loop_oscillation", "Loop {loop} oscillates", 20, 12),
-    "loop-saturated": _rule("loop_saturated", "Loop {loop} is at its limit", 80, 50),
+    "loops-stopped": _rule(
+        "loops_stopped", "No loop has ticked", 60, 30, keep_seconds=10, severity="critical"
+    ),
+    "loop-silent": _rule("loop_silent", "{loop}: stopped", 6, 3, for_seconds=15),
+    "loop-oscillates": _rule("loop_oscillation", "{loop}: oscillates", 20, 12),
+    "loop-saturated": _rule("loop_saturated", "{loop}: at its limit", 80, 50),
     # A few in a row are usual while workers start, and while another remedy is at work.
     "loop-ineffective": _rule(
-        "loop_ineffective", "Loop {loop} does not help", 10, 1, window_seconds=1800, for_seconds=120
+        "loop_ineffective", "{loop}: actions have no effect", 10, 1, window_seconds=1800, for_seconds=120
     ),
-    "loop-harmful": _rule("loop_harmful", "Loop {loop} makes it worse", 1, 1, window_seconds=900),
-    "loop-blind": _rule("loop_stale", "Loop {loop} sees nothing", 30, 10),
-    "loop-held": _rule("loop_held", "Loop {loop} is held", 60, 60, severity="notice"),
+    "loop-harmful": _rule(
+        "loop_harmful", "{loop}: actions made the measurement worse", 1, 1, window_seconds=900
+    ),
+    "loop-blind": _rule("loop_stale", "{loop}: no valid measurement", 30, 10),
+    "loop-held": _rule("loop_held", "{loop}: on hold or in manual", 60, 60, severity="notice"),
     "override-ending": _rule(
         "override_ending",
-        "An override of {loop}{node} ends soon",
+        "Override of {loop}{node} ends soon",
         120,
         120,
         keep_seconds=0,

@@ -39,11 +39,11 @@ def opened(where: Surroundings) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(seat: Any) -> Made:
+def work(lease: Any) -> Made:
     """Simulate one law. Raises BadInput, SimulationFailed, Overtaken."""
-    experiment, law = _experiment(seat.parameters), seat.content["law"]
+    experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = series_file(experiment.pk, law)
-    temporary = files.hidden(final, seat.token)
+    temporary = files.hidden(final, lease.token)
     request = {
         "scenario": experiment.scenario,
         "law": law,
@@ -51,12 +51,12 @@ def work(seat: Any) -> Made:
         "seed": experiment.seed,
         "trace": experiment.trace is not None,
         "number": experiment.pk,
-        "data": str(seat.surroundings.data),
+        "data": str(lease.surroundings.data),
         "out": temporary,
     }
     began = time.monotonic()
-    answer = _answered(request, seat)
-    with seat.guarded():
+    answer = _answered(request, lease)
+    with lease.guarded():
         noted = {"metrics": answer["metrics"], "seconds": time.monotonic() - began}
         ExperimentResult.objects.update_or_create(experiment=experiment, law=law, defaults=noted)
     return Made(answer["rows"], {final: temporary})
@@ -69,7 +69,7 @@ def _experiment(values: Mapping[str, Any]) -> Experiment:
     return found
 
 
-def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
+def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
     """The answer of a process of its own, which ends when the seat is lost."""
     # One core: the lab is a guest beside consumers and Spark.
     environment = {
@@ -81,7 +81,7 @@ def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
-        return _read(_awaited(process, request, seat))
+        return _read(_awaited(process, request, lease))
     finally:
         process.kill()
         process.wait()
@@ -91,13 +91,13 @@ def _answered(request: dict[str, Any], seat: Any) -> dict[str, Any]:
                     pipe.close()
 
 
-def _awaited(process: subprocess.Popen[str], request: dict[str, Any], seat: Any) -> str:
+def _awaited(process: subprocess.Popen[str], request: dict[str, Any], lease: Any) -> str:
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
     while process.poll() is None:
-        seat.check()
+        lease.check()
         # The answer is short enough for the pipe to hold it: the process ends before it is read.
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)

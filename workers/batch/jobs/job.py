@@ -47,7 +47,7 @@ class Made:
 
 
 Values = Mapping[str, Any]
-Work = Callable[[Any], Made]  # of a workers.batch.chunk_leases.Seat
+Work = Callable[[Any], Made]  # of a workers.batch.chunk_leases.ChunkLease
 Opened = Callable[[Surroundings], AbstractContextManager[Work]]
 
 

@@ -65,7 +65,7 @@ def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[s
     return {name: parameter.read(given.get(name)) for name, parameter in known.items()}
 
 
-def moment(text: str) -> datetime:
+def timestamp(text: str) -> datetime:
     """A moment's text as an aware datetime."""
     read = datetime.fromisoformat(text)
     return read if read.tzinfo else read.replace(tzinfo=UTC)
@@ -115,7 +115,7 @@ def _day(parameter: JobParameter, value: Any) -> str:
 
 
 def _moment(parameter: JobParameter, value: Any) -> str:
-    return moment(value).astimezone(UTC).isoformat()
+    return timestamp(value).astimezone(UTC).isoformat()
 
 
 _READERS = {

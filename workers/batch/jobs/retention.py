@@ -67,9 +67,9 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _alert_pieces(values["alert_days"], where)
 
 
-def work(seat: Any) -> Made:
+def work(lease: Any) -> Made:
     """Delete one chunk's share of what is due, what is kept left out."""
-    return _WORK[seat.content["kind"]](seat)
+    return _WORK[lease.content["kind"]](lease)
 
 
 def opened(where: Surroundings) -> nullcontext[Work]:
@@ -81,7 +81,7 @@ def cutoff(days: int, now: datetime) -> datetime:
     return now - timedelta(days=days)
 
 
-def is_kept(day: str, queue: str | None = None) -> bool:
+def is_retained(day: str, queue: str | None = None) -> bool:
     """Whether anything refers to this day (of this queue; None: of all that isn't a queue's)."""
     begin = datetime.combine(date.fromisoformat(day), time.min, UTC)
     ranges = Keep.objects.filter(since__lt=begin + timedelta(days=1), until__gte=begin)
@@ -92,7 +92,7 @@ def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     if days == FOREVER:
         return
     for partition in event_archive.partitions(where.data, until=_last_due_day(days, where.now)):
-        if not is_kept(partition.day, partition.queue):
+        if not is_retained(partition.day, partition.queue):
             content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
             yield Piece(f"archive/{partition.identifier}", content)
 
@@ -103,7 +103,7 @@ def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]
     folder = where.data / metric_files.ROOT / step
     found = {path.name.removeprefix("day=").removesuffix(".parquet") for path in folder.glob("day=*")}
     for day in sorted(found):
-        if day <= _last_due_day(days, where.now) and not is_kept(day):
+        if day <= _last_due_day(days, where.now) and not is_retained(day):
             yield Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
 
 
@@ -111,7 +111,7 @@ def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     if days == FOREVER:
         return
     for day in snapshot_archive.days(where.data):
-        if day <= _last_due_day(days, where.now) and not is_kept(day):
+        if day <= _last_due_day(days, where.now) and not is_retained(day):
             yield Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
 
 
@@ -136,24 +136,24 @@ def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
-def _delete_archive(seat: Any) -> Made:
+def _delete_archive(lease: Any) -> Made:
     """Delete a partition's files that were also written long ago: history that was published only lately
     has old days, and isn't old.
     """
-    queue, day = seat.content["queue"], seat.content["day"]
-    data, now = seat.surroundings.data, seat.clock()
+    queue, day = lease.content["queue"], lease.content["day"]
+    data, now = lease.surroundings.data, lease.clock()
     folder = event_archive.Partition(day, queue).folder(data)
-    oldest = cutoff(seat.content["days"], now).timestamp()
+    oldest = cutoff(lease.content["days"], now).timestamp()
     due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
     for batch in _batches(due, FILE_BATCH):
-        with seat.guarded():
+        with lease.guarded():
             # Asked again: somebody may have had a reason since the run was planned.
-            if is_kept(day, queue):
+            if is_retained(day, queue):
                 break
             _forget(data / event_archive.ROOT, batch)
             for path in batch:
                 path.unlink(missing_ok=True)
-        seat.check({"rows": len(due), "share": None, "chunk": seat.chunk.identifier})
+        lease.check({"rows": len(due), "share": None, "chunk": lease.chunk.identifier})
     _remove_if_empty(folder)
     return Made(len(due))
 
@@ -170,23 +170,23 @@ def _forget(root: Path, paths: list[Path]) -> None:
         connection.executemany("DELETE FROM blocks WHERE file = ?", rows)
 
 
-def _delete_metrics(seat: Any) -> Made:
-    step, day = seat.content["step"], seat.content["day"]
-    folder = seat.surroundings.data / metric_files.ROOT / step
+def _delete_metrics(lease: Any) -> Made:
+    step, day = lease.content["step"], lease.content["day"]
+    folder = lease.surroundings.data / metric_files.ROOT / step
     rolled = folder / f"day={day}.parquet"
     paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder / f"day={day}")
-    return _delete_day(seat, folder / f"day={day}", paths)
+    return _delete_day(lease, folder / f"day={day}", paths)
 
 
-def _delete_snapshots(seat: Any) -> Made:
-    folder = snapshot_archive.day_folder(seat.surroundings.data, seat.content["day"])
-    return _delete_day(seat, folder, list(folder.iterdir()))
+def _delete_snapshots(lease: Any) -> Made:
+    folder = snapshot_archive.day_folder(lease.surroundings.data, lease.content["day"])
+    return _delete_day(lease, folder, list(folder.iterdir()))
 
 
-def _delete_day(seat: Any, folder: Path, paths: list[Path]) -> Made:
+def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> Made:
     """A day's files, and its folder when nothing is left in it; nothing of a day that is kept by now."""
-    with seat.guarded():
-        if is_kept(seat.content["day"]):
+    with lease.guarded():
+        if is_retained(lease.content["day"]):
             return Made(0)
         for path in paths:
             path.unlink(missing_ok=True)
@@ -194,33 +194,33 @@ def _delete_day(seat: Any, folder: Path, paths: list[Path]) -> Made:
     return Made(len(paths))
 
 
-def _delete_ledger(seat: Any) -> Made:
+def _delete_ledger(lease: Any) -> Made:
     """A range of ids, a few hundred rows a transaction: nobody's tick waits for a large deletion."""
-    before = datetime.fromisoformat(seat.content["before"])
+    before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with seat.guarded():
-            due = due_entries(before).filter(pk__range=(seat.content["first"], seat.content["last"]))
+        with lease.guarded():
+            due = due_entries(before).filter(pk__range=(lease.content["first"], lease.content["last"]))
             ids = list(due.order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             deleted += LedgerEntry.objects.filter(pk__in=ids).delete()[0]
         if len(ids) < LEDGER_BATCH_ROWS:
             return Made(deleted)
-        seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
-def _delete_alerts(seat: Any) -> Made:
+def _delete_alerts(lease: Any) -> Made:
     """Alerts that were over by then, with what was noted of them, and messages; a few hundred at a time."""
-    before = datetime.fromisoformat(seat.content["before"])
+    before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with seat.guarded():
+        with lease.guarded():
             ids = list(due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             Alert.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
             if len(ids) < LEDGER_BATCH_ROWS:
                 Message.objects.filter(created_at__lt=before).exclude(state="waiting").delete()
                 return Made(deleted)
-        seat.check({"rows": deleted, "share": None, "chunk": seat.chunk.identifier})
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:

@@ -37,16 +37,16 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
     return Piece(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
-def work(seat: Any) -> Made:
+def work(lease: Any) -> Made:
     """One chunk's rows as a file that isn't shown yet."""
-    first, last, day = (seat.content[name] for name in ("first", "last", "day"))
-    where = seat.surroundings
-    seat.check()
+    first, last, day = (lease.content[name] for name in ("first", "last", "day"))
+    where = lease.surroundings
+    lease.check()
     table = table_of(where.control.xrange(keys.METRICS, first, last))
     if not table.num_rows:
         return Made(0)  # the stream has dropped them meanwhile
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
-    return Made(table.num_rows, files.write_table(where.data, final, seat.token, table))
+    return Made(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
 def table_of(entries: list[tuple[bytes, dict[bytes, bytes]]]) -> pa.Table:

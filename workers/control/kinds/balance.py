@@ -42,7 +42,7 @@ def _replicas(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[st
 
 
 def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
-    if of.unfit:
+    if of.invalid:
         return of
     if of.idle:
         return of

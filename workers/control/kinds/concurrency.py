@@ -141,7 +141,7 @@ KIND = LoopKind(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
         measured="terms.throughput_per_second",
         terms=("phase", "steps", "throughput_per_second", "samples", "epoch"),
-        standing="threads",
+        lasting="threads",
     ),
     scenario="concurrency-live",
 )

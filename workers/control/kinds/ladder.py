@@ -18,7 +18,7 @@ from typing import Any
 from controllers import catalog
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
-from controllers.shedding.ladder import LAW, RUNGS, allows
+from controllers.shedding.ladder import LAW, allows, level
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_work import OfferedWork
@@ -176,11 +176,11 @@ def _rung_of(action: Document) -> float:
 
 def _words(action: Document) -> str:
     rung = int(action.get("rung", 0))
-    return f"engaged {RUNGS[rung - 1]}" if rung else "let go of every rung"
+    return f"enabled {level(rung)}" if rung else "disabled all levels"
 
 
 def _engaged(row: Document) -> str:
-    return f"for {row['target']['queue']} the ladder has engaged {RUNGS[int(row['actuator']) - 1]}"
+    return f"the remedy ladder of {row['target']['queue']} has enabled {level(int(row['actuator']))}"
 
 
 KIND = LoopKind(
@@ -192,10 +192,10 @@ KIND = LoopKind(
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
     display=Display(
-        Lanes("Demand not met, %", "Rung", "engaged", scale=100.0, has_reference=False),
+        Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         measured="terms.unmet",
         terms=("rung", "unmet", "closed_share"),
-        standing="rung",
+        lasting="rung",
         is_news=False,
         amount=_rung_of,
         past=_words,

@@ -15,7 +15,7 @@ from controllers.parallelism.forecast_law import LAW
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.applications import application
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
-from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, sight
+from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, topology_inputs
 from workers.control.parts.present import Present
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
@@ -31,8 +31,8 @@ def sensor(
     """What one operator would miss in each window foreseen with each number of tasks. A way that rests on
     guesses is not decided on: the deviation may be `MOST_DEVIATION` of what is foreseen."""
     nothing = {"missed": [[0.0]], "current": 1}
-    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
-    if topology is None or measured.unfit:
+    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
+    if topology is None or measured.invalid:
         return Sensed(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:
@@ -61,7 +61,7 @@ def _missed(
     mean, deviation = (np.asarray(each) for each in foreseen)
     if is_rejected(mean, deviation, MOST_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
-        return f"the forecast is a guess: it may err by {share:.0%} of what it foresees", None
+        return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
     counts = np.arange(1.0, CORES + 1)
     window = snapshot["forecasts"][target["application"]]["window_seconds"]
     return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
@@ -69,12 +69,12 @@ def _missed(
 
 def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str:
     row = (snapshot.get("forecasts") or {}).get(target["application"]) or {}
-    return row.get("refused") or "nothing is foreseen yet, or nothing comes now"
+    return row.get("refused") or "there is no forecast yet, or no arrivals"
 
 
 def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
     """What one operator's tasks are judged by."""
-    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
         return None
@@ -124,7 +124,7 @@ KIND = LoopKind(
     guard=CALM,
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
-        about="cheapest way through what is foreseen",
+        about="cheapest path through the forecast",
     ),
     scenario="elasticity",
 )

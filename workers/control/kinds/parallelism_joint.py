@@ -23,7 +23,7 @@ from workers.control.parts.operators import (
     keep_plant,
     readings,
     set_tasks,
-    sight,
+    topology_inputs,
 )
 from workers.control.parts.present import Present
 from workers.history.load_forecasts import WINDOW_SECONDS
@@ -45,7 +45,7 @@ def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """See `controllers.parallelism.inputs`: all operators, and what is foreseen of what comes to them."""
-    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
+    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
     means, deviations = ahead(target, snapshot, inputs.source_per_second(topology)) or ((), ())
@@ -80,7 +80,7 @@ KIND = LoopKind(
         measured="terms.path_seconds",
         setpoints=("bound_seconds",),
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),
-        standing="tasks_total",
+        lasting="tasks_total",
     ),
     scenario="elasticity",
 )

@@ -20,7 +20,7 @@ from workers.control.parts.operators import (
     keep_plant,
     readings,
     set_tasks,
-    sight,
+    topology_inputs,
 )
 from workers.control.parts.present import Present
 from workers.models import Loop
@@ -30,7 +30,7 @@ def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """See `controllers.parallelism.inputs`."""
-    topology, measured = sight(target, snapshot, now_seconds, LAW.name)
+    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     return Sensed(NOTHING if topology is None else inputs.queueing(topology), measured, {})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding import ladder
-from controllers.shedding.ladder import RUNGS
+from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
@@ -21,7 +21,7 @@ from workers.control.parts.present import Present
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
-SHED = RUNGS.index("shed") + 1
+SHED = LEVELS.index("shed") + 1
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
 
@@ -36,7 +36,7 @@ def sensor(
     work = OfferedWork(row, snapshot)
     may_shed = permitted(row, snapshot)
     names = _measured_ones(work, may_shed)
-    if not names and quality.unfit is None:
+    if not names and quality.invalid is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
     yields = {name: PatternYield(name, before) for name in row["patterns"]}
     for name, found in yields.items():
@@ -148,7 +148,7 @@ def _most_shed(action: Mapping[str, Any]) -> float:
 
 def _words(action: Mapping[str, Any]) -> str:
     most = _most_shed(action)
-    return f"sheds up to {100 * most:.0f} % of a type" if most else "lets everything through again"
+    return f"set shedding to up to {100 * most:.0f} % of a type" if most else "stopped shedding"
 
 
 KIND = LoopKind(
@@ -165,7 +165,7 @@ KIND = LoopKind(
         measured="observation.latency_seconds",
         setpoints=("latency_bound_seconds", "utilisation_budget"),
         terms=("work_shed", "work_offered"),
-        standing="work_shed",
+        lasting="work_shed",
         amount=_most_shed,
         past=_words,
         brief=_words,

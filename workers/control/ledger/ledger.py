@@ -7,7 +7,7 @@ action is neither lost nor applied twice.
 
 What a replay needs besides the law's own columns stands beside them: `parameters["guard"]` (settings) and, in
 manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the observation's `age_seconds`,
-`unfit` and `idle`.
+`invalid` and `idle`.
 """
 
 from collections.abc import Mapping

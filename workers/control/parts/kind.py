@@ -46,7 +46,7 @@ class Display:
     measured: where a ledger entry has what was measured, "observation.NAME" or "terms.NAME"; "": nowhere.
     setpoints: parameters; the first that is there is the setpoint.
     terms: of a decision's, those that a page follows each second.
-    standing: of a law that sets a value which stays, the name under which it is observed, or said by each
+    lasting: of a law that sets a value which stays, the name under which it is observed, or said by each
     decision; "" where nothing done is 0.
     is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
     amount: how much an action does, as one number.
@@ -59,7 +59,7 @@ class Display:
     measured: str = ""
     setpoints: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
-    standing: str = ""
+    lasting: str = ""
     is_news: bool = True
     amount: Callable[[Document], float] = actions.total
     past: Callable[[Document], str] = actions.were_set

@@ -32,7 +32,7 @@ BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
 INTERVAL_SECONDS = 5
 # Of an application: nothing stops for a change, so what is left is not to turn round with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
-KEPT_INTERVALS = 6.0
+HOLD_INTERVALS = 6.0
 GONE = "it is not at work"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
@@ -56,7 +56,7 @@ def _offered(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> float:
     return sum((queues.get(name) or {}).get("in_per_second") or 0.0 for name in row.get("queues", ()))
 
 
-def sight(
+def topology_inputs(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float, law: str | None = None
 ) -> tuple[MeasuredTopology | None, Measured]:
     """What there is to decide on, and how good it is for a law."""
@@ -64,7 +64,7 @@ def sight(
         topology, measured = _of_plant(target["plant"], snapshot, now_seconds)
     else:
         topology, measured = _of_application(target, snapshot, now_seconds)
-    if topology is None or measured.unfit:
+    if topology is None or measured.invalid:
         return topology, measured
     if (holder := holder_of(target, snapshot, topology) or _owner_before(law, target, snapshot)) is not None:
         return topology, Measured(measured.age_seconds, holder)
@@ -98,7 +98,7 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Mapping[
 
 def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
     """What tasks are judged by: their number, what waits for them, and the slowest path's latency."""
-    topology, _ = sight(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
     if topology is None:
         return None
     steered = inputs.steered(topology)
@@ -145,7 +145,7 @@ def _of_application(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float
 ) -> tuple[MeasuredTopology | None, Measured]:
     measured = applications.measured(target, snapshot, now_seconds)
-    if measured.unfit:
+    if measured.invalid:
         return None, measured
     try:
         whole = topology_of(snapshot)
@@ -166,7 +166,7 @@ def keep_plant(loop: Loop, plant: Plant) -> None:
     """
     if "plant" in loop.target:
         with suppress(WeirError), elastic_of(loop, plant) as elastic:
-            elastic.hold(KEPT_INTERVALS * loop.interval_seconds)
+            elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 
 
 def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:

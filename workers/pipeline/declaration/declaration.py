@@ -353,7 +353,7 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         defines=definitions(expression, define, f"{where}.define"),
         key=fields.text(document.get("key", key), f"{where}.key"),
         within_us=fields.microseconds(document["within_seconds"], f"{where}.within_seconds"),
-        quiet_us=fields.microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
+        suppression_us=fields.microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
         emits=fields.text(document.get("emits", name), f"{where}.emits"),
         severity=severity,
         contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),

@@ -54,7 +54,7 @@ class Declarations:
         """From now on it is not run; what waits in its queues waits."""
         self._control.hdel(keys.PIPELINE_WANTED, name)
 
-    def tell(self, declared: Declared, refused: str | None = None) -> None:
+    def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
         self._control.hset(
             keys.PIPELINE_AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused})

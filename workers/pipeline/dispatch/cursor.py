@@ -20,7 +20,7 @@ Entry = tuple[str, int, int]  # (entry id, events, newest event time in µs)
 
 
 @dataclass(frozen=True)
-class Survey:
+class Scan:
     """What a container has after what was dispatched. complete: there is nothing behind these entries."""
 
     entries: tuple[Entry, ...]
@@ -84,30 +84,30 @@ def check_version(document: Any, what: str) -> None:
     raise BadInput(f"{what}.version", f"is {version!r}; this program reads {VERSION}. {advice} {NEW_START}")
 
 
-def admit(surveys: Mapping[str, Survey], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
+def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:
     """Which entries are dispatched: one from each container in turn until the limit is reached (the last may
     pass it: blocks stay whole). turn: counts the calls, and each begins with another container, so that a
     limit of a few blocks leaves none behind for ever.
     """
-    taken = dict.fromkeys(surveys, 0)
+    taken = dict.fromkeys(scans, 0)
     total = 0
-    names = sorted(surveys)
+    names = sorted(scans)
     first = turn % max(1, len(names))
-    waiting = [name for name in (*names[first:], *names[:first]) if surveys[name].entries]
+    waiting = [name for name in (*names[first:], *names[:first]) if scans[name].entries]
     while waiting and total < limit_events:
         for name in list(waiting):
             if total >= limit_events:
                 break
-            total += surveys[name].entries[taken[name]][1]
+            total += scans[name].entries[taken[name]][1]
             taken[name] += 1
-            if taken[name] == len(surveys[name].entries):
+            if taken[name] == len(scans[name].entries):
                 waiting.remove(name)
-    return {name: surveys[name].entries[:count] for name, count in taken.items() if count}
+    return {name: scans[name].entries[:count] for name, count in taken.items() if count}
 
 
 def advance(
     start: Cursor,
-    surveys: Mapping[str, Survey],
+    scans: Mapping[str, Scan],
     admitted: Mapping[str, tuple[Entry, ...]],
     controls: Controls,
     now_us: int,
@@ -124,7 +124,7 @@ def advance(
     newest_us = dict(start.newest_us)
     for name, entries in admitted.items():
         newest_us[name] = max(newest_us.get(name, 0), min(now_us, max(entry[2] for entry in entries)))
-    unread = [name for name, survey in surveys.items() if not _is_read(survey, admitted.get(name, ()))]
+    unread = [name for name, scan in scans.items() if not _is_read(scan, admitted.get(name, ()))]
     return replace(
         start,
         tick=start.tick + 1,
@@ -146,8 +146,8 @@ def close(start: Cursor) -> Cursor:
     return replace(start, tick=start.tick + 1, watermark_us=latest_us)
 
 
-def _is_read(survey: Survey, taken: tuple[Entry, ...]) -> bool:
-    return survey.complete and len(taken) == len(survey.entries)
+def _is_read(scan: Scan, taken: tuple[Entry, ...]) -> bool:
+    return scan.complete and len(taken) == len(scan.entries)
 
 
 def _watermark(

@@ -19,9 +19,9 @@ from queues.events.block import BLOCK_EVENTS
 from queues.topology import Topology
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
-from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Survey, admit, advance, close
+from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.dispatch.trickle import Trickle
+from workers.pipeline.dispatch.trickle import AntiStallAdmission
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
 from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
@@ -60,37 +60,37 @@ class Dispatcher:
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
         self._dispatched_at = -GATHERING_SECONDS
         self._allowance: float | None = None
-        self._trickle = Trickle()
+        self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
         self.admitted_events = 0
-        self.hindrance: str | None = None
+        self.stall_reason: str | None = None
         self.skipped: tuple[str, ...] = ()
 
     def step(self) -> int:
-        """One dispatch, when there is something new; how many events. `hindrance` then says what would keep
-        anything from being dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
+        """One dispatch, when there is something new; how many events. `stall_reason` then says why
+        nothing would be dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
         """
         stored, topology_text = self._control.mget(self._controls_key, keys.TOPOLOGY)
         controls = self._controls(cast(bytes | None, stored))
         topology = Topology.from_json(topology_text)
         room, now = self._results.room(), self._monotonic()
-        limit, self.hindrance = self._limit(controls, room)
+        limit, self.stall_reason = self._limit(controls, room)
         trickle = self._trickled(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
         if max(limit, trickle) <= 0:
             return 0
-        surveys, down = self._survey(topology, max(limit, trickle))
+        scans, down = self._scan(topology, max(limit, trickle))
         self.skipped = tuple(sorted(down))
         if down:
-            self.hindrance = f"{', '.join(self.skipped)} can't be read"
+            self.stall_reason = f"{', '.join(self.skipped)} can't be read"
         elif limit >= trickle:
-            self.hindrance = None
-        if self._is_gathering(surveys, now):
+            self.stall_reason = None
+        if self._is_gathering(scans, now):
             return 0
-        events = self._dispatch(topology, surveys, down, controls, max(limit, trickle))
+        events = self._dispatch(topology, scans, down, controls, max(limit, trickle))
         if self._allowance is not None and limit >= trickle:
             self._allowance -= events
         return events
@@ -103,21 +103,21 @@ class Dispatcher:
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
         return min(events, max(1, free_events), controls.admit_events_per_batch)
 
-    def _is_gathering(self, surveys: dict[str, Survey], now: float) -> bool:
+    def _is_gathering(self, scans: dict[str, Scan], now: float) -> bool:
         """Whether too few events are there to be worth a batch yet."""
-        if not all(survey.complete for survey in surveys.values()):
+        if not all(scan.complete for scan in scans.values()):
             return False
-        waiting = sum(entry[1] for survey in surveys.values() for entry in survey.entries)
+        waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
         return 0 < waiting < LEAST_PIECE_EVENTS and now - self._dispatched_at < GATHERING_SECONDS
 
     def _dispatch(
-        self, topology: Topology, surveys: dict[str, Survey], down: set[str], controls: Controls, limit: int
+        self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
     ) -> int:
         start, now = self.cursor, self._monotonic()
         holding = self._holding(topology, down, controls, now)
-        admitted = admit(surveys, limit, start.tick)
+        admitted = admit(scans, limit, start.tick)
         now_us = round(self._clock() * 1_000_000)
-        end = advance(start, surveys, admitted, controls, now_us, down, holding)
+        end = advance(start, scans, admitted, controls, now_us, down, holding)
         if end is start:
             if not holding and now - self._quiet_since >= controls.lateness_seconds + SETTLING_SECONDS:
                 end = close(start)
@@ -173,11 +173,11 @@ class Dispatcher:
         self._looked_at = now
         return self._allowance
 
-    def _survey(self, topology: Topology, limit: int) -> tuple[dict[str, Survey], set[str]]:
+    def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:
         """Per container what is new. Every node is asked, also one without points: it may hold what came
         before they moved.
         """
-        surveys: dict[str, Survey] = {}
+        scans: dict[str, Scan] = {}
         down: set[str] = set()
         for node, queue in ((node, queue) for node in topology.nodes.values() for queue in self._queues):
             container = f"{queue}/{node.name}"
@@ -185,15 +185,15 @@ class Dispatcher:
                 continue
             try:
                 # One block more than the limit: what ends within the limit then has nothing behind it.
-                found = self._nodes.segment(queue, node.url).survey(
+                found = self._nodes.segment(queue, node.url).scan(
                     self.cursor.ids.get(container, BEGINNING), limit + BLOCK_EVENTS
                 )
             except UNREACHABLE:
                 down.add(node.name)
                 continue
             entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in found)
-            surveys[container] = Survey(entries, sum(entry[1] for entry in entries) <= limit)
-        return surveys, down
+            scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
+        return scans, down
 
     def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
         """Containers on nodes that are down, for as long as event time waits for them."""

@@ -18,7 +18,7 @@ _PROPERTY = "weir.portion"
 
 
 @dataclass(frozen=True)
-class Portion:
+class BatchAssignment:
     """tick: of the batch. tasks: the ranges of each. ahead_us: how far ahead of the clock an event may be.
     cut: whether results are cut by key groups. shedder: what is dropped. criteria: name → value.
     """
@@ -36,7 +36,7 @@ class Portion:
         return json.dumps([self.tick, tasks, self.ahead_us, self.cut, shed, dict(self.criteria)])
 
     @classmethod
-    def from_text(cls, text: str) -> "Portion":
+    def from_text(cls, text: str) -> "BatchAssignment":
         tick, tasks, ahead_us, cut, shed, criteria = json.loads(text)
         ranges = tuple(tuple(Range(*part) for part in task) for task in tasks)
         return cls(tick, ranges, ahead_us, cut, Shedder(*shed), criteria)
@@ -46,12 +46,12 @@ class Portion:
         spark.setLocalProperty(_PROPERTY, self.to_text())
 
     @classmethod
-    def of_this_job(cls) -> "Portion":
+    def of_this_job(cls) -> "BatchAssignment":
         """Called in a task. Raises RuntimeError where none is attached to its job."""
         context = TaskContext.get()
         text = context.getLocalProperty(_PROPERTY) if context else None
         if text is None:
-            raise RuntimeError("no portion is attached to this job")
+            raise RuntimeError("no batch assignment is attached to this job")
         return cls.from_text(text)
 
 
@@ -78,7 +78,7 @@ def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tup
     if events <= piece_events:
         return [(whole, events)]
     try:
-        entries = nodes.segment(whole.queue, whole.url).survey(whole.after, events)
+        entries = nodes.segment(whole.queue, whole.url).scan(whole.after, events)
     except UNREACHABLE:
         return [(whole, events)]
     pieces: list[tuple[Range, int]] = []

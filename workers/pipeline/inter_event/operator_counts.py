@@ -5,28 +5,28 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PatternCount:
-    """types: event type → events that the pattern was given. seconds: of matching, its state included. quiet:
-    not emitted. shed: event type → events that it did without. spared_types: those given that are of spared
-    keys; spared_events, spared_matches (quiet ones left out): the same by group (`shedder`), empty while
-    nothing is shed.
+    """types: event type → events that the pattern was given. seconds: of matching, its state included.
+    suppressed: not emitted. shed: event type → events that it did without. control_types: those given that
+    are of control keys; control_events, control_matches (suppressed ones left out): the same by group
+    (`shedder`), empty while nothing is shed.
     """
 
     types: dict[str, int] = field(default_factory=dict)
     matches: int = 0
-    quiet: int = 0
+    suppressed: int = 0
     seconds: float = 0.0
     shed: dict[str, int] = field(default_factory=dict)
-    spared_types: dict[str, int] = field(default_factory=dict)
-    spared_events: list[int] = field(default_factory=list)
-    spared_matches: list[int] = field(default_factory=list)
+    control_types: dict[str, int] = field(default_factory=dict)
+    control_events: list[int] = field(default_factory=list)
+    control_matches: list[int] = field(default_factory=list)
 
     def add(self, other: "PatternCount") -> None:
-        self.matches, self.quiet = self.matches + other.matches, self.quiet + other.quiet
+        self.matches, self.suppressed = self.matches + other.matches, self.suppressed + other.suppressed
         self.seconds += other.seconds
-        for name in ("types", "shed", "spared_types"):
+        for name in ("types", "shed", "control_types"):
             add_types(getattr(self, name), getattr(other, name))
-        self.spared_events = added(self.spared_events, other.spared_events)
-        self.spared_matches = added(self.spared_matches, other.spared_matches)
+        self.control_events = added(self.control_events, other.control_events)
+        self.control_matches = added(self.control_matches, other.control_matches)
 
 
 @dataclass

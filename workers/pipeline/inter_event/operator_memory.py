@@ -15,7 +15,7 @@ class OperatorMemory:
 
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     _kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
-    _wakes_us: dict[int, int] = field(default_factory=dict)
+    _timers_us: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, places: Mapping[str, bytes]) -> "OperatorMemory":
@@ -31,18 +31,18 @@ class OperatorMemory:
         """A pattern's state of each group that has some."""
         return self.parts.get(signature, {})
 
-    def keep(self, signature: str, states: Mapping[int, bytes], wakes_us: Mapping[int, int]) -> None:
-        """wakes_us: group → event time at which it is to be looked at again, events or none."""
+    def keep(self, signature: str, states: Mapping[int, bytes], timers_us: Mapping[int, int]) -> None:
+        """timers_us: group → event time at which it is to be looked at again, events or none."""
         for group, state in states.items():
             self._kept.setdefault(group, {})[signature] = state
-        for group, time_us in wakes_us.items():
-            self._wakes_us[group] = min(self._wakes_us.get(group, time_us), time_us)
+        for group, time_us in timers_us.items():
+            self._timers_us[group] = min(self._timers_us.get(group, time_us), time_us)
 
     def written(self, places: list[str]) -> dict[str, tuple[bytes, int | None]]:
         """The value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
-            place: (_packed(self._kept.get(group, {})), self._wakes_us.get(group))
+            place: (_packed(self._kept.get(group, {})), self._timers_us.get(group))
             for place, group in groups.items()
         }
 

@@ -26,7 +26,7 @@ from workers.pipeline.matching.matcher import Matcher, masks_of
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import bounded
-from workers.pipeline.shedding.shedder import SPARED_GROUPS, Fates, KeyRanks, Shedder, by_type
+from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, by_type
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState
 
@@ -71,16 +71,16 @@ class Work:
         count.events, count.late = due.num_rows, late.num_rows
         if due.num_rows:
             count.early_us = due.column("time")[due.num_rows // 20].as_py()
-        wakes = {f"{operator.name}/{group}" for group in self._woken(store, unit)}
+        timers = {f"{operator.name}/{group}" for group in self._timers_due(store, unit)}
         groups = sorted(set(_groups(due)) | set(_groups(late)))
-        places = sorted({f"{operator.name}/{group}" for group in groups} | wakes)
+        places = sorted({f"{operator.name}/{group}" for group in groups} | timers)
         before = store.load(places, self.batch)
         if places and before is not None:
             store.write(self.batch, self._work(operator, places, before, due, late, count))
         count.seconds = time.perf_counter() - started
         return count
 
-    def _woken(self, store: StateStore, unit: Unit) -> list[int]:
+    def _timers_due(self, store: StateStore, unit: Unit) -> list[int]:
         if self.combined.watermark_us is None:
             return []
         return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
@@ -115,7 +115,7 @@ class Work:
             if blob.route == operator.key and blob.slice in slices and self.combined.wants(blob.first_us)
         ]
 
-    def _due(self, rows: pa.Table, tells_late: bool) -> tuple[pa.Table, pa.Table]:
+    def _due(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
         """(rows that the watermark passes in this batch, in event-time order; rows that came too late)."""
         if not rows.num_rows:
             return rows, rows
@@ -126,7 +126,7 @@ class Work:
             return ordered(rows.filter(pa.array(passed))), rows.slice(0, 0)
         old = times_us <= before_us
         due = ordered(rows.filter(pa.array(passed & ~old)))
-        if not tells_late:
+        if not notes_late:
             return due, rows.slice(0, 0)
         late = old & rows.column("fresh").to_numpy() & rows.column("first").to_numpy()
         return due, rows.filter(pa.array(late))
@@ -144,14 +144,16 @@ class Work:
         batch = due.combine_chunks().to_batches()[0] if due.num_rows else None
         made = []
         shedder = self.combined.controls.shedder
-        fates = (
-            Fates(shedder, batch, batch.column("match_key")) if batch is not None and shedder.sheds else None
+        decisions = (
+            ShedDecisions(shedder, batch, batch.column("match_key"))
+            if batch is not None and shedder.sheds
+            else None
         )
         for pattern in operator.patterns:
-            found = self._found(pattern, memory, batch, fates, count.of(pattern.name))
+            found = self._found(pattern, memory, batch, decisions, count.of(pattern.name))
             if shedder.sheds:
-                _count_spared_matches(shedder, found, count.of(pattern.name))
-            if len(found) > found.quiet.sum():
+                _count_control_matches(shedder, found, count.of(pattern.name))
+            if len(found) > found.suppressed.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
         return WrittenState(memory.written(places), *self._outputs(places, made), late=_told(late))
 
@@ -164,35 +166,39 @@ class Work:
         pattern: Pattern,
         memory: OperatorMemory,
         due: pa.RecordBatch | None,
-        fates: Fates | None,
+        decisions: ShedDecisions | None,
         count: PatternCount,
     ) -> Matches:
         """What the pattern finds. To go on with what is open, and to keep it, is its work too."""
         started = time.perf_counter()
         matcher = Matcher.resume(pattern, memory.states(pattern.signature))
-        found = self._matches(matcher, due, fates, count)
-        memory.keep(pattern.signature, matcher.save(), matcher.wakes())
+        found = self._matches(matcher, due, decisions, count)
+        memory.keep(pattern.signature, matcher.save(), matcher.timers())
         count.seconds += time.perf_counter() - started
         return found
 
     def _matches(
-        self, matcher: Matcher, due: pa.RecordBatch | None, fates: Fates | None, count: PatternCount
+        self,
+        matcher: Matcher,
+        due: pa.RecordBatch | None,
+        decisions: ShedDecisions | None,
+        count: PatternCount,
     ) -> Matches:
         """In the order of completion, also those that event time completes."""
         parts = []
         if due is not None:
-            masks = None if matcher.pattern.looks_back else masks_of(matcher.pattern, due)
-            if masks is not None and fates is not None:
-                masks = _admitted(matcher.pattern, due, masks, fates, count)
+            masks = None if matcher.pattern.reads_previous else masks_of(matcher.pattern, due)
+            if masks is not None and decisions is not None:
+                masks = _admitted(matcher.pattern, due, masks, decisions, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
             add_types(count.types, bounded(by_type(due, of_use), types_named(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         found = joined(parts)
-        quiet = int(found.quiet.sum())
-        count.matches += len(found) - quiet
-        count.quiet += quiet
+        suppressed = int(found.suppressed.sum())
+        count.matches += len(found) - suppressed
+        count.suppressed += suppressed
         return found
 
     def _outputs(
@@ -271,26 +277,26 @@ def _told(late: pa.Table) -> pa.RecordBatch | None:
 
 
 def _admitted(
-    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, fates: Fates, count: PatternCount
+    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, decisions: ShedDecisions, count: PatternCount
 ) -> np.ndarray:
     """The masks without what the pattern does without; what is dropped and spared is counted."""
-    dropped = fates.dropped(pattern, masks)
+    dropped = decisions.dropped(pattern, masks)
     named = types_named(pattern)
     add_types(count.shed, bounded(by_type(due, dropped), named))
-    spared = fates.spared & (masks != 0)
-    add_types(count.spared_types, bounded(by_type(due, spared), named))
-    count.spared_events = added(count.spared_events, _by_group(fates.groups[spared]))
+    control = decisions.control & (masks != 0)
+    add_types(count.control_types, bounded(by_type(due, control), named))
+    count.control_events = added(count.control_events, _by_group(decisions.groups[control]))
     return np.where(dropped, 0, masks)
 
 
-def _count_spared_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:
+def _count_control_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:
     if not len(found):
         return
     keys = KeyRanks(shedder, found.keys)
-    groups = keys.groups[keys.spared & ~found.quiet]
-    count.spared_matches = added(count.spared_matches, _by_group(groups))
+    groups = keys.groups[keys.control & ~found.suppressed]
+    count.control_matches = added(count.control_matches, _by_group(groups))
 
 
 def _by_group(groups: np.ndarray) -> list[int]:
-    counts: list[int] = np.bincount(groups, minlength=SPARED_GROUPS).tolist()
+    counts: list[int] = np.bincount(groups, minlength=CONTROL_GROUPS).tolist()
     return counts

@@ -12,7 +12,7 @@ import redis
 from queues.errors import WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.arrow_blob import decode
-from workers.pipeline.tiers.state import KEPT, StateStore
+from workers.pipeline.tiers.state import RETAINED, StateStore
 
 MOST_AT_ONCE = 256  # blobs
 
@@ -61,11 +61,13 @@ class Outbox:
 
 
 def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
-    """The last of these complex events, the newest first: for those who look on."""
-    events = [event for batch in batches for event in batch.slice(max(0, batch.num_rows - KEPT)).to_pylist()]
+    """The last of these complex events, the newest first: for the page."""
+    newest_rows = (batch.slice(max(0, batch.num_rows - RETAINED)) for batch in batches)
+    events = [event for rows in newest_rows for event in rows.to_pylist()]
     events.sort(key=lambda event: event["time"], reverse=True)
     return [
-        orjson.dumps({**event, "attributes": orjson.loads(event["attributes"])}) for event in events[:KEPT]
+        orjson.dumps({**event, "attributes": orjson.loads(event["attributes"])})
+        for event in events[:RETAINED]
     ]
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from workers.pipeline.declaration.monitored import Monitored
-from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.dispatch.portion import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.connections import control_of, nodes_of
 from workers.pipeline.events.containers import Faults, laid_out, merged, read_range
@@ -64,7 +64,7 @@ class EventReader(DataSourceReader):
         return [InputPartition(task) for task in range(int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        portion = Portion.of_this_job()
+        portion = BatchAssignment.of_this_job()
         nodes, patience_seconds = nodes_of(READING_SECONDS), float(self._options["patience"])
         faults = Faults(portion.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)

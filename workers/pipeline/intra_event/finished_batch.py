@@ -13,7 +13,7 @@ class ReplicaBatch:
     at: float
     batch: int
     events: int
-    kept: int
+    retained: int
     size_bytes: int
     seconds: float
     rules: list[dict[str, Any]]

@@ -13,7 +13,7 @@ from queues.topology import Topology
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.dispatch.portion import Portion, on_tasks
+from workers.pipeline.dispatch.portion import BatchAssignment, on_tasks
 from workers.pipeline.events.connections import nodes_of
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.faults import FaultStore
@@ -64,14 +64,14 @@ class ReplicaWork(BatchWork):
         self._results.abandon(self._replica, tick)
         for table in self._application.tables:
             table.refresh()
-        rows, passed = self._plans.run(self._portion(tick, given))
-        kept = sum(row["kept"] for row in rows)
+        rows, passed = self._plans.run(self._assignment(tick, given))
+        retained = sum(row["kept"] for row in rows)
         blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
         result = Result(self._replica, tick, given[0].watermark_us, blobs)
         if self._results.publish(result, arrived):
-            counts = rule_counts(self._application.rules, passed, arrived, kept)
+            counts = rule_counts(self._application.rules, passed, arrived, retained)
             now = time.monotonic()
-            made = (batch, arrived, kept, result.size_bytes, now - started, counts)
+            made = (batch, arrived, retained, result.size_bytes, now - started, counts)
             response_seconds = max(0.0, time.time() - given[0].at_seconds)
             shed = together([row["shed"] for row in rows])
             self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
@@ -81,13 +81,13 @@ class ReplicaWork(BatchWork):
         published = self._results.room().published.get(self._replica, 0)
         return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
 
-    def _portion(self, tick: int, given: list[Assignment]) -> Portion:
+    def _assignment(self, tick: int, given: list[Assignment]) -> BatchAssignment:
         """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
         controls = given[-1].controls
         tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
         cut = sum(each.events for each in given) >= CUT_ROWS
         criteria = {**self._application.controls.criteria, **controls.criteria}
-        return Portion(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
+        return BatchAssignment(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
     def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
         topology = Topology.from_json(self._control.get(keys.TOPOLOGY))

@@ -16,7 +16,7 @@ from workers.pipeline.matching.matcher import masks_of
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted, to_text
-from workers.pipeline.shedding.shedder import Fates, Shedder, by_type
+from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, by_type
 from workers.pipeline.tiers.result_queue import Blob, ResultQueue
 
 SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
@@ -79,7 +79,9 @@ class ResultWriter:
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         fates = (
-            Fates(self.shedder, batch, batch.column(key).cast(pa.string())) if self.shedder.sheds else None
+            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()))
+            if self.shedder.sheds
+            else None
         )
         dropped: dict[str, np.ndarray] = {}
         for pattern in patterns:

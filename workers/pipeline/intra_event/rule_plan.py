@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from workers.pipeline.declaration.declaration import Application
-from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.dispatch.portion import BatchAssignment
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.intra_event.event_source import EventSource, layout_option, monitored_option
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
@@ -34,7 +34,7 @@ class RulePlans:
         self._patience_seconds = patience_seconds
         self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
 
-    def run(self, portion: Portion) -> tuple[list[Row], dict[str, int]]:
+    def run(self, portion: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
         """(what the tasks tell of what they have written, events that passed each counted rule)."""
         told, ruled = self.plan(len(portion.tasks))
         portion.attach(self._spark.sparkContext)
@@ -74,7 +74,7 @@ class RulePlans:
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             control_url, name, replica, graph = written
-            portion = Portion.of_this_job()
+            portion = BatchAssignment.of_this_job()
             writer = ResultWriter(
                 control_url, name, replica, portion.tick, graph, portion.cut, portion.shedder
             )

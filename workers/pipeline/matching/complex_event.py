@@ -33,11 +33,11 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
 
 def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
     """The events of the matches that are not quiet, and where each match's events end."""
-    if not matches.quiet.any():
+    if not matches.suppressed.any():
         return matches.events, matches.ends
     lengths = matches.ends - matches.starts
-    kept = np.repeat(~matches.quiet, lengths)
-    return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.quiet])
+    kept = np.repeat(~matches.suppressed, lengths)
+    return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.suppressed])
 
 
 def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:

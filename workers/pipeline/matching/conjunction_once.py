@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.kept.kept_rows import KeptRows
+from workers.pipeline.matching.kept.kept_rows import RetainedRows
 from workers.pipeline.matching.kept.keyed_rows import KeyedRows, appended
 from workers.pipeline.matching.kept.matches import Matches, nothing, of_rows
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class ConjunctionOnce(KeptRows):
+class ConjunctionOnce(RetainedRows):
     """kept: the events that no match has used yet, with the symbols they satisfy."""
 
     def __init__(self, pattern: Pattern) -> None:
@@ -32,7 +32,7 @@ class ConjunctionOnce(KeptRows):
         if not len(wanted):
             return nothing()
         events = appended(self.kept, rows.take(pa.array(wanted)))
-        masks = np.concatenate((self.kept_masks(), masks[wanted]))
+        masks = np.concatenate((self.retained_masks(), masks[wanted]))
         keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
         found, left = self._go_over(keyed, masks[keyed.order])
         self.keep(events, masks, np.sort(keyed.order[left]))

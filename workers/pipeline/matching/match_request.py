@@ -38,7 +38,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     pattern = _pattern(document)
     events = _events(document.get("events"))
     attributes = _attributes(pattern, events)
-    before = Previous(pattern).columns(attributes) if pattern.looks_back else {}
+    before = Previous(pattern).columns(attributes) if pattern.reads_previous else {}
     masks = masks_of(pattern, attributes, before)
     ids = pa.array([event["id"] for event in events], pa.string())
     rows = [

@@ -19,14 +19,14 @@ from workers.pipeline.matching.event_by_event.interpreted import Interpreted
 from workers.pipeline.matching.kept.group_state import GroupStates
 from workers.pipeline.matching.kept.matches import Matches, joined
 from workers.pipeline.matching.previous import Previous
-from workers.pipeline.matching.quiet import Quiet
+from workers.pipeline.matching.quiet import Suppression
 from workers.pipeline.matching.sequence_once import SequenceOnce
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import previous_of
 
 
-class Finder(Protocol):
+class RawMatcher(Protocol):
     """Looks for a pattern. `masks`: the bits of the symbols each row satisfies."""
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches: ...
@@ -35,14 +35,14 @@ class Finder(Protocol):
 
     def finish(self) -> Matches: ...
 
-    def wakes(self) -> dict[int, int]: ...
+    def timers(self) -> dict[int, int]: ...
 
     def save(self, states: GroupStates) -> None: ...
 
     def load(self, states: GroupStates) -> None: ...
 
 
-def finder_of(pattern: Pattern) -> Finder:
+def raw_matcher_of(pattern: Pattern) -> RawMatcher:
     """The quickest that finds this pattern."""
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
@@ -58,15 +58,15 @@ class Matcher:
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
-        self._finder = finder_of(pattern)
-        self._previous = Previous(pattern) if pattern.looks_back else None
-        self._quiet = Quiet(pattern.quiet_us)
+        self._raw_matcher = raw_matcher_of(pattern)
+        self._previous = Previous(pattern) if pattern.reads_previous else None
+        self._quiet = Suppression(pattern.suppression_us)
 
     @classmethod
     def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":
         """A matcher that goes on with what was saved of some key groups."""
         matcher, parts = cls(pattern), GroupStates(states)
-        matcher._finder.load(parts)
+        matcher._raw_matcher.load(parts)
         matcher._quiet.load(parts)
         if matcher._previous:
             matcher._previous.load(parts)
@@ -75,18 +75,22 @@ class Matcher:
     def save(self) -> dict[int, bytes]:
         """The state of each key group that has some."""
         states = GroupStates()
-        self._finder.save(states)
+        self._raw_matcher.save(states)
         self._quiet.save(states)
         if self._previous:
             self._previous.save(states)
         return states.packed()
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the event time (µs) from which on `advance` has something to do, also without
         events.
         """
         found: dict[int, int] = {}
-        parts = [self._finder.wakes(), self._quiet.wakes(), self._previous.wakes() if self._previous else {}]
+        parts = [
+            self._raw_matcher.timers(),
+            self._quiet.timers(),
+            self._previous.timers() if self._previous else {},
+        ]
         for part in parts:
             for group, time_us in part.items():
                 found[group] = min(found.get(group, time_us), time_us)
@@ -102,11 +106,11 @@ class Matcher:
         if masks is None:
             before = self._previous.columns(rows) if self._previous else {}
             masks = masks_of(self.pattern, rows, before)
-        return self._quiet.told(self._finder.take(rows, masks))
+        return self._quiet.marked(self._raw_matcher.take(rows, masks))
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        found = self._quiet.told(self._finder.advance(now_us))
+        found = self._quiet.marked(self._raw_matcher.advance(now_us))
         self._quiet.advance(now_us)
         if self._previous:
             self._previous.advance(now_us)
@@ -114,7 +118,7 @@ class Matcher:
 
     def finish(self) -> Matches:
         """No event will come at all."""
-        return self._quiet.told(self._finder.finish())
+        return self._quiet.marked(self._raw_matcher.finish())
 
 
 def masks_of(
@@ -140,7 +144,8 @@ def _held(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: 
         return predicate.mask(columns, rows)
     except pa.ArrowException as error:
         raise BadInput(
-            f"define.{symbol}", f"{predicate.text!r} does not fit the events: {' '.join(str(error).split())}"
+            f"define.{symbol}",
+            f"{predicate.text!r} is not valid for the events: {' '.join(str(error).split())}",
         ) from None
 
 

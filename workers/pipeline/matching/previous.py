@@ -11,7 +11,7 @@ from workers.pipeline.patterns.predicate import previous_of
 
 # A key that has been silent for so long begins anew: the last events of all keys there ever were can't be
 # kept.
-KEPT_US = 86_400_000_000
+RETAINED_US = 86_400_000_000
 
 
 class Previous:
@@ -20,7 +20,7 @@ class Previous:
     def __init__(self, pattern: Pattern) -> None:
         read = (pattern.defines[symbol].previous for symbol in pattern.symbols)
         self._columns = tuple(sorted(frozenset().union(*read)))
-        self._kept_us = max(KEPT_US, pattern.within_us)
+        self._kept_us = max(RETAINED_US, pattern.within_us)
         self.last: pa.RecordBatch | None = None
 
     def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -44,7 +44,7 @@ class Previous:
         if self.last is not None:
             self.last = self.last.filter(pc.greater_equal(self.last.column("time"), now_us - self._kept_us))
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` forgets something."""
         least = {} if self.last is None else least_by_group(self.last, "time")
         return {group: time_us + self._kept_us + 1 for group, time_us in least.items()}

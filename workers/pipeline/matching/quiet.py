@@ -1,4 +1,4 @@
-"""The quiet time after a match of a key: further matches within it are counted, but not emitted."""
+"""The suppression interval after a match of a key: matches within it are counted, but not emitted."""
 
 import numpy as np
 
@@ -6,38 +6,40 @@ from workers.pipeline.matching.kept.group_state import GroupStates
 from workers.pipeline.matching.kept.matches import Matches
 
 
-class Quiet:
+class Suppression:
     """last: per key its group and when it last emitted (µs)."""
 
-    def __init__(self, quiet_us: int) -> None:
-        self._quiet_us = quiet_us
+    def __init__(self, suppression_us: int) -> None:
+        self._suppression_us = suppression_us
         self.last: dict[str, tuple[int, int]] = {}
 
-    def told(self, matches: Matches) -> Matches:
-        """The matches with those marked that fall into a quiet time."""
-        if not self._quiet_us or not len(matches):
+    def marked(self, matches: Matches) -> Matches:
+        """The matches with those marked that fall into a suppression interval."""
+        if not self._suppression_us or not len(matches):
             return matches
         rows = zip(
             matches.keys.to_pylist(), matches.groups.tolist(), matches.completed_us.tolist(), strict=True
         )
-        quiet = [not self._emits(key, group, at_us) for key, group, at_us in rows]
-        return Matches(matches.events, matches.ends, np.array(quiet, bool))
+        suppressed = [not self._emits(key, group, at_us) for key, group, at_us in rows]
+        return Matches(matches.events, matches.ends, np.array(suppressed, bool))
 
     def _emits(self, key: str, group: int, at_us: int) -> bool:
         last = self.last.get(key)
-        if last is not None and at_us - last[1] < self._quiet_us:
+        if last is not None and at_us - last[1] < self._suppression_us:
             return False
         self.last[key] = group, at_us
         return True
 
     def advance(self, now_us: int) -> None:
-        self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._quiet_us}
+        self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._suppression_us}
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` forgets something."""
         found: dict[int, int] = {}
         for group, last_us in self.last.values():
-            found[group] = min(found.get(group, last_us + self._quiet_us), last_us + self._quiet_us)
+            found[group] = min(
+                found.get(group, last_us + self._suppression_us), last_us + self._suppression_us
+            )
         return found
 
     def save(self, states: GroupStates) -> None:

@@ -34,7 +34,7 @@ from workers.pipeline.patterns.pattern import Pattern, Step
 
 UNUSED, UNDECIDED = -1, -2
 _LARGEST = 2**62
-_KEPT = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
+_RETAINED = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SequenceOnce:
     def __init__(self, pattern: Pattern) -> None:
         self._within_us = pattern.within_us
         self._plan = pattern.plain or ()
-        self.kept = pa.RecordBatch.from_pylist([], schema=_KEPT)
+        self.kept = pa.RecordBatch.from_pylist([], schema=_RETAINED)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""
@@ -132,8 +132,10 @@ class SequenceOnce:
         kept = events.take(pa.array(places[sorted_]))
         for values in (steps, firsts):
             kept_values = np.concatenate(values)[sorted_] if values else np.zeros(0, np.int64)
-            name = _KEPT.names[kept.num_columns]
-            kept = kept.append_column(_KEPT.field(name), pa.array(kept_values, _KEPT.field(name).type))
+            name = _RETAINED.names[kept.num_columns]
+            kept = kept.append_column(
+                _RETAINED.field(name), pa.array(kept_values, _RETAINED.field(name).type)
+            )
         self.kept = kept
 
     def advance(self, now_us: int) -> Matches:
@@ -148,7 +150,7 @@ class SequenceOnce:
         self.kept = self.kept.slice(0, 0)
         return nothing()
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` discards something."""
         least = least_by_group(self.kept, "first")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}

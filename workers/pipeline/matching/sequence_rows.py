@@ -8,13 +8,13 @@ end.
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.kept.kept_rows import KeptRows
+from workers.pipeline.matching.kept.kept_rows import RetainedRows
 from workers.pipeline.matching.kept.keyed_rows import KeyedRows, appended
 from workers.pipeline.matching.kept.matches import Matches, nothing, of_rows
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class SequenceRows(KeptRows):
+class SequenceRows(RetainedRows):
     """kept: per key the events from the first on that may still begin a match. A later start ends no
     sooner, so while that one lacks an event the others do, too: time alone completes nothing.
     """
@@ -35,7 +35,7 @@ class SequenceRows(KeptRows):
             return nothing()
         events = appended(self.kept, rows)
         keyed = KeyedRows.of(events.column("match_key"), events.column("time").to_numpy())
-        masks = np.concatenate((self.kept_masks(), masks))
+        masks = np.concatenate((self.retained_masks(), masks))
         found = self._found(keyed, masks[keyed.order])
         chosen, pending = _walk(keyed, found)
         self._keep_from(events, keyed, masks, pending)

@@ -47,7 +47,7 @@ class Option(NamedTuple):
     """
 
     what: Transition | Ending
-    turns: tuple[int, ...] = ()
+    choices: tuple[int, ...] = ()
 
 
 AGAIN, ON = -1, -2
@@ -70,14 +70,14 @@ def _options(item: Item) -> Iterator[Option]:
             yield from _of_sequence(items)
         case Choice(items):
             for number, part in enumerate(items, 1):
-                yield from (Option(what, (number, *turns)) for what, turns in _options(part))
+                yield from (Option(what, (number, *choices)) for what, choices in _options(part))
         case Conjunction(items):
             yield from _of_conjunction(items)
         case Repeat():
             yield from _of_repeat(item)
         case Hidden(part):
-            for what, turns in _options(part):
-                yield Option(_concealed(what) if isinstance(what, Transition) else what, turns)
+            for what, choices in _options(part):
+                yield Option(_concealed(what) if isinstance(what, Transition) else what, choices)
         case Absent():
             yield Option(Ending.LATE)
 
@@ -95,17 +95,17 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
         return
     first, rest = items[0], items[1:]
     if isinstance(first, Absent):
-        for what, turns in _options(sequence(rest)):
-            yield Option(what if isinstance(what, Transition) else Ending.LATE, turns)
+        for what, choices in _options(sequence(rest)):
+            yield Option(what if isinstance(what, Transition) else Ending.LATE, choices)
         return
     ended: set[Ending] = set()
-    for what, turns in _options(first):
+    for what, choices in _options(first):
         if isinstance(what, Transition):
-            yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), turns)
+            yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
         elif rest and not ended:
-            yield from (Option(after, (*turns, *more)) for after, more in _options(sequence(rest)))
+            yield from (Option(after, (*choices, *more)) for after, more in _options(sequence(rest)))
         elif not rest and what not in ended:
-            yield Option(what, turns)
+            yield Option(what, choices)
         if isinstance(what, Ending):
             ended.add(what)
 
@@ -113,12 +113,12 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
 def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
     endings: list[Ending] = []
     for place, part in enumerate(items):
-        for what, turns in _options(part):
+        for what, choices in _options(part):
             if isinstance(what, Ending):
                 endings.append(what)
                 break
             others = (*items[:place], what.rest, *items[place + 1 :])
-            yield Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *turns))
+            yield Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
     if len(endings) == len(items):
         yield Option(Ending.LATE if Ending.LATE in endings else Ending.NOW)
 
@@ -128,8 +128,8 @@ def _of_repeat(item: Repeat) -> Iterator[Option]:
     again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
     body = list(_options(item.item))
     moves = [
-        Option(Transition(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *turns))
-        for what, turns in body
+        Option(Transition(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *choices))
+        for what, choices in body
         if isinstance(what, Transition)
     ]
     may_end = item.least == 0 or len(moves) < len(body)
@@ -156,9 +156,9 @@ def most_states(item: Item) -> int:
     return 2
 
 
-def parted_by_choice(turns: tuple[int, ...], other: tuple[int, ...]) -> bool:
+def parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Whether two ways first parted at an OR or AND, rather than at a repetition."""
-    for turn, another in zip(turns, other, strict=False):
+    for turn, another in zip(choices, other, strict=False):
         if turn != another:
             return turn > 0
     return False
@@ -252,7 +252,7 @@ class Take(NamedTuple):
     bit: int
     hidden: bool
     state: int
-    turns: tuple[int, ...]
+    choices: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -307,9 +307,9 @@ class Automaton:
         takes, found = [], options(item)
         endings = [option.what for option in found if isinstance(option.what, Ending)]
         ends = Ending.NOW in endings
-        for what, turns in found:
+        for what, choices in found:
             if isinstance(what, Transition):
-                takes.append(Take(self._bits[what.symbol], what.hidden, self.number(what.rest), turns))
+                takes.append(Take(self._bits[what.symbol], what.hidden, self.number(what.rest), choices))
             elif what is Ending.NOW and not self._to_the_last:
                 break  # what comes behind is never preferred to ending
         return State(tuple(takes), ends, Ending.LATE in endings)

@@ -48,7 +48,7 @@ class Pattern:
     """An expression per key within a window.
 
     defines: the predicate of each symbol. key: the column whose equal values belong together (None: all
-    events do). within_us: longest time from the first to the last event, both inside. quiet_us: after a
+    events do). within_us: longest time from the first to the last event, both inside. suppression_us: after a
     match of a key, further matches of that key within this time are counted but not emitted (0: every match
     is emitted). emits: the type of the complex event. contiguity, consume: as CONTRACT says of `match`.
     """
@@ -58,7 +58,7 @@ class Pattern:
     defines: Mapping[str, Predicate]
     key: str | None
     within_us: int
-    quiet_us: int = 0
+    suppression_us: int = 0
     emits: str = ""
     severity: str = "warning"
     contiguity: str = "relaxed"
@@ -124,10 +124,10 @@ class Pattern:
     def needs_every_event(self) -> bool:
         """Whether an event that satisfies no symbol matters too."""
         anchored = self.expression.at_first or self.expression.at_last
-        return not self.is_relaxed or anchored or self.looks_back
+        return not self.is_relaxed or anchored or self.reads_previous
 
     @property
-    def looks_back(self) -> bool:
+    def reads_previous(self) -> bool:
         """Whether a predicate reads the event before."""
         return any(self.defines[symbol].previous for symbol in self.symbols)
 
@@ -142,7 +142,7 @@ class Pattern:
     def signature(self) -> str:
         """Changes when what matches changes: state of another signature is not continued."""
         parts = [repr(self.expression), *(self.defines[symbol].text for symbol in self.symbols)]
-        parts += [str(self.key), str(self.within_us), str(self.quiet_us), self.contiguity, self.consume]
+        parts += [str(self.key), str(self.within_us), str(self.suppression_us), self.contiguity, self.consume]
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
 
 

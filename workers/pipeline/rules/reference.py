@@ -54,7 +54,7 @@ class ReferenceTable:
     columns: tuple[str, ...]
     where: str
     current: Reference
-    trouble: str | None = None
+    last_error: str | None = None
     seen: tuple[int, int, int] | None = None
 
     @classmethod
@@ -72,9 +72,9 @@ class ReferenceTable:
         self.seen = seen
         try:
             self.current = read_reference(self.path, self.by, self.columns, self.where)
-            self.trouble = None
+            self.last_error = None
         except BadInput as error:
-            self.trouble = str(error)
+            self.last_error = str(error)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:

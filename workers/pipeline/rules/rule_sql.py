@@ -197,7 +197,9 @@ def check_rules(
         except BadInput as error:
             raise type(error)(where, f"({rule.name}) {error.message}") from None
         except AnalysisException as error:
-            raise BadInput(where, f"({rule.name}) does not fit the events: {_first_line(error)}") from None
+            raise BadInput(
+                where, f"({rule.name}) is not valid for the events: {_first_line(error)}"
+            ) from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")

@@ -88,7 +88,7 @@ class PipelineProcess:
     def run(self, reset: bool) -> None:
         """Until it is told to stop. Raises WeirError for what a restart can't mend."""
         settings = self._settings
-        self._statuses.turn("starting")
+        self._statuses.enter_state("starting")
         try:
             with Beat(self._statuses, self._watchdog):
                 spark = start_session("pipeline", settings.master, settings.data / "pipeline")
@@ -106,11 +106,11 @@ class PipelineProcess:
                 finally:
                     spark.stop()
         except WeirError as error:
-            self._statuses.turn("failed", str(error))
+            self._statuses.enter_state("failed", str(error))
             raise
         except Py4JError as error:
             told = f"Spark's own process does not answer any more ({sentence(error)})"
-            self._statuses.turn("failed", told)
+            self._statuses.enter_state("failed", told)
             raise WeirError(f"{told}; start it again.") from error
 
     def _host(self, place: HostingPlace, reset: bool) -> None:
@@ -152,7 +152,7 @@ class PipelineProcess:
         if (hosted := self._hosted.pop(declared.name, None)) is not None:
             hosted.leave()
         log.error("%s can't run: %s", declared.name, error)
-        self._declarations.tell(declared, str(error))
+        self._declarations.note_at_work(declared, str(error))
 
 
 class Beat:
@@ -176,7 +176,7 @@ class Beat:
             self._statuses.write()
             if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
                 log.error("%s", why)
-                self._statuses.turn("failed", why)
+                self._statuses.enter_state("failed", why)
                 end_process()
 
 
@@ -185,7 +185,7 @@ def _declared(path: Path, control: redis.Redis) -> Declared:
     try:
         return of_file(path, read_application(path).name)
     except BadInput as error:
-        Statuses(control).turn("failed", str(error))
+        Statuses(control).enter_state("failed", str(error))
         raise
 
 

@@ -63,7 +63,7 @@ class Hosted:
         self._status = statuses.board(self._application)
         self._running: Running | None = None
         self._pause_seconds, self._started, self._start_at = FIRST_PAUSE_SECONDS, 0.0, 0.0
-        declarations.tell(declared)
+        declarations.note_at_work(declared)
 
     def _checked(self, declared: Declared) -> Application:
         """Raises BadInput, also where Spark does not understand a rule."""
@@ -87,7 +87,7 @@ class Hosted:
             elif time.monotonic() >= self._start_at:
                 self._start()
         except BadInput as error:
-            self._status.turn("failed", str(error))
+            self._status.enter_state("failed", str(error))
             raise
         except (PySparkException, WeirError, redis.RedisError) as error:
             self._fail(error)
@@ -99,13 +99,13 @@ class Hosted:
         except BadInput as error:
             self.refused = wanted
             log.error("version %d of %s is refused: %s", wanted.version, wanted.name, error)
-            self._declarations.tell(self.declared, str(error))
+            self._declarations.note_at_work(self.declared, str(error))
             return
         self.end()
         self.declared = self.refused = wanted
         self._application = application
         self._status = self._statuses.board(application)
-        self._declarations.tell(wanted)
+        self._declarations.note_at_work(wanted)
         log.info("version %d of %s is at work", wanted.version, wanted.name)
 
     def _start(self) -> None:
@@ -122,11 +122,11 @@ class Hosted:
             # A start that failed may have failed for want of the host's time: the next one asks for less.
             one_at_a_time=self._pause_seconds > FIRST_PAUSE_SECONDS,
         )
-        self._status.turn("running")
+        self._status.enter_state("running")
 
     def _fail(self, error: Exception) -> None:
         log.error("%s failed and is started again: %s", self.declared.name, error)
-        self._status.turn("failed", sentence(error))
+        self._status.enter_state("failed", sentence(error))
         if time.monotonic() - self._started > LONG_ENOUGH_SECONDS:
             self._pause_seconds = FIRST_PAUSE_SECONDS
         self._start_at = time.monotonic() + self._pause_seconds
@@ -141,6 +141,6 @@ class Hosted:
 
     def leave(self) -> None:
         """Stops it for good."""
-        self._status.turn("stopping")
+        self._status.enter_state("stopping")
         self.end()
         self._lock.close()

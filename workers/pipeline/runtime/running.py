@@ -141,7 +141,9 @@ class Running:
             try:
                 events = self._dispatcher.step()
                 dispatcher = self._dispatcher
-                self._status.dispatched(dispatcher.cursor, events, dispatcher.hindrance, dispatcher.skipped)
+                self._status.dispatched(
+                    dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped
+                )
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 log.warning("nothing is dispatched: %s", error)
                 self._ending.wait(1.0)

@@ -28,11 +28,11 @@ _JAVA_OPTIONS = (
 )
 # A worker needs as much memory for each task. Given back in between, every page of it is cleared anew, which
 # takes longer than the matching.
-_KEPT_BYTES = 256 * 2**20
+_RETAINED_BYTES = 256 * 2**20
 _WORKER_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
-    "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
+    "MALLOC_MMAP_THRESHOLD_": str(_RETAINED_BYTES),
+    "MALLOC_TRIM_THRESHOLD_": str(_RETAINED_BYTES),
 }
 # No catalog but the session's own, no table that is a path, no variables in a text.
 CLOSED = {

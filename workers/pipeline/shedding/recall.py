@@ -27,25 +27,25 @@ class Recall:
 
 
 def recall_of(
-    spared_matches: Sequence[int], spared_events: Sequence[int], matches: int, events: int
+    control_matches: Sequence[int], control_events: Sequence[int], matches: int, events: int
 ) -> Recall | None:
     """spared_*: per group of spared keys; the others: of all other keys. None: there is nothing to tell by.
 
     An estimate above 1 is chance, and shown as 1.
     """
-    of_spared, offered = sum(spared_matches), sum(spared_events)
-    if not of_spared or not offered or not events:
+    of_control, offered = sum(control_matches), sum(control_events)
+    if not of_control or not offered or not events:
         return None
     odds = (
         events / offered
     )  # how many of the others' matches go with one of the spared keys', if none is lost
-    clumps = clumping(spared_matches, spared_events)
-    low, high = _interval(of_spared / clumps, matches / clumps)
+    clumps = clumping(control_matches, control_events)
+    low, high = _interval(of_control / clumps, matches / clumps)
     return Recall(
-        min(1.0, matches / (of_spared * odds)),
+        min(1.0, matches / (of_control * odds)),
         min(1.0, low / odds),
         None if high is None else min(1.0, high / odds),
-        of_spared,
+        of_control,
     )
 
 
@@ -59,9 +59,9 @@ def clumping(matches: Sequence[int], events: Sequence[int]) -> float:
     return max(1.0, excess / (len(groups) - 1))
 
 
-def _interval(of_spared: float, of_others: float) -> tuple[float, float | None]:
+def _interval(of_control: float, of_others: float) -> tuple[float, float | None]:
     """Bounds of the ratio of rates of the others' matches to the spared keys'."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(betaincinv(of_others, of_spared + 1, tail)) if of_others else 0.0
-    high = float(betaincinv(of_others + 1, of_spared, 1 - tail))
+    low = float(betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0
+    high = float(betaincinv(of_others + 1, of_control, 1 - tail))
     return low / (1 - low), high / (1 - high) if high < 1 else None

@@ -27,18 +27,18 @@ UNITS = ("event", "key")
 ROTATION_WINDOWS = 20
 Shares = Mapping[str, Mapping[str, float]]
 # The spared keys are counted in groups, by which the recall's interval knows how far keys differ.
-SPARED_GROUPS = 10
+CONTROL_GROUPS = 10
 _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 << 32)
 
 
 @dataclass(frozen=True)
 class Shedder:
-    """shares: pattern → type → share dropped. spared_share: of the keys; nothing of theirs is dropped. by:
+    """shares: pattern → type → share dropped. control_share: of the keys; nothing of theirs is dropped. by:
     what meets its fate as one, of UNITS.
     """
 
     shares: Shares = field(default_factory=dict)
-    spared_share: float = 0.0
+    control_share: float = 0.0
     by: str = "event"
 
     @cached_property
@@ -54,14 +54,14 @@ class KeyRanks:
         self._shedder, self._keys = shedder, keys.fill_null("").dictionary_encode()
 
     @cached_property
-    def spared(self) -> np.ndarray:
+    def control(self) -> np.ndarray:
         """bool per key: whether it is spared."""
-        return self._of_keys(_SPARED_SALT) < self._shedder.spared_share
+        return self._of_keys(_SPARED_SALT) < self._shedder.control_share
 
     @cached_property
     def groups(self) -> np.ndarray:
         """Per key the group it is counted in, should it be spared."""
-        groups: np.ndarray = (self._of_keys(_GROUP_SALT) * SPARED_GROUPS).astype(np.int64)
+        groups: np.ndarray = (self._of_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
         return groups
 
     def _of_keys(self, salt: int) -> np.ndarray:
@@ -69,7 +69,7 @@ class KeyRanks:
         return ranks[self._keys.indices.to_numpy(zero_copy_only=False)] if len(ranks) else ranks
 
 
-class Fates(KeyRanks):
+class ShedDecisions(KeyRanks):
     """Of the rows of one batch."""
 
     def __init__(self, shedder: Shedder, rows: pa.RecordBatch, keys: pa.Array) -> None:
@@ -89,7 +89,7 @@ class Fates(KeyRanks):
             return np.zeros(self._rows.num_rows, bool)
         of_types = np.array([shares.get(name, 0.0) for name in self._types.dictionary.to_pylist()])
         of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
-        concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.spared
+        concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.control
         if self._shedder.by == "key":
             ranks = self._key_ranks(pattern, concerned)
         else:

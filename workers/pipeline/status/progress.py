@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 STALLED_SECONDS = 15.0
 FIRST_SECONDS = 60.0  # Spark compiles in the first batch
-SPARED_SECONDS = 240.0  # a new start would have to work the first batch, too
+FIRST_BATCH_GRACE_SECONDS = 240.0  # a new start would have to work the first batch, too
 SLOW_BATCHES = 3.0  # a batch may take so many times as long as the one before it
 
 
@@ -34,7 +34,11 @@ class ChainStep:
         """For how long a new start has been worth it."""
         if not self.is_stalled:
             return 0.0
-        return self.seconds if self.batch_seconds is not None else max(0.0, self.seconds - SPARED_SECONDS)
+        return (
+            self.seconds
+            if self.batch_seconds is not None
+            else max(0.0, self.seconds - FIRST_BATCH_GRACE_SECONDS)
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class ProgressInputs:
     steps: tuple[ChainStep, ...] = ()
     silent_seconds: float = 0.0
     undispatched_seconds: float = 0.0
-    hindrance: str | None = None
+    stall_reason: str | None = None
 
     @property
     def stuck_seconds(self) -> float:
@@ -56,21 +60,21 @@ class ProgressInputs:
         return max([*steps, self.silent_seconds if self.silent_seconds > STALLED_SECONDS else 0.0])
 
 
-def stall(sight: ProgressInputs) -> str | None:
+def stall(inputs: ProgressInputs) -> str | None:
     """What is waited for, in a sentence; None while it gets on."""
-    return next(_reasons(sight), None)
+    return next(_reasons(inputs), None)
 
 
-def _reasons(sight: ProgressInputs) -> Iterator[str]:
-    for step in sorted(sight.steps, key=lambda step: -step.seconds):
+def _reasons(inputs: ProgressInputs) -> Iterator[str]:
+    for step in sorted(inputs.steps, key=lambda step: -step.seconds):
         if step.is_stalled:
             batch = "first batch since its start" if step.batch_seconds is None else "batch"
             yield f"{step.name} has not finished its {batch} for {step.seconds:.0f} s"
-    if sight.silent_seconds > STALLED_SECONDS:
-        yield f"the dispatcher has not come back for {sight.silent_seconds:.0f} s"
-    if sight.undispatched_seconds > STALLED_SECONDS:
-        why = sight.hindrance or "events wait"
-        yield f"nothing was dispatched for {sight.undispatched_seconds:.0f} s: {why}"
+    if inputs.silent_seconds > STALLED_SECONDS:
+        yield f"the dispatcher has not come back for {inputs.silent_seconds:.0f} s"
+    if inputs.undispatched_seconds > STALLED_SECONDS:
+        why = inputs.stall_reason or "events wait"
+        yield f"nothing was dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
 
 
 def since(now: float, *moments: float) -> float:

@@ -17,22 +17,22 @@ class ProgressRecord:
 
     def __init__(self, now: float) -> None:
         self.skipped: tuple[str, ...] = ()
-        self._hindrance: str | None = None
+        self._stall_reason: str | None = None
         self._idle_at = now
         self._unmatched: deque[float] = deque()
-        self._sight = ProgressInputs()
+        self._inputs = ProgressInputs()
         self.begin(now)
 
     def begin(self, now: float) -> None:
         """The application is started, once more perhaps."""
-        self._began = self._looked_at = self._dispatched_at = now
+        self._began = self._observed_at = self._dispatched_at = now
         self._unmatched.clear()
         self._replicas: dict[str, Finished] = {}
         self._combiner: Finished | None = None
 
-    def looked(self, now: float, events: int, hindrance: str | None, skipped: tuple[str, ...]) -> None:
+    def observed(self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
         """The dispatcher has dispatched so many events. hindrance, skipped: see there."""
-        self._looked_at, self._hindrance, self.skipped = now, hindrance, skipped
+        self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
         if events:
             self._dispatched_at = now
 
@@ -48,11 +48,11 @@ class ProgressRecord:
     @property
     def stuck_seconds(self) -> float:
         """As of the last judgement."""
-        return self._sight.stuck_seconds
+        return self._inputs.stuck_seconds
 
     def rest(self) -> None:
         """It is not at work: nothing is judged."""
-        self._sight = ProgressInputs()
+        self._inputs = ProgressInputs()
 
     def judge(self, now: float, given: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
         """(starting, running or stalled; why nothing moves). given: replica → when it got the oldest piece
@@ -60,13 +60,13 @@ class ProgressRecord:
         """
         if not waiting:
             self._idle_at = now
-        self._sight = ProgressInputs(
+        self._inputs = ProgressInputs(
             tuple(self._steps(now, given)),
-            now - self._looked_at,
+            now - self._observed_at,
             0.0 if given or not waiting else since(now, self._dispatched_at, self._idle_at),
-            self._hindrance,
+            self._stall_reason,
         )
-        if (reason := stall(self._sight)) is not None:
+        if (reason := stall(self._inputs)) is not None:
             return "stalled", reason
         return ("starting" if given and not self._replicas else "running"), None
 

@@ -62,7 +62,7 @@ class Statuses:
         with self._lock:
             self._boards.pop(name, None)
 
-    def turn(self, state: str, error: str | None = None) -> None:
+    def enter_state(self, state: str, error: str | None = None) -> None:
         """Of the process, which shows as long as it has no application."""
         self._state, self._error = state, error
         self.write()

@@ -10,7 +10,7 @@ from typing import Any
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.shedding.recall import recall_of
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
-from workers.pipeline.shedding.shedder import SPARED_GROUPS
+from workers.pipeline.shedding.shedder import CONTROL_GROUPS
 
 RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to tell by
 
@@ -21,8 +21,8 @@ class _Look:
 
     at: float
     pattern: str
-    spared_events: list[int]
-    spared_matches: list[int]
+    control_events: list[int]
+    control_matches: list[int]
     events: int
     matches: int
 
@@ -65,11 +65,11 @@ class ShedRecord:
     def recall(self, pattern: str) -> dict[str, Any] | None:
         """`recall.Recall` of a pattern as a document; None while nothing tells."""
         looks = list(self._of(pattern))
-        if not any(each.spared_events for each in looks):
+        if not any(each.control_events for each in looks):
             return None
         found = recall_of(
-            _sums(each.spared_matches for each in looks),
-            _sums(each.spared_events for each in looks),
+            _sums(each.control_matches for each in looks),
+            _sums(each.control_events for each in looks),
             sum(each.matches for each in looks),
             sum(each.events for each in looks),
         )
@@ -88,13 +88,13 @@ class ShedRecord:
 
 def _look(at: float, name: str, count: PatternCount) -> _Look:
     offered = sum(count.types.values()) + sum(count.shed.values())
-    events, matches = offered - sum(count.spared_events), count.matches - sum(count.spared_matches)
-    return _Look(at, name, count.spared_events, count.spared_matches, events, matches)
+    events, matches = offered - sum(count.control_events), count.matches - sum(count.control_matches)
+    return _Look(at, name, count.control_events, count.control_matches, events, matches)
 
 
 def _sums(groups: Iterable[list[int]]) -> list[int]:
     """Per group; an empty list counts nothing."""
-    found = [0] * SPARED_GROUPS
+    found = [0] * CONTROL_GROUPS
     for each in groups:
         found = [a + b for a, b in zip(found, each, strict=True)] if each else found
     return found

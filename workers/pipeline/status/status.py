@@ -14,7 +14,7 @@ A replica's `response_seconds` is the mean of the window; null without a batch i
 process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
 
 `state` is starting (until something is worked since a start), running, stalled (events wait and nothing
-moves: `hindrance` says why), stopping or failed; `error` is what ended the run before, until something is
+moves: `stall_reason` says why), stopping or failed; `error` is what ended the run before, until something is
 worked again.
 """
 
@@ -59,7 +59,7 @@ class StatusBoard:
         control: redis.Redis,
         application: Application,
         before: dict[str, Any],
-        told: Callable[[], None],
+        notify: Callable[[], None],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,7 +69,7 @@ class StatusBoard:
         self._totals = Totals.of(before)
         self._shed = ShedRecord(self._totals.shed)
         self._ages = EventAges()
-        self._told = told
+        self._notify = notify
         self._results = ResultQueue(control, application.name)
         self._dispatches = Dispatches(control, application.name)
         self._replicas: dict[str, deque[ReplicaBatch]] = {name: deque() for name in application.replicas}
@@ -83,7 +83,7 @@ class StatusBoard:
         self._state, self._error = "starting", before.get("error")
         self.outbox_events = 0
 
-    def turn(self, state: str, error: str | None = None) -> None:
+    def enter_state(self, state: str, error: str | None = None) -> None:
         """To starting, running, stopping or failed; written at once. Running keeps the error before until
         something is worked.
         """
@@ -91,7 +91,7 @@ class StatusBoard:
             if state == "running":
                 self._progress.begin(self._monotonic())
             self._state, self._error = state, self._error if state == "running" else error
-        self._told()
+        self._notify()
 
     @property
     def stuck_seconds(self) -> float:
@@ -99,13 +99,13 @@ class StatusBoard:
         return self._progress.stuck_seconds
 
     def dispatched(
-        self, cursor: Cursor, events: int, hindrance: str | None, skipped: tuple[str, ...]
+        self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
         """The dispatcher has looked. hindrance, skipped: see there."""
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
-            self._progress.looked(self._monotonic(), events, hindrance, skipped)
+            self._progress.observed(self._monotonic(), events, stall_reason, skipped)
 
     def monitored(self, shown: dict[str, dict[str, Any]]) -> None:
         """What the monitor sees: criterion → its quantile, of how many events."""
@@ -131,7 +131,7 @@ class StatusBoard:
             self._shed.at_operators(batch.at, batch.operators.values(), sheds)
             if (late := batch.late_seconds(self._clock())) is not None:
                 self._ages.add(batch.at, *late)
-        self._told()
+        self._notify()
 
     def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
         room = self._results.room()
@@ -140,13 +140,13 @@ class StatusBoard:
         with self._lock:
             now = self._monotonic()
             self._forget(now)
-            state, hindrance = self._judged(now, given, waiting)
+            state, stall_reason = self._judged(now, given, waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
             capacity = controls.result_bytes
             return {
                 "state": state,
-                "hindrance": hindrance,
+                "hindrance": stall_reason,
                 "error": self._error,
                 "queues": list(self._application.queues),
                 "sinks": {each: list(queues) for each, queues in sorted(self._application.sinks.items())},
@@ -232,7 +232,7 @@ class StatusBoard:
         recent = [batch for name in self._replicas for batch in self._recent(name, now)]
         return {
             "in_per_second": self._rate((batch.events for batch in recent), now),
-            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "kept_per_second": self._rate((batch.retained for batch in recent), now),
             "alerts_per_second": self._rate((batch.alerts for batch in self._recent_batches(now)), now),
             "rules": [
                 {
@@ -279,13 +279,13 @@ class StatusBoard:
     ) -> dict[str, Any]:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         samples = [
-            WorkSample(elapsed, batch.events, batch.events, batch.kept, batch.seconds)
+            WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             for batch, elapsed in _spaced(self._replicas[name], now)
         ]
         return {
             "share": round(shares_of(self._application.replicas).get(name, 0.0), 4),
             "in_per_second": self._rate((batch.events for batch in recent), now),
-            "kept_per_second": self._rate((batch.kept for batch in recent), now),
+            "kept_per_second": self._rate((batch.retained for batch in recent), now),
             "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             "batch_seconds": newest.seconds if newest else None,
             "response_seconds": self._response_seconds(name, recent, now),
@@ -366,7 +366,7 @@ class StatusBoard:
             "expression": render(pattern.expression.root),
             "sheddable": is_sheddable(pattern),
             "matches": self._totals.matches.get(name, 0),
-            "quiet": self._totals.quiet.get(name, 0),
+            "quiet": self._totals.suppressed.get(name, 0),
             "seconds": sum(count.seconds for count in counts) / events if events else None,
             "types": self._by_type(types, now),
             "out_per_second": self._rate((count.matches for count in counts), now),
@@ -382,8 +382,8 @@ class StatusBoard:
 
     def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
         """What the spared keys' events were, and made of them; empty while nothing is shed."""
-        matches = self._rate(count.spared_matches, now)
-        return {"types": self._by_type(bounded(count.spared_types), now), "out_per_second": matches}
+        matches = self._rate(count.control_matches, now)
+        return {"types": self._by_type(bounded(count.control_types), now), "out_per_second": matches}
 
 
 def _mean(values: list[float]) -> float | None:

@@ -12,7 +12,7 @@ class Totals:
     """What counts on over restarts."""
 
     matches: dict[str, int] = field(default_factory=dict)
-    quiet: dict[str, int] = field(default_factory=dict)
+    suppressed: dict[str, int] = field(default_factory=dict)
     shed: ShedCounts = field(default_factory=dict)
     late_events: int = 0
     admitted_events: int = 0
@@ -23,10 +23,10 @@ class Totals:
         try:
             patterns = before.get("patterns", {})
             matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
-            quiet = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
+            suppressed = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
             shed = {name: pattern.get("shed_events", {}) for name, pattern in patterns.items()}
             late, admitted = before.get("late_events"), before.get("admitted_events")
-            return cls(matches, quiet, shed, int(late or 0), int(admitted or 0))
+            return cls(matches, suppressed, shed, int(late or 0), int(admitted or 0))
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
@@ -35,4 +35,4 @@ class Totals:
             self.late_events += operator.late
             for name, pattern in operator.patterns.items():
                 self.matches[name] = self.matches.get(name, 0) + pattern.matches
-                self.quiet[name] = self.quiet.get(name, 0) + pattern.quiet
+                self.suppressed[name] = self.suppressed.get(name, 0) + pattern.suppressed

@@ -13,7 +13,7 @@ process that was thought dead) is refused.
 | `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
 | `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…` → complex events still to be published |
 | `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
-| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow stream), `n` how many; the newest LATE_KEPT |
+| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` their number; the newest LATE_RETAINED |
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,8 +31,8 @@ from queues.lua.script import script
 from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode, encode
 
-LATE_KEPT = 1_000
-KEPT = 30  # complex events that are shown
+LATE_RETAINED = 1_000
+RETAINED = 30  # complex events that are shown
 
 
 class StateFromTheFuture(WeirError):  # noqa: N818
@@ -62,7 +62,7 @@ class WrittenState:
                 found += [name, encode(rows)]
         if self.late is None or not self.late.num_rows:
             return [*found, 0]
-        return [*found, 1, encode(self.late), self.late.num_rows, LATE_KEPT]
+        return [*found, 1, encode(self.late), self.late.num_rows, LATE_RETAINED]
 
 
 class StateStore:
@@ -139,12 +139,12 @@ class StateStore:
         pipeline.hdel(self._outbox, *names)
         if shown := list(newest):
             pipeline.lpush(self._recent, *reversed(shown))
-            pipeline.ltrim(self._recent, 0, KEPT - 1)
+            pipeline.ltrim(self._recent, 0, RETAINED - 1)
         pipeline.execute()
 
     def recent(self) -> list[dict[str, Any]]:
         """The newest complex events, newest first, their attributes read."""
-        return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, KEPT - 1)]
+        return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, RETAINED - 1)]
 
     def late(self, most: int) -> list[pa.RecordBatch]:
         """The newest late events, newest first."""

@@ -67,21 +67,21 @@ class FlinkPlant:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
-        self._looks: deque[FlinkSample] = deque()
+        self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
 
     def topology(self) -> MeasuredTopology:
         """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
         job = self._job()
         if job.shape != self._shape:
-            self._looks.clear()
+            self._recent.clear()
             self._shape = job.shape
-        look = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
+        sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
         if self._job().shape != job.shape:
-            raise PlantSilent(f"{self._line.name}: the job was rescaled while it was looked at.")
-        self._looks.append(look)
-        while len(self._looks) > 2 and self._looks[1].at <= look.at - WINDOW_SECONDS:
-            self._looks.popleft()
+            raise PlantSilent(f"{self._line.name}: the job was rescaled during the observation.")
+        self._recent.append(sample)
+        while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
+            self._recent.popleft()
         return self._topology(job, self._slots())
 
     def hold(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class FlinkPlant:
         )
 
     def _topology(self, job: FlinkJob, slots: int) -> MeasuredTopology:
-        window = self._looks[-1].at - self._looks[0].at if self._looks else 0.0
+        window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
         vertices = named(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
         operators = {name: self._operator(name, vertex, slots, window) for name, vertex in vertices.items()}
@@ -171,7 +171,7 @@ class FlinkPlant:
         return MeasuredOperator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
-        samples = list(_samples(self._looks, vertex.id, subtask))
+        samples = list(_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
         found = measures(samples, window)
@@ -181,9 +181,9 @@ class FlinkPlant:
         return found | {"latency_seconds": found["service_seconds"], "latency_variance": None}
 
 
-def _samples(looks: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
+def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
     """From look to look, where all is known and no counter fell."""
-    for before, after in pairwise(looks):
+    for before, after in pairwise(samples):
         elapsed = after.at - before.at
         was, now = before.values[vertex][subtask], after.values[vertex][subtask]
         if None in was or None in now or elapsed <= 0:

@@ -17,7 +17,7 @@ from queues.errors import WeirError
 from workers.plants.foreign.adapters import Adapter, adapter_of, registered
 from workers.plants.models import RegisteredPlant
 
-LOOK_SECONDS = 2.0
+OBSERVE_SECONDS = 2.0
 STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
@@ -39,7 +39,7 @@ class Lookout:
         self._seen_at: float | None = None
         self._error: str | None = None
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Once. Whatever goes wrong is kept as a sentence."""
         try:
             self._adapter = self._adapter or self._make(self.row)
@@ -47,7 +47,7 @@ class Lookout:
         except WeirError as error:
             self._keep_error(str(error))
         except Exception as error:  # an adapter's fault must not end the watch of a plant
-            logger.exception("A look at the plant %s failed.", self.row.name)
+            logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"looking at it failed ({type(error).__name__}).")
         else:
             with self._lock:
@@ -85,10 +85,10 @@ class PlantWatch:
         plants: Callable[[], Iterable[RegisteredPlant]] = registered,
         make: Callable[[RegisteredPlant], Adapter] = adapter_of,
         monotonic: Callable[[], float] = time.monotonic,
-        look_seconds: float = LOOK_SECONDS,
+        observe_seconds: float = OBSERVE_SECONDS,
     ) -> None:
         self._plants, self._make, self._monotonic = plants, make, monotonic
-        self._look_seconds = look_seconds
+        self._look_seconds = observe_seconds
         self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
 
@@ -128,7 +128,7 @@ class PlantWatch:
 
     def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
         while not ended.is_set():
-            lookout.look()
+            lookout.observe()
             ended.wait(self._look_seconds)
         lookout.close()
 

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from queues.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
-from workers.pipeline.dispatch.cursor import Cursor, Survey, admit, advance, close
+from workers.pipeline.dispatch.cursor import Cursor, Scan, admit, advance, close
 
 NOW_US = 1_000_000_000
 SECOND = 1_000_000
 
 
-def survey(*entries: tuple[int, int, int], complete: bool = True) -> Survey:
-    return Survey(tuple((f"{number}-0", events, newest) for number, events, newest in entries), complete)
+def scan(*entries: tuple[int, int, int], complete: bool = True) -> Scan:
+    return Scan(tuple((f"{number}-0", events, newest) for number, events, newest in entries), complete)
 
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 512), st.integers(0, NOW_US)), max_size=12)
 SURVEYS = st.dictionaries(st.sampled_from(["t/n1", "t/n2", "t/n3"]), ENTRIES).map(
     lambda found: {
-        name: survey(*((place + 1, *entry) for place, entry in enumerate(entries)))
+        name: scan(*((place + 1, *entry) for place, entry in enumerate(entries)))
         for name, entries in found.items()
     }
 )
@@ -31,12 +31,12 @@ SURVEYS = st.dictionaries(st.sampled_from(["t/n1", "t/n2", "t/n3"]), ENTRIES).ma
 
 @settings(deadline=None)
 @given(SURVEYS, st.integers(0, 3000))
-def test_a_batch_takes_whole_blocks_in_order_and_stops_at_the_limit(surveys, limit):
-    taken = admit(surveys, limit)
+def test_a_batch_takes_whole_blocks_in_order_and_stops_at_the_limit(scans, limit):
+    taken = admit(scans, limit)
     sizes = [entry[1] for entries in taken.values() for entry in entries]
     for name, entries in taken.items():
-        assert entries == surveys[name].entries[: len(entries)]
-    everything = sum(entry[1] for item in surveys.values() for entry in item.entries)
+        assert entries == scans[name].entries[: len(entries)]
+    everything = sum(entry[1] for item in scans.values() for entry in item.entries)
     if sum(sizes) < min(limit, everything):
         raise AssertionError("it stopped before the limit")
     assert sum(sizes) < limit + 512
@@ -44,27 +44,27 @@ def test_a_batch_takes_whole_blocks_in_order_and_stops_at_the_limit(surveys, lim
 
 @settings(deadline=None)
 @given(SURVEYS, st.integers(1, 3000))
-def test_no_container_gets_two_turns_more_than_another_that_still_has_blocks(surveys, limit):
-    taken = admit(surveys, limit)
-    for name, item in surveys.items():
+def test_no_container_gets_two_turns_more_than_another_that_still_has_blocks(scans, limit):
+    taken = admit(scans, limit)
+    for name, item in scans.items():
         count = len(taken.get(name, ()))
         if count < len(item.entries):
             assert all(len(other) <= count + 1 for other in taken.values())
 
 
 def advanced(
-    start: Cursor, surveys: dict[str, Survey], controls: Controls, skipped=(), holding=frozenset()
+    start: Cursor, scans: dict[str, Scan], controls: Controls, skipped=(), holding=frozenset()
 ) -> Cursor:
-    admitted = admit(surveys, controls.admit_events_per_batch)
-    return advance(start, surveys, admitted, controls, NOW_US, skipped, holding)
+    admitted = admit(scans, controls.admit_events_per_batch)
+    return advance(start, scans, admitted, controls, NOW_US, skipped, holding)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(SURVEYS, st.sets(st.sampled_from(["t/n1", "t/n2"]))), max_size=6))
 def test_the_watermark_never_goes_back_and_never_passes_the_slowest_less_the_lateness(steps):
     cursor, controls = Cursor(), Controls(admit_events_per_batch=700)
-    for surveys, holding in steps:
-        end = advanced(cursor, surveys, controls, holding=holding)
+    for scans, holding in steps:
+        end = advanced(cursor, scans, controls, holding=holding)
         if end is cursor:
             continue
         assert end.tick == cursor.tick + 1
@@ -76,35 +76,35 @@ def test_the_watermark_never_goes_back_and_never_passes_the_slowest_less_the_lat
 
 
 def test_a_container_that_is_not_read_to_its_end_holds_the_watermark():
-    surveys = {
-        "t/n1": survey((1, 10, 100 * SECOND)),
-        "t/n2": survey((1, 10, 20 * SECOND), complete=False),
+    scans = {
+        "t/n1": scan((1, 10, 100 * SECOND)),
+        "t/n2": scan((1, 10, 20 * SECOND), complete=False),
     }
-    assert advanced(Cursor(), surveys, Controls()).watermark_us == 15 * SECOND
+    assert advanced(Cursor(), scans, Controls()).watermark_us == 15 * SECOND
 
 
 def test_a_container_that_is_read_to_its_end_holds_nothing_back():
-    surveys = {"t/n1": survey((1, 10, 100 * SECOND)), "t/n2": survey((1, 10, 20 * SECOND))}
-    assert advanced(Cursor(), surveys, Controls()).watermark_us == 95 * SECOND
+    scans = {"t/n1": scan((1, 10, 100 * SECOND)), "t/n2": scan((1, 10, 20 * SECOND))}
+    assert advanced(Cursor(), scans, Controls()).watermark_us == 95 * SECOND
 
 
 def test_an_event_from_the_future_counts_as_now():
-    end = advanced(Cursor(), {"t/n1": survey((1, 10, 10**15))}, Controls())
+    end = advanced(Cursor(), {"t/n1": scan((1, 10, 10**15))}, Controls())
     assert end.watermark_us == NOW_US - Controls().lateness_us
 
 
 def test_with_nothing_new_the_cursor_is_the_very_same_whatever_the_controls():
     start = Cursor(ids={"t/n1": "5-0"})
-    assert advanced(start, {"t/n1": survey()}, Controls(revision=9, parallelism=7)) is start
+    assert advanced(start, {"t/n1": scan()}, Controls(revision=9, parallelism=7)) is start
 
 
 def test_admitting_nothing_moves_nothing():
     start = Cursor()
-    assert advanced(start, {"t/n1": survey((1, 10, 5))}, Controls(admit_events_per_batch=0)) is start
+    assert advanced(start, {"t/n1": scan((1, 10, 5))}, Controls(admit_events_per_batch=0)) is start
 
 
 def test_after_a_silence_the_watermark_comes_up_to_the_newest_event_once():
-    read = advanced(Cursor(), {"t/n1": survey((1, 10, 100 * SECOND))}, Controls())
+    read = advanced(Cursor(), {"t/n1": scan((1, 10, 100 * SECOND))}, Controls())
     closed = close(read)
     assert closed.watermark_us == 100 * SECOND
     assert (closed.tick, closed.ids) == (read.tick + 1, read.ids)
@@ -113,7 +113,7 @@ def test_after_a_silence_the_watermark_comes_up_to_the_newest_event_once():
 
 def test_a_cursor_reads_back_as_it_was_written():
     controls = Controls(revision=3, shares={"iap1": 0.25}, criteria={"slow": 2.5})
-    read = advanced(Cursor(), {"t/n1": survey((1, 10, 100 * SECOND))}, controls, ["n2"])
+    read = advanced(Cursor(), {"t/n1": scan((1, 10, 100 * SECOND))}, controls, ["n2"])
     assert Cursor.from_document(json.loads(json.dumps(read.to_document()))) == read
 
 
@@ -129,10 +129,10 @@ SHARES = st.dictionaries(st.sampled_from(["iap1", "iap2", "iap3"]), st.floats(0.
 @given(st.lists(SURVEYS, min_size=1, max_size=6), SHARES)
 def test_every_admitted_event_is_in_exactly_one_assignment(steps, shares):
     cursor, read = Cursor(), {}
-    for number, surveys in enumerate(steps):
+    for number, scans in enumerate(steps):
         renamed = {
-            name: Survey(tuple((f"{1000 * number + int(e[0][:-2])}-0", *e[1:]) for e in item.entries), True)
-            for name, item in surveys.items()
+            name: Scan(tuple((f"{1000 * number + int(e[0][:-2])}-0", *e[1:]) for e in item.entries), True)
+            for name, item in scans.items()
         }
         admitted = admit(renamed, 10**6)
         end = advance(cursor, renamed, admitted, Controls(), NOW_US)
@@ -157,8 +157,8 @@ def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
     cursor, taken, total = Cursor(), dict.fromkeys(shares, 0), 0
     for number, blocks in enumerate(sizes):
         entries = tuple((f"{100 * number + place + 1}-0", 512, 5) for place in range(blocks))
-        surveys = {"t/n1": Survey(entries, True)}
-        end = advance(cursor, surveys, {"t/n1": entries}, Controls(), NOW_US)
+        scans = {"t/n1": Scan(entries, True)}
+        end = advance(cursor, scans, {"t/n1": entries}, Controls(), NOW_US)
         given, owed = divide(cursor, end, {"t/n1": entries}, shares, 0.0)
         for name, assignment in given.items():
             taken[name] += assignment.events
@@ -171,7 +171,7 @@ def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
 
 def test_a_replica_without_a_share_gets_nothing():
     entries = tuple((f"{place}-0", 512, 5) for place in range(1, 30))
-    end = advance(Cursor(), {"t/n1": Survey(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
+    end = advance(Cursor(), {"t/n1": Scan(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
     given, _ = divide(Cursor(), end, {"t/n1": entries}, {"iap1": 0.0, "iap2": 1.0}, 0.0)
     assert set(given) == {"iap2"}
 

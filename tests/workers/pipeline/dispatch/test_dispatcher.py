@@ -191,20 +191,20 @@ def test_a_small_allowance_reaches_every_container_in_turn(dispatcher, publish, 
 
 
 @pytest.mark.parametrize(
-    ("controls", "told"),
+    ("controls", "reason"),
     [
         ({"admit_events_per_second": 0}, "0 events/s are admitted at most"),
         ({"admit_events_per_batch": 0}, "admit_events_per_batch is 0"),
     ],
 )
-def test_the_limit_that_holds_everything_back_is_told(controls, told, dispatcher, publish, control):
+def test_the_limit_that_holds_everything_back_is_named(controls, reason, dispatcher, publish, control):
     steer(control, **controls)
     publish(1_000)
     assert dispatcher.step() == 0
-    assert dispatcher.hindrance == told
+    assert dispatcher.stall_reason == reason
     steer(control)
     assert dispatcher.step() == 1_000
-    assert dispatcher.hindrance is None
+    assert dispatcher.stall_reason is None
 
 
 def test_a_full_result_queue_and_pieces_without_results_are_told(dispatcher, publish, control):
@@ -212,11 +212,11 @@ def test_a_full_result_queue_and_pieces_without_results_are_told(dispatcher, pub
     publish(30_000)
     for _ in range(3):
         dispatcher.step()
-    assert dispatcher.hindrance == "8,192 events are handed out and have no result yet"
+    assert dispatcher.stall_reason == "8,192 events are handed out and have no result yet"
     steer(control, result_bytes=2**20)
     work(control, size_bytes=2**20)
     dispatcher.step()
-    assert dispatcher.hindrance.startswith("2 of 1 MiB of the result queue are used")
+    assert dispatcher.stall_reason.startswith("2 of 1 MiB of the result queue are used")
 
 
 def test_a_node_that_can_not_be_read_is_told_and_the_others_go_on(dispatcher, publish, nodes):
@@ -224,7 +224,7 @@ def test_a_node_that_can_not_be_read_is_told_and_the_others_go_on(dispatcher, pu
     nodes["n2"].kill()
     assert 0 < dispatcher.step() < 3_000
     assert dispatcher.skipped == ("n2",)
-    assert dispatcher.hindrance == "n2 can't be read"
+    assert dispatcher.stall_reason == "n2 can't be read"
 
 
 def test_what_was_published_meanwhile_is_not_abandoned(control):
@@ -249,7 +249,7 @@ def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through
     for _ in range(9):
         times.now += 1.0
         given.append(dispatcher.step())
-        assert "of the result queue are used" in dispatcher.hindrance
+        assert "of the result queue are used" in dispatcher.stall_reason
         work(control, size_bytes=2**20)
     assert given == [0, 512, 0, 512, 0, 512, 0, 512, 0], "it stays a block while there is no room"
     steer(control, result_bytes=2**20, admit_events_per_second=0)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.segments.segment import Surveyed
-from workers.pipeline.dispatch.portion import EVENTS_PER_TASK, Portion, on_tasks
+from queues.segments.segment import Scanned
+from workers.pipeline.dispatch.portion import EVENTS_PER_TASK, BatchAssignment, on_tasks
 from workers.pipeline.events.containers import Range
 from workers.pipeline.shedding.shedder import Shedder
 
@@ -22,9 +22,9 @@ class Filled:
     def segment(self, queue: str, url: str) -> "Filled":
         return Filled({"": self._blocks[url]})
 
-    def survey(self, after: str, limit_events: int) -> list[Surveyed]:
+    def scan(self, after: str, limit_events: int) -> list[Scanned]:
         first = int(after.partition("-")[0]) + 1
-        return [Surveyed(f"{number}-0", BLOCK, 0) for number in range(first, self._blocks[""] + 1)]
+        return [Scanned(f"{number}-0", BLOCK, 0) for number in range(first, self._blocks[""] + 1)]
 
 
 def filled(blocks: list[int]) -> tuple[Filled, list[tuple[Range, int]]]:
@@ -57,10 +57,12 @@ def test_a_small_batch_is_worked_by_one_task():
 
 def test_a_portion_is_the_same_when_it_has_travelled():
     tasks = on_tasks(*filled([200, 200]), 2)
-    portion = Portion(7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5})
-    assert Portion.from_text(portion.to_text()) == portion
+    portion = BatchAssignment(
+        7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5}
+    )
+    assert BatchAssignment.from_text(portion.to_text()) == portion
 
 
 def test_outside_of_a_job_there_is_no_portion():
-    with pytest.raises(RuntimeError, match="no portion is attached"):
-        Portion.of_this_job()
+    with pytest.raises(RuntimeError, match="no batch assignment is attached"):
+        BatchAssignment.of_this_job()

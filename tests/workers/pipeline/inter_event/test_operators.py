@@ -82,7 +82,7 @@ class Tier:
                     done += 1
         self.store.forget_between(self.batch)
 
-    def told(self, event_type: str = "aba") -> list[tuple]:
+    def emitted(self, event_type: str = "aba") -> list[tuple]:
         """(key, ids) of every complex event in the outbox."""
         found = []
         for data in self.store.outputs(100_000).values():
@@ -94,7 +94,7 @@ class Tier:
 
 
 def expected(pattern, events: list[tuple]) -> set[tuple]:
-    found = match_all(pattern, rows_of(events)).told()
+    found = match_all(pattern, rows_of(events)).emitted()
     return {(key, tuple(event[1] for event in taken)) for key, taken in found}
 
 
@@ -123,7 +123,7 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
         for _ in range(chance.randint(0, 2)):
             tier.work(tasks, most=chance.randint(0, tasks))  # was killed before it was finished
         tier.work(tasks)
-    found = tier.told()
+    found = tier.emitted()
     assert len(set(found)) == len(found), "a match was told twice"
     assert set(found) == expected(PATTERN, events)
     tier.plan(200)
@@ -136,10 +136,10 @@ def test_what_waits_for_the_watermark_is_let_go_when_it_comes_without_a_new_resu
     tier.publish(batch_of([(5, "A", 1.0, "x"), (6, "B", 1.0, "x"), (7, "A", 1.0, "x")]), None)
     assert tier.plan(0)
     tier.work()
-    assert not tier.told()
+    assert not tier.emitted()
     assert tier.plan(10)
     tier.work()
-    assert tier.told() == [("x", ("e0000", "e0001", "e0002"))]
+    assert tier.emitted() == [("x", ("e0000", "e0001", "e0002"))]
 
 
 def test_an_event_behind_the_watermark_is_counted_and_kept_as_late_and_matched_no_more(control):
@@ -166,8 +166,8 @@ def test_complex_events_of_one_level_are_matched_by_the_next_in_the_same_batch(c
         tier.plan(watermark_us)
         tier.work(most=1)  # killed between the levels
         tier.work()
-    assert len(tier.told("aba")) == 4
-    assert len(tier.told("twice")) == 2
+    assert len(tier.emitted("aba")) == 4
+    assert len(tier.emitted("twice")) == 2
     assert not list(control.scan_iter("weir:pipeline:between:*"))
 
 
@@ -192,7 +192,7 @@ def test_a_pattern_that_was_changed_starts_anew(control):
     tier.publish(batch_of([(7, "A", 1.0, "x")]), 6)
     tier.plan(8)
     tier.work()
-    assert not tier.told()
+    assert not tier.emitted()
 
 
 @given(st.integers(1, 64), st.sets(st.integers(0, 63)))

@@ -21,14 +21,14 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.integers(0, 50))
-def test_a_complex_event_tells_its_contributing_events_as_they_were(events, quiet_us):
-    pattern = pattern_of("SEQ(A; B)", within_us=2**50, quiet_us=quiet_us, emits="ab")
+def test_a_complex_event_tells_its_contributing_events_as_they_were(events, suppression_us):
+    pattern = pattern_of("SEQ(A; B)", within_us=2**50, suppression_us=suppression_us, emits="ab")
     matches = match_all(pattern, rows_of(events))
     made = complex_events(pattern, matches, "ab:run.1:0").to_pylist()
-    told = list(matches.told())
-    assert [event["source"] for event in made] == [key for key, _ in told]
+    emitted = list(matches.emitted())
+    assert [event["source"] for event in made] == [key for key, _ in emitted]
     assert len({event["id"] for event in made}) == len(made)
-    for event, (_, taken) in zip(made, told, strict=True):
+    for event, (_, taken) in zip(made, emitted, strict=True):
         said = json.loads(event["attributes"])
         names = ("time_us", "id", "type", "value", "source")
         assert [tuple(each[name] for name in names) for each in said["events"]] == taken

@@ -16,8 +16,8 @@ from tests.workers.pipeline.matching.patterns import (
 )
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
 from workers.pipeline.matching.kept.matches import joined
-from workers.pipeline.matching.matcher import Matcher, finder_of, masks_of, match_all
-from workers.pipeline.matching.previous import KEPT_US
+from workers.pipeline.matching.matcher import Matcher, masks_of, match_all, raw_matcher_of
+from workers.pipeline.matching.previous import RETAINED_US
 from workers.pipeline.patterns.pattern import Pattern
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))
@@ -80,8 +80,8 @@ ANY_PATTERN = (
     PATTERNS
     | GUARDED
     | st.builds(
-        lambda chosen, consume, contiguity, quiet_us: pattern_of(
-            *chosen, 12, consume=consume, contiguity=contiguity, quiet_us=quiet_us
+        lambda chosen, consume, contiguity, suppression_us: pattern_of(
+            *chosen, 12, consume=consume, contiguity=contiguity, suppression_us=suppression_us
         ),
         st.sampled_from(OTHERS),
         st.sampled_from(["once", "skip-past-last"]),
@@ -123,7 +123,7 @@ def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events
 @settings(deadline=None, max_examples=150)
 @given(PATTERNS | GUARDED, EVENTS)
 def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
-    assert not isinstance(finder_of(pattern), Interpreted)
+    assert not isinstance(raw_matcher_of(pattern), Interpreted)
     rows = rows_of(events)
     finder = Interpreted(pattern)
     one_by_one = joined([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
@@ -148,7 +148,7 @@ def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(p
     found += [matcher.take(rows.slice(at)), matcher.finish()]
     cut_up, whole = joined(found), match_all(pattern, rows)
     assert cut_up.ids() == whole.ids()
-    assert list(cut_up.told()) == list(whole.told())
+    assert list(cut_up.emitted()) == list(whole.emitted())
 
 
 @pytest.mark.parametrize("consume", ["once", "skip-past-last"])
@@ -157,23 +157,23 @@ def test_what_time_has_closed_leaves_no_state_and_it_says_when_that_is(text, con
     matcher = Matcher(pattern_of(text, consume=consume))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 0, "y")]))
     x, y = ord("x") % GROUPS, ord("y") % GROUPS
-    assert matcher.wakes() == {x: 11, y: 12}
+    assert matcher.timers() == {x: 11, y: 12}
     matcher.advance(10)
     assert set(matcher.save()) == {x, y}
     matcher.advance(11)
-    assert set(matcher.save()) == set(matcher.wakes()) == {y}
+    assert set(matcher.save()) == set(matcher.timers()) == {y}
     matcher.advance(12)
-    assert matcher.save() == matcher.wakes() == {}
+    assert matcher.save() == matcher.timers() == {}
 
 
 def test_the_quiet_time_and_the_event_before_are_let_go_in_time():
-    matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, quiet_us=5))
+    matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, suppression_us=5))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 1, "x")]))
     x = ord("x") % GROUPS
-    assert matcher.wakes() == {x: 6}
+    assert matcher.timers() == {x: 6}
     matcher.advance(6)
-    assert matcher.wakes() == {x: KEPT_US + 2}
-    matcher.advance(KEPT_US + 2)
+    assert matcher.timers() == {x: RETAINED_US + 2}
+    matcher.advance(RETAINED_US + 2)
     assert matcher.save() == {}
 
 
@@ -184,6 +184,6 @@ def test_long_times_and_many_keys_do_not_mix_up_what_has_expired():
 
 
 def test_matches_in_the_quiet_time_after_one_are_marked_and_the_first_after_it_is_not():
-    pattern = pattern_of("SEQ(A)", quiet_us=10)
+    pattern = pattern_of("SEQ(A)", suppression_us=10)
     matches = match_all(pattern, rows_of([(time, "A", 0, "x") for time in (0, 5, 9, 10, 15)]))
-    assert matches.quiet.tolist() == [False, True, True, False, True]
+    assert matches.suppressed.tolist() == [False, True, True, False, True]

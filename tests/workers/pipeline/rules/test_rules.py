@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 from queues.errors import BadInput
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import application_of_text, read_application
-from workers.pipeline.dispatch.portion import Portion
+from workers.pipeline.dispatch.portion import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.layout import Layout, criterion_column
@@ -164,11 +164,11 @@ def test_a_table_that_changes_is_read_again_and_a_wrong_one_leaves_the_old_in_us
     assert owner() == "ann"
     path.write_text("id,owner\ne0,bernard\n")
     table.refresh()
-    assert (owner(), table.trouble) == ("bernard", None)
+    assert (owner(), table.last_error) == ("bernard", None)
     path.write_text("id\ne0\n")
     table.refresh()
     assert owner() == "bernard"
-    assert "no column 'owner'" in table.trouble
+    assert "no column 'owner'" in table.last_error
 
 
 def test_only_columns_are_asked_for():
@@ -191,12 +191,14 @@ def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_ser
     application = application_of_text(PLANNED, SHIPPED.parent)
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
     for tick in (1, 2):
-        portion = Portion(tick, (filled[:1], filled[1:]), 60_000_000, False, Shedder(), {"least": 3 * tick})
+        portion = BatchAssignment(
+            tick, (filled[:1], filled[1:]), 60_000_000, False, Shedder(), {"least": 3 * tick}
+        )
         plan = plans.plan(2)
-        told, passed = plans.run(portion)
+        emitted, passed = plans.run(portion)
         assert plans.plan(2) is plan
-        assert (sum(row["kept"] for row in told), passed) == (4 if tick == 1 else 0, {"noise": 8})
-        blobs = [Blob(*row[:7]) for row in told if row["name"]]
+        assert (sum(row["kept"] for row in emitted), passed) == (4 if tick == 1 else 0, {"noise": 8})
+        blobs = [Blob(*row[:7]) for row in emitted if row["name"]]
         results = ResultQueue(control, "planned")
         rows = results.read(Result("iap1", tick, None, tuple(blobs)), [blob.name for blob in blobs])
         found = sorted(name for batch in rows for name in batch.column("id").to_pylist())

@@ -24,5 +24,5 @@ def test_pyspark_is_imported_as_it_is_installed_and_no_archive_is_looked_through
     path = os.pathsep.join([*map(str, ARCHIVES), str(Path.cwd())])
     environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-c", SAID]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.split() == [str(INSTALLED / "version.py"), "0"]
+    emitted = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert emitted.stdout.split() == [str(INSTALLED / "version.py"), "0"]

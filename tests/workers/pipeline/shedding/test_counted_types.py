@@ -16,9 +16,9 @@ def test_named_types_and_the_most_frequent_are_counted_by_name_and_nothing_is_lo
     assert {each: found[each] for each in named if each in types} == {
         each: types[each] for each in named if each in types
     }
-    told = [number for each, number in found.items() if each not in named and each != OTHERS]
+    emitted = [number for each, number in found.items() if each not in named and each != OTHERS]
     left = [number for each, number in types.items() if each not in found and each != OTHERS]
-    assert not left or min(told) >= max(left)
+    assert not left or min(emitted) >= max(left)
 
 
 def test_counts_stay_bounded_over_batch_after_batch():

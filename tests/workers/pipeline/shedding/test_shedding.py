@@ -18,7 +18,14 @@ from workers.pipeline.matching.matcher import masks_of, match_all
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.recall import recall_of
-from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, SPARED_GROUPS, UNITS, Fates, Shedder, ranked
+from workers.pipeline.shedding.shedder import (
+    CONTROL_GROUPS,
+    ROTATION_WINDOWS,
+    UNITS,
+    ShedDecisions,
+    Shedder,
+    ranked,
+)
 
 KEYS = "abcdefghijkl"
 SHARES = st.sampled_from([0.0, 0.3, 0.5, 1.0])
@@ -40,7 +47,7 @@ EVENTS = st.lists(
 
 def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
     """The rows a pattern is to get."""
-    dropped = Fates(shedder, rows, rows.column("match_key")).dropped(pattern, masks_of(pattern, rows))
+    dropped = ShedDecisions(shedder, rows, rows.column("match_key")).dropped(pattern, masks_of(pattern, rows))
     return rows.filter(pa.array(~dropped))
 
 
@@ -48,7 +55,7 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     """A tier that has worked the events, cut into results at these places."""
     control.flushall()
     tier = Tier(control, GRAPH)
-    steered = {"shed": shedder.shares, "shed_by": shedder.by, "spared_keys_share": shedder.spared_share}
+    steered = {"shed": shedder.shares, "shed_by": shedder.by, "spared_keys_share": shedder.control_share}
     tier.controls = Controls().changed(steered)
     everything, places = batch_of(events), sorted({0, *cuts, len(events)})
     for start, end in pairwise(place for place in places if place <= len(events)):
@@ -70,21 +77,21 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     st.sampled_from(UNITS),
 )
 def test_an_event_meets_the_same_fate_however_it_comes_and_is_counted_once(
-    control, events, shares, spared, cuts, unit
+    control, events, shares, control_share, cuts, unit
 ):
     events = sorted(events, key=lambda event: event[0])
     ab, ba = dict(zip("AB", shares[:2], strict=True)), dict(zip("AB", shares[2:], strict=True))
-    shedder = Shedder({"ab": ab, "ba": ba}, spared, unit)
+    shedder = Shedder({"ab": ab, "ba": ba}, control_share, unit)
     tier = worked(control, events, shedder, list(cuts))
     rows = rows_of(events)
     for pattern in (AB, BA):
         kept = kept_of(pattern, rows, shedder)
         expected = {
-            (key, tuple(event[1] for event in taken)) for key, taken in match_all(pattern, kept).told()
+            (key, tuple(event[1] for event in taken)) for key, taken in match_all(pattern, kept).emitted()
         }
-        told = tier.told(pattern.name)
-        assert len(told) == len(set(told))
-        assert set(told) == expected
+        emitted = tier.emitted(pattern.name)
+        assert len(emitted) == len(set(emitted))
+        assert set(emitted) == expected
         counts = [each.patterns[pattern.name] for each in tier.counts if pattern.name in each.patterns]
         shed = sum(sum(each.shed.values()) for each in counts)
         before = sum(tier.shed.get(pattern.name, {}).values())
@@ -106,18 +113,18 @@ def test_an_event_that_a_not_waits_for_is_never_dropped_and_a_strict_pattern_dro
 
 def test_spared_keys_lose_nothing_and_all_others_their_share():
     rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
-    fates = Fates(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
+    fates = ShedDecisions(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
     dropped = fates.dropped(AB, np.ones(rows.num_rows, np.int64))
-    assert not dropped[fates.spared].any()
-    assert 0.06 < fates.spared.mean() < 0.14
-    assert abs(dropped[~fates.spared].mean() - 0.4) < 0.02
+    assert not dropped[fates.control].any()
+    assert 0.06 < fates.control.mean() < 0.14
+    assert abs(dropped[~fates.control].mean() - 0.4) < 0.02
 
 
 def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_has_its_turn():
     keys = [chr(0x4E00 + number) for number in range(1_000)]
-    turn = ROTATION_WINDOWS * AB.within_us
+    enter_state = ROTATION_WINDOWS * AB.within_us
     events = [
-        (turn * round_ + step, kind, 1.0, key)
+        (enter_state * round_ + step, kind, 1.0, key)
         for round_ in range(8)
         for step, kind in enumerate("AB")
         for key in keys
@@ -126,7 +133,7 @@ def test_by_key_so_many_matches_are_left_as_is_kept_of_each_type_and_every_key_h
     found = {}
     for unit in UNITS:
         kept = kept_of(AB, rows, Shedder({"ab": {"A": 0.6, "B": 0.6}}, 0.0, unit))
-        found[unit] = [key for key, _ in match_all(AB, kept).told()]
+        found[unit] = [key for key, _ in match_all(AB, kept).emitted()]
     assert abs(len(found["key"]) / 8_000 - 0.4) < 0.02
     assert abs(len(found["event"]) / 8_000 - 0.16) < 0.02
     assert len(set(found["key"])) > 970, "in eight turns nearly every key is kept once"
@@ -149,18 +156,18 @@ def test_a_table_of_something_else_than_shares_is_refused_by_name(shed):
 
 def sampled(chance: random.Random, keys: int, recall: float, clump: int) -> tuple:
     """Spared matches and events by group, and the others', of keys that differ by up to `clump`."""
-    spared_matches, spared_events, matches, events = [0] * SPARED_GROUPS, [0] * SPARED_GROUPS, 0, 0
+    control_matches, control_events, matches, events = [0] * CONTROL_GROUPS, [0] * CONTROL_GROUPS, 0, 0
     for _ in range(keys):
         size = chance.randint(1, clump)
         found = sum(chance.random() < 0.5 for _ in range(4 * size))
         if chance.random() < 0.05:
-            group = chance.randrange(SPARED_GROUPS)
-            spared_matches[group] += found
-            spared_events[group] += 8 * size
+            group = chance.randrange(CONTROL_GROUPS)
+            control_matches[group] += found
+            control_events[group] += 8 * size
         else:
             matches += sum(chance.random() < recall for _ in range(found))
             events += 8 * size
-    return spared_matches, spared_events, matches, events
+    return control_matches, control_events, matches, events
 
 
 @pytest.mark.parametrize(("recall", "clump"), [(0.2, 1), (0.6, 4), (0.95, 12)])
@@ -173,5 +180,5 @@ def test_the_interval_holds_the_true_recall_nearly_always(recall, clump):
 
 
 def test_without_matches_of_spared_keys_nothing_is_estimated():
-    assert recall_of([0] * SPARED_GROUPS, [9] * SPARED_GROUPS, 40, 900) is None
-    assert recall_of([0] * SPARED_GROUPS, [0] * SPARED_GROUPS, 40, 900) is None
+    assert recall_of([0] * CONTROL_GROUPS, [9] * CONTROL_GROUPS, 40, 900) is None
+    assert recall_of([0] * CONTROL_GROUPS, [0] * CONTROL_GROUPS, 40, 900) is None

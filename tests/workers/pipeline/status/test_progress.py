@@ -9,7 +9,7 @@ from workers.pipeline.status.progress_record import ProgressRecord
 
 def test_who_has_nothing_to_do_is_not_stalled():
     assert stall(ProgressInputs()) is None
-    assert stall(ProgressInputs(hindrance="n1 can't be read")) is None
+    assert stall(ProgressInputs(stall_reason="n1 can't be read")) is None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_one_that_is_stalled_for_longest_is_named():
 
 
 def test_a_limit_or_a_node_that_is_away_is_told_and_is_not_stuck():
-    sight = ProgressInputs(undispatched_seconds=20.0, hindrance="0 events/s are admitted at most")
+    sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="0 events/s are admitted at most")
     assert stall(sight) == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
     assert sight.stuck_seconds == 0.0, "a new start would not help"
 
@@ -54,10 +54,10 @@ def test_a_dispatcher_that_does_not_come_back_is_told_and_is_stuck():
 def test_a_worker_counts_from_its_piece_its_last_batch_or_the_start_whichever_is_latest():
     record = ProgressRecord(50.0)
     record.at_replica("a", ReplicaBatch(90.0, 0, 1, 1, 0, 0.2, [], 0.2))
-    record.looked(130.0, 0, None, ())
+    record.observed(130.0, 0, None, ())
     given = {"a": 60.0, "b": 10.0, "c": 120.0}
-    state, hindrance = record.judge(130.0, given, 1)
-    assert (state, hindrance[:9], hindrance[-4:]) == ("stalled", "replica b", "80 s")
+    state, stall_reason = record.judge(130.0, given, 1)
+    assert (state, stall_reason[:9], stall_reason[-4:]) == ("stalled", "replica b", "80 s")
     assert record.stuck_seconds == 40.0, "that of replica a, which has worked before"
     record.begin(130.0)
     assert record.judge(131.0, given, 1) == ("starting", None)

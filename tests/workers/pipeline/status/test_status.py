@@ -57,13 +57,13 @@ def beat(events: int) -> dict[bytes, bytes]:
     return {b"n1": json.dumps({"containers": {"telemetry": counters}}).encode()}
 
 
-def looked(shown: StatusBoard, hindrance: str | None = None, events: int = 0) -> None:
-    shown.dispatched(Cursor(controls=APPLICATION.controls), events, hindrance, ())
+def looked(shown: StatusBoard, stall_reason: str | None = None, events: int = 0) -> None:
+    shown.dispatched(Cursor(controls=APPLICATION.controls), events, stall_reason, ())
 
 
 def worked(batch: int, at: float = 100.0) -> InterEventBatch:
     hosts = OperatorCount("hosts", events=40, late=1, seconds=4.0)
-    hosts.patterns["load-rises"] = PatternCount({"cpu": 30, "load": 10}, matches=2, quiet=1, seconds=0.4)
+    hosts.patterns["load-rises"] = PatternCount({"cpu": 30, "load": 10}, matches=2, suppressed=1, seconds=0.4)
     combined = Combined(watermark_us=47_000_000, waits_for="iap2", fresh=(ARRIVED,))
     tasks = (OperatorCount("hosts", 1, 30, seconds=3.0), OperatorCount("hosts", 2, 10, seconds=1.0))
     tasks[0].patterns["load-rises"] = PatternCount(matches=2)
@@ -107,17 +107,17 @@ def test_how_soon_a_replica_answers_is_told_once_it_is_warm_and_only_of_the_wind
     at = [0.0]
     shown = board(control, lambda: at[0])
 
-    def told(now: float) -> float | None:
+    def emitted(now: float) -> float | None:
         at[0] = now
         return shown.document({})["replicas"]["iap1"]["response_seconds"]
 
     shown.replica("iap1", ReplicaBatch(8.0, 1, 50, 40, 4_000, 7.4, [], 7.4))
-    assert told(9.0) is None  # Spark was warming up
+    assert emitted(9.0) is None  # Spark was warming up
     shown.replica("iap1", ReplicaBatch(9.0, 2, 50, 40, 4_000, 0.2, [], 6.0))
-    assert told(17.0) is None  # and that one waited for it
+    assert emitted(17.0) is None  # and that one waited for it
     shown.replica("iap1", ReplicaBatch(20.0, 3, 50, 40, 4_000, 0.2, [], 0.4))
-    assert told(21.0) == 0.4
-    assert told(31.0) is None  # it has had nothing to do since
+    assert emitted(21.0) == 0.4
+    assert emitted(31.0) is None  # it has had nothing to do since
 
 
 def test_each_task_is_measured_by_its_own_batches(control):
@@ -194,9 +194,9 @@ def test_what_is_shed_is_told_by_type_with_what_it_costs_and_counts_on_over_a_re
 def test_the_worst_application_is_the_state_of_the_pipeline(control):
     statuses = Statuses(control)
     shown = statuses.board(APPLICATION)
-    shown.turn("running")
+    shown.enter_state("running")
     assert json.loads(control.get(keys.PIPELINE))["state"] == "running"
-    shown.turn("failed", "a node is away")
+    shown.enter_state("failed", "a node is away")
     said = json.loads(control.get(keys.PIPELINE))
     assert (said["state"], said["error"]) == ("failed", "a node is away")
 
@@ -204,7 +204,7 @@ def test_the_worst_application_is_the_state_of_the_pipeline(control):
 def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
     times = Times()
     shown = board(control, times, times)
-    shown.turn("running")
+    shown.enter_state("running")
     assert shown.document({})["state"] == "running", "nothing waits"
     given(control, times)
     looked(shown)
@@ -227,7 +227,7 @@ def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
 def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(control):
     times = Times()
     shown = board(control, times, times)
-    shown.turn("running")
+    shown.enter_state("running")
     shown.document(beat(0))
     for _ in range(4):
         times.now += 5.0
@@ -240,7 +240,7 @@ def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(contro
 def test_a_combiner_that_takes_no_results_is_told(control):
     times = Times()
     shown = board(control, times, times)
-    shown.turn("running")
+    shown.enter_state("running")
     shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
     times.now += 1.0
     shown.inter_event(worked(1, times()))
@@ -253,8 +253,8 @@ def test_a_combiner_that_takes_no_results_is_told(control):
 
 def test_what_ended_the_run_before_is_told_until_something_is_worked_again(control):
     shown = board(control)
-    shown.turn("failed", "a node is away")
-    shown.turn("running")
+    shown.enter_state("failed", "a node is away")
+    shown.enter_state("running")
     assert shown.document({})["error"] == "a node is away"
     shown.replica("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
     assert shown.document({})["error"] is None

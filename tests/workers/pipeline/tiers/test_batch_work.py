@@ -38,7 +38,7 @@ def test_spark_is_told_a_sentence_and_what_failed_is_kept_as_it_was():
             raise BadInput("field", "is wrong")
 
     work = Work()
-    with pytest.raises(BatchFailed, match="field: is wrong") as told:
+    with pytest.raises(BatchFailed, match="field: is wrong") as emitted:
         work(None, 3)
-    assert told.value.__cause__ is None and told.value.__suppress_context__
+    assert emitted.value.__cause__ is None and emitted.value.__suppress_context__
     assert isinstance(work.failure, BadInput)

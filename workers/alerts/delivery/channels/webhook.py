@@ -35,15 +35,15 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
     name = receiver.settings.get("secret_environment")
     if not name:
         return derived_secret(receiver).encode()
-    if trouble := trouble_of(receiver):
-        raise Failed(trouble)
+    if error := setup_error(receiver):
+        raise Failed(error)
     secret = variables.secret_named(name, environment)
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
     return secret.encode()
 
 
-def trouble_of(receiver: Receiver) -> str:
+def setup_error(receiver: Receiver) -> str:
     """Why a receiver that was set before there were rules can't be used, "" when it can."""
     name, url = receiver.settings.get("secret_environment"), receiver.settings.get("url", "")
     try:
@@ -56,7 +56,7 @@ def trouble_of(receiver: Receiver) -> str:
 
 
 def derived_secret(receiver: Receiver) -> str:
-    """Of this receiver alone: another receiver's, or the signing of sessions, can't be told from it."""
+    """Of this receiver alone: neither another receiver's nor the key of sessions follows from it."""
     about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
     return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()
 

@@ -36,12 +36,12 @@ class SparkProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
-    def work(self, seat: Any) -> Made:
+    def work(self, lease: Any) -> Made:
         """Do a seat's chunk. Raises BadInput, SparkFailed; Overtaken from the seat, Spark stopped first."""
-        self._ask(seat)
+        self._ask(lease)
         try:
             while True:
-                if (answer := self._next(seat)) is not None:
+                if (answer := self._next(lease)) is not None:
                     return answer
         except WeirError:
             # Overtaken, cancelled or failed: what Spark is doing now is for nobody.
@@ -66,14 +66,14 @@ class SparkProcess:
                     continue
         self._process = None
 
-    def _ask(self, seat: Any) -> None:
+    def _ask(self, lease: Any) -> None:
         process = self._process or self._start()
         request = {
             "job": self._job,
-            "parameters": dict(seat.parameters),
-            "content": dict(seat.content),
-            "token": seat.token,
-            "data": str(seat.surroundings.data),
+            "parameters": dict(lease.parameters),
+            "content": dict(lease.content),
+            "token": lease.token,
+            "data": str(lease.surroundings.data),
         }
         assert process.stdin is not None
         try:
@@ -83,17 +83,17 @@ class SparkProcess:
             self.close()
             raise SparkFailed(f"Spark's process takes no work: {error}") from None
 
-    def _next(self, seat: Any) -> Made | None:
+    def _next(self, lease: Any) -> Made | None:
         """An answer, or None after the progress is passed on; the seat is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
         except queue.Empty:
-            seat.check()
+            lease.check()
             return None
         if answer is None:
             raise SparkFailed("Spark's process ended in the middle of a chunk.")
         if "progress" in answer:
-            seat.check(answer["progress"])
+            lease.check(answer["progress"])
             return None
         if "refused" in answer:
             raise BadInput(**answer["refused"])

@@ -12,7 +12,7 @@ from workers.pipeline.patterns.automaton import Automaton, Take, parted_by_choic
 Event = tuple[Any, ...]  # (time in µs, …): what a match reports of an event; JSON values
 
 
-class Way(NamedTuple):
+class Branch(NamedTuple):
     """One way through the pattern. taken: the events of the match. through: how many events of the stream,
     from the attempt's first, lie up to its last taken one. turns: where it parted from other ways.
     """
@@ -20,7 +20,7 @@ class Way(NamedTuple):
     state: int
     taken: tuple[Event, ...]
     through: int
-    turns: tuple[int, ...] = ()
+    choices: tuple[int, ...] = ()
 
 
 @dataclass
@@ -30,15 +30,15 @@ class Attempt:
     """
 
     first_us: int
-    ways: list[Way] = field(default_factory=list)
-    ended: Way | None = None
+    branches: list[Branch] = field(default_factory=list)
+    ended: Branch | None = None
     seen: int = 0
     count: int = 0
 
     @classmethod
     def begin(cls, automaton: Automaton, event: Event, mask: int, to_the_last: bool) -> "Attempt | None":
         """An attempt with its first event; None where the pattern can't begin with it."""
-        attempt = cls(event[0], [Way(automaton.start, (), 0)])
+        attempt = cls(event[0], [Branch(automaton.start, (), 0)])
         if not attempt.can_take(automaton, mask):
             return None
         attempt.take(automaton, event, mask, relaxed=False, to_the_last=to_the_last)
@@ -46,80 +46,88 @@ class Attempt:
 
     @property
     def is_decided(self) -> bool:
-        return not self.ways
+        return not self.branches
 
     def can_take(self, automaton: Automaton, mask: int) -> bool:
-        return any(automaton.taking(way.state, mask) for way in self.ways)
+        return any(automaton.taking(branch.state, mask) for branch in self.branches)
 
     def take(self, automaton: Automaton, event: Event, mask: int, relaxed: bool, to_the_last: bool) -> None:
         """The next event: each way takes it where it can; else, when `relaxed`, passes over it, else is given
         up.
         """
-        before, self.ways, reached = self.ways, [], set()
+        before, self.branches, reached = self.branches, [], set()
         self.seen += 1
         self.count += 1
-        for way in before:
-            for following in self._following(automaton, way, event, mask, relaxed):
+        for branch in before:
+            for following in self._following(automaton, branch, event, mask, relaxed):
                 if following.state in reached:
                     continue
                 reached.add(following.state)
                 state = automaton.state(following.state)
                 if to_the_last or state.takes or state.ends_late:
-                    self.ways.append(following)
+                    self.branches.append(following)
                 if state.ends and not to_the_last and following.through == self.seen:
                     self._end(following, relaxed)
                     return
-            if not relaxed and self._has_outlasted(automaton, way, mask):
-                self.ended = way
+            if not relaxed and self._has_outlasted(automaton, branch, mask):
+                self.ended = branch
                 return
 
-    def _following(self, automaton: Automaton, way: Way, event: Event, mask: int, relaxed: bool) -> list[Way]:
-        takes = automaton.taking(way.state, mask)
+    def _following(
+        self, automaton: Automaton, branch: Branch, event: Event, mask: int, relaxed: bool
+    ) -> list[Branch]:
+        takes = automaton.taking(branch.state, mask)
         if len(takes) == 1:
-            return [_taken(way, takes[0], event, self.seen, way.turns)]
+            return [_taken(branch, takes[0], event, self.seen, branch.choices)]
         if takes:
-            return [_taken(way, take, event, self.seen, (*way.turns, *take.turns)) for take in takes]
-        passed = automaton.passed_over(way.state, mask) if relaxed else None
-        return [] if passed is None else [way._replace(state=passed)]
+            return [
+                _taken(branch, take, event, self.seen, (*branch.choices, *take.choices)) for take in takes
+            ]
+        passed = automaton.passed_over(branch.state, mask) if relaxed else None
+        return [] if passed is None else [branch._replace(state=passed)]
 
-    def _end(self, way: Way, relaxed: bool) -> None:
-        """`way` has ended: it counts unless a more preferred one ends later. Where events may lie in between,
-        that could be long: an OR then is what comes first, and only repetitions go on.
+    def _end(self, branch: Branch, relaxed: bool) -> None:
+        """`branch` has ended: it counts unless a more preferred one ends later. With events in between, that
+        could be long: an OR then is what comes first, and only repetitions go on.
         """
-        self.ended = way
+        self.ended = branch
         if relaxed:
-            self.ways = [other for other in self.ways if not parted_by_choice(other.turns, way.turns)]
+            self.branches = [
+                other for other in self.branches if not parted_by_choice(other.choices, branch.choices)
+            ]
 
     def pass_over(self, automaton: Automaton, mask: int, relaxed: bool) -> None:
         """An event that went to another attempt, or to none."""
         self.seen += 1
         if not relaxed:
-            lasting = (way for way in self.ways if self._has_outlasted(automaton, way, mask))
-            self.ended, self.ways = next(lasting, self.ended), []
+            lasting = (branch for branch in self.branches if self._has_outlasted(automaton, branch, mask))
+            self.ended, self.branches = next(lasting, self.ended), []
             return
-        states = [automaton.passed_over(way.state, mask) for way in self.ways]
-        self.ways = [
-            way._replace(state=state)
-            for way, state in zip(self.ways, states, strict=True)
+        states = [automaton.passed_over(branch.state, mask) for branch in self.branches]
+        self.branches = [
+            branch._replace(state=state)
+            for branch, state in zip(self.branches, states, strict=True)
             if state is not None
         ]
 
     @staticmethod
-    def _has_outlasted(automaton: Automaton, way: Way, mask: int) -> bool:
+    def _has_outlasted(automaton: Automaton, branch: Branch, mask: int) -> bool:
         """With strict contiguity a NOT at the end is about the very next event."""
-        state = automaton.state(way.state)
+        state = automaton.state(branch.state)
         return (
-            state.ends_late and not mask & state.wanted and automaton.passed_over(way.state, mask) is not None
+            state.ends_late
+            and not mask & state.wanted
+            and automaton.passed_over(branch.state, mask) is not None
         )
 
-    def closed(self, automaton: Automaton, to_the_last: bool = False) -> Way | None:
+    def closed(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
         """What it comes to when no further event can belong to it."""
-        for way in self.ways:
-            state = automaton.state(way.state)
-            if state.ends_late or (to_the_last and state.ends and way.through == self.seen):
-                return way
+        for branch in self.branches:
+            state = automaton.state(branch.state)
+            if state.ends_late or (to_the_last and state.ends and branch.through == self.seen):
+                return branch
         return self.ended
 
 
-def _taken(way: Way, take: Take, event: Event, through: int, turns: tuple[int, ...]) -> Way:
-    return Way(take.state, way.taken if take.hidden else (*way.taken, event), through, turns)
+def _taken(branch: Branch, take: Take, event: Event, through: int, choices: tuple[int, ...]) -> Branch:
+    return Branch(take.state, branch.taken if take.hidden else (*branch.taken, event), through, choices)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching.event_by_event.attempt import Event
-from workers.pipeline.matching.event_by_event.machine import Machine, MachineRules, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, MatchAutomaton, Taken
 from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
 from workers.pipeline.matching.event_by_event.row_search import RowSearch
 from workers.pipeline.matching.kept.group_state import GroupStates
@@ -27,8 +27,8 @@ class Interpreted:
     """
 
     def __init__(self, pattern: Pattern) -> None:
-        self._rules = MachineRules(pattern)
-        self._machines: dict[str, tuple[Machine, int]] = {}
+        self._rules = AutomatonRules(pattern)
+        self._machines: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
@@ -44,13 +44,13 @@ class Interpreted:
             found += self._take(event, mask, key, group)
         return self._told(found)
 
-    def _machine(self) -> Machine:
+    def _match_automaton(self) -> MatchAutomaton:
         by_rows = self._rules.pattern.consume == "skip-past-last"
         return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
 
     def _take(self, event: Event, mask: int, key: str, group: int) -> list[FoundMatches]:
         if key not in self._machines:
-            self._machines[key] = self._machine(), group
+            self._machines[key] = self._match_automaton(), group
         machine = self._machines[key][0]
         before_us = machine.deadline_us()
         found = machine.take(event, mask)
@@ -104,7 +104,7 @@ class Interpreted:
         ends = np.cumsum([len(each.taken) for each in found])
         return Matches.of(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` closes something."""
         found: dict[int, int] = {}
         for machine, group in self._machines.values():
@@ -123,7 +123,7 @@ class Interpreted:
     def load(self, states: GroupStates) -> None:
         for group, machines in states.values("machines").items():
             for key, state in machines.items():
-                machine = self._machine()
+                machine = self._match_automaton()
                 machine.restore(state)
                 self._machines[key] = machine, group
                 self._watch(key, None)

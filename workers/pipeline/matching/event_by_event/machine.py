@@ -5,14 +5,14 @@ from typing import Any, Protocol
 
 from controllers.patterns.expression import read, render
 from controllers.patterns.needs import needs_of
-from workers.pipeline.matching.event_by_event.attempt import Attempt, Event, Way
+from workers.pipeline.matching.event_by_event.attempt import Attempt, Branch, Event
 from workers.pipeline.patterns.automaton import Automaton
 from workers.pipeline.patterns.pattern import Pattern
 
 Taken = tuple[Event, ...]
 
 
-class Machine(Protocol):
+class MatchAutomaton(Protocol):
     """What looks for one pattern in the events of one key, which come in event-time order."""
 
     def take(self, event: Event, mask: int) -> list[Taken]:
@@ -41,7 +41,7 @@ class Machine(Protocol):
 
 
 @dataclass
-class MachineRules:
+class AutomatonRules:
     """What a pattern's machines share. needed: bit of a symbol → events of it that each match has at
     least.
     """
@@ -67,18 +67,18 @@ class MachineRules:
     def begin(self, event: Event, mask: int) -> Attempt | None:
         return Attempt.begin(self.automaton, event, mask, self.to_the_last)
 
-    def concerns_all(self, mask: int) -> bool:
+    def is_relevant_to_all(self, mask: int) -> bool:
         """Whether an event matters to attempts that don't take it."""
         return not self.relaxed or self.to_the_last or bool(mask & self.pattern.absent_bits)
 
     def is_over(self, first_us: int, now_us: int) -> bool:
         return now_us - first_us > self.pattern.within_us
 
-    def write(self, way: Way) -> Any:
+    def write(self, branch: Branch) -> Any:
         """A way as JSON values."""
-        return [render(self.automaton.item(way.state)), way.taken, way.through, way.turns]
+        return [render(self.automaton.item(branch.state)), branch.taken, branch.through, branch.choices]
 
-    def read(self, written: Any) -> Way:
-        text, taken, through, turns = written
+    def read(self, written: Any) -> Branch:
+        text, taken, through, choices = written
         events = tuple(tuple(event) for event in taken)
-        return Way(self.automaton.number(read(text)), events, through, tuple(turns))
+        return Branch(self.automaton.number(read(text)), events, through, tuple(choices))

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
-from workers.pipeline.matching.event_by_event.machine import MachineRules, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, Taken
 
 Likeness = tuple[int, ...]  # events taken, states
 
@@ -22,7 +22,7 @@ class OpenAttempts:
     of them can take the same events, so only the oldest is looked at.
     """
 
-    def __init__(self, rules: MachineRules) -> None:
+    def __init__(self, rules: AutomatonRules) -> None:
         self._rules = rules
         self._open: dict[int, Attempt] = {}
         self._order: deque[int] = deque()
@@ -34,7 +34,7 @@ class OpenAttempts:
         rules, found = self._rules, self.advance(event[0])
         number = self._chosen(mask)
         attempt = None if number is None else self._taken_out(number)
-        if rules.concerns_all(mask):
+        if rules.is_relevant_to_all(mask):
             found += self._passed_over(mask)
         if attempt:
             attempt.take(rules.automaton, event, mask, rules.relaxed, rules.to_the_last)
@@ -76,8 +76,8 @@ class OpenAttempts:
         return []
 
     def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
-        way = attempt.closed(self._rules.automaton, to_the_last)
-        return [way.taken] if way and way.taken else []
+        branch = attempt.closed(self._rules.automaton, to_the_last)
+        return [branch.taken] if branch and branch.taken else []
 
     def _passed_over(self, mask: int) -> list[Taken]:
         """All that are open see an event they don't take."""
@@ -126,17 +126,17 @@ class OpenAttempts:
         return [[self._kept(attempt) for _, attempt in sorted(self._open.items())], self._begun]
 
     def _kept(self, attempt: Attempt) -> Any:
-        ways = [self._rules.write(way) for way in attempt.ways]
+        branches = [self._rules.write(branch) for branch in attempt.branches]
         ended = attempt.ended and self._rules.write(attempt.ended)
-        return [attempt.first_us, ways, ended, attempt.seen, attempt.count]
+        return [attempt.first_us, branches, ended, attempt.seen, attempt.count]
 
     def restore(self, state: Any) -> None:
         attempts, self._begun = state
-        for first_us, ways, ended, seen, count in attempts:
-            open_ways = [self._rules.read(way) for way in ways]
+        for first_us, branches, ended, seen, count in attempts:
+            open_ways = [self._rules.read(branch) for branch in branches]
             ended_way = self._rules.read(ended) if ended else None
             self._put(Attempt(first_us, open_ways, ended_way, seen, count))
 
 
 def _likeness(attempt: Attempt) -> Likeness:
-    return attempt.count, *(way.state for way in attempt.ways)
+    return attempt.count, *(branch.state for branch in attempt.branches)

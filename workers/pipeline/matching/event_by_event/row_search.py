@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
-from workers.pipeline.matching.event_by_event.machine import MachineRules, Taken
+from workers.pipeline.matching.event_by_event.machine import AutomatonRules, Taken
 
 _COMPACT_ROWS = 1_000
 
@@ -22,7 +22,7 @@ class RowSearch:
     begins would have to wait, and be gone over again when it fails.
     """
 
-    def __init__(self, rules: MachineRules) -> None:
+    def __init__(self, rules: AutomatonRules) -> None:
         self._rules = rules
         self._rows: list[tuple[Event, int]] = []
         self._head = 0
@@ -80,11 +80,11 @@ class RowSearch:
 
     def _conclude(self) -> Iterator[Taken]:
         assert self._attempt is not None
-        way = self._attempt.closed(self._rules.automaton)
+        branch = self._attempt.closed(self._rules.automaton)
         self._attempt = None
-        self._drop(way.through if way else 1)
-        if way and way.taken:
-            yield way.taken
+        self._drop(branch.through if branch else 1)
+        if branch and branch.taken:
+            yield branch.taken
 
     def _drop(self, rows: int) -> None:
         if self._rules.pattern.expression.at_first:

@@ -14,7 +14,7 @@ from workers.pipeline.matching.kept.matches import KEYED, Matches, nothing
 SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
 
 
-class KeptRows:
+class RetainedRows:
     """`kept`: the events, in event-time order, with a column `mask` of the bits of their symbols."""
 
     def __init__(self, within_us: int) -> None:
@@ -26,7 +26,7 @@ class KeptRows:
         kept = events.take(pa.array(places, pa.int64()))
         self.kept = kept.append_column(SCHEMA.field("mask"), pa.array(masks[places], pa.int64()))
 
-    def kept_masks(self) -> np.ndarray:
+    def retained_masks(self) -> np.ndarray:
         """The symbols of what is kept, int64[events]."""
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
@@ -42,7 +42,7 @@ class KeptRows:
         self.kept = self.kept.slice(0, 0)
         return nothing()
 
-    def wakes(self) -> dict[int, int]:
+    def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` discards something."""
         least = least_by_group(self.kept, "time")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}

@@ -28,7 +28,7 @@ class Matches:
 
     events: pa.RecordBatch
     ends: np.ndarray
-    quiet: np.ndarray
+    suppressed: np.ndarray
 
     @classmethod
     def of(cls, events: pa.RecordBatch, ends: np.ndarray) -> "Matches":
@@ -65,11 +65,13 @@ class Matches:
         ids = self.events.column("id").to_pylist()
         return [ids[start:end] for start, end in self._bounds()]
 
-    def told(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    def emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """Per match that is not quiet its key and its events (values of EVENT)."""
         rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
-        for key, quiet, (start, end) in zip(self.keys.to_pylist(), self.quiet, self._bounds(), strict=True):
-            if not quiet:
+        for key, suppressed, (start, end) in zip(
+            self.keys.to_pylist(), self.suppressed, self._bounds(), strict=True
+        ):
+            if not suppressed:
                 yield key, rows[start:end]
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
@@ -97,5 +99,5 @@ def joined(parts: list[Matches]) -> Matches:
     return Matches(
         pa.concat_batches([part.events for part in parts]),
         np.concatenate([part.ends + rows for part, rows in zip(parts, before, strict=True)]),
-        np.concatenate([part.quiet for part in parts]),
+        np.concatenate([part.suppressed for part in parts]),
     )

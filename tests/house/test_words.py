@@ -1,0 +1,192 @@
+"""One term for one thing: no text that people read, and no public name, uses a retired term.
+
+`docs/glossary.md` says which term is used instead. Texts are what templates show, the sentences of static/js
+and the sentences of Python (docstrings apart); public names are those of modules, classes, functions and what
+classes hold.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("queues", "controllers", "workers", "console")
+
+# Terms that no sentence needs; as words of their own.
+RETIRED_IN_TEXTS = (
+    r"deeds?|hindrances?|sights?|foresight|foresees?|foreseen|prospects?|relief|optimum|rungs?|seats?|desks?"
+    r"|portions?|fates?|bury|buried|buries|survey(s|ed)?|trickles?|told|tells?|tellers?|telling|standing"
+    r"|couriers?|moments?|looks?|looked|wakes?|woken|troubles?|troubled|quiet|spared|concerning|offered work"
+    r"|misfit|unfit|fits?|gravest|(?<!dead )letters(?!, digits)|turned round|finders?|state machines?"
+)
+RETIRED_IN_NAMES = {
+    *("deed", "deeds", "hindrance", "hindrances", "sight", "sights", "foresight", "foreseen", "foresee"),
+    *("prospect", "prospects", "relief", "optimum", "remedies", "seat", "seats", "desk", "desks", "portion"),
+    *(
+        "portions",
+        "fate",
+        "fates",
+        "bury",
+        "buried",
+        "survey",
+        "surveys",
+        "surveyed",
+        "trickle",
+        "told",
+        "tell",
+    ),
+    *("tells", "teller", "telling", "standing", "courier", "moment", "moments", "look", "looks", "looked"),
+    *("wake", "wakes", "woken", "trouble", "troubled", "quiet", "kept", "spared", "concerning", "concerns"),
+    *("misfit", "unfit", "machine", "machines", "way", "ways", "turn", "turns", "finder", "finders", "rung"),
+    *("rungs",),
+}
+# What stays, and what replaces the retired.
+TERMS = (
+    *(
+        "law",
+        "loop",
+        "points",
+        "container",
+        "block",
+        "segment",
+        "plan",
+        "ledger",
+        "guard",
+        "override",
+        "hold",
+    ),
+    *("recent actions", "stall reason", "inputs", "forecast", "predicted throughput", "greedy rebalancer"),
+    *("MILP rebalancer", "action summary", "remedy ladder", "level", "chunk lease", "batch assignment"),
+    *("shed decision", "dead letter", "scan", "anti-stall admission", "notify", "open alerts", "worst first"),
+    *("dispatcher", "timestamp", "check", "timer", "last error", "suppression interval", "control keys"),
+    *("relevant", "offered load", "valid", "automaton", "branch", "matcher"),
+)
+# Where a word has another, honest meaning, or stands for something stored or published under it.
+ALLOWED_TEXTS = {
+    "workers/batch/catalog.py": "moments",  # of a distribution
+    "console/management/commands/lab.py": "rungs",  # the lab's metric, part of the contract
+}
+ALLOWED_NAMES = {
+    "told_from",  # a column of alerts
+    "tells_resolved",  # a column of receivers
+    "looked_at",  # a column of the alerts' watch
+    "spared_keys_share",  # a key of the pipeline's controls
+    "under_way",  # work in progress
+    "machine",  # the computer of a bench
+}
+
+
+def words_of(name: str) -> list[str]:
+    """DeadLetter, dead_letter and DEAD_LETTER as their words."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from (path for path in (ROOT / package).rglob("*.py") if "migrations" not in path.parts)
+
+
+def docstrings(tree: ast.AST) -> set[ast.AST]:
+    found = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            found.add(body[0].value)
+    return found
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """String literals of two words or more, with the constant parts of f-strings joined."""
+    skip = docstrings(tree)
+    for node in ast.walk(tree):
+        if node in skip:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            skip |= {part for part in node.values if isinstance(part, ast.Constant)}
+            text = "…".join(part.value for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if re.search(r"[a-zA-Z…] [a-zA-Z…]", text):
+            yield node.lineno, text
+
+
+def visible(template: str) -> str:
+    """What a template shows: its text, and the attributes that are read out or shown."""
+    text = re.sub(
+        r"\{#.*?#\}|<script.*?</script>|<style.*?</style>|<!--.*?-->", " ", template, flags=re.DOTALL
+    )
+    text = re.sub(r"\{%\s*comment.*?endcomment\s*%\}", " ", text, flags=re.DOTALL)
+    text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "\u2026", text, flags=re.DOTALL)
+    shown = re.findall(r'\b(?:title|aria-label|placeholder|alt)="([^"]*)"', text)
+    return " ".join([re.sub(r"<[^>]*>", " ", text, flags=re.DOTALL), *shown])
+
+
+def literals(script: str) -> Iterator[str]:
+    """String literals of a module that read as a sentence, without their tags and inserted values."""
+    code = re.sub(r"(?m)^\s*(//|\*|/\*).*$", "", script)
+    strings = r"'(?:[^'\\\n]|\\.)*'|" + r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`'
+    for literal in re.findall(strings, code):
+        text = re.sub(r"<[^>]*>", " ", re.sub(r"\$\{[^}]*\}", "…", literal[1:-1]))
+        if re.search(r"[a-zA-Z…] [a-zA-Z…]", text):
+            yield text
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(where, text) of all that people read."""
+    for path in (ROOT / "templates").rglob("*.html"):
+        yield str(path.relative_to(ROOT)), visible(path.read_text())
+    for path in (ROOT / "static/js").rglob("*.js"):
+        yield from ((str(path.relative_to(ROOT)), text) for text in literals(path.read_text()))
+    for path in modules():
+        for line, text in sentences(ast.parse(path.read_text())):
+            yield f"{path.relative_to(ROOT)}:{line}", text
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Public functions, classes, constants, and what classes hold."""
+
+    def of(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield node.lineno, node.name
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                yield node.lineno, node.target.id
+            elif isinstance(node, ast.Assign):
+                yield from ((node.lineno, each.id) for each in node.targets if isinstance(each, ast.Name))
+            if isinstance(node, ast.ClassDef):
+                yield from of(node.body)
+
+    yield from ((line, name) for line, name in of(tree.body) if not name.startswith("_"))
+
+
+def test_no_text_uses_a_retired_term():
+    pattern = re.compile(rf"\b({RETIRED_IN_TEXTS})\b", re.IGNORECASE)
+    found = [
+        f"{where}: {match.group()!r} in {text[max(0, match.start() - 60) : match.end() + 40]!r}"
+        for where, text in texts()
+        for match in pattern.finditer(text)
+        if ALLOWED_TEXTS.get(where.partition(":")[0]) != match.group().lower()
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_public_name_uses_a_retired_term():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in modules()
+        for line, name in names(ast.parse(path.read_text()))
+        if RETIRED_IN_NAMES & set(words_of(name)) and name not in ALLOWED_NAMES
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_glossary_has_a_line_for_each_term_and_none_twice():
+    rows = re.findall(
+        r"^\| (?!term|name|-)([^|`]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE
+    )
+    terms = [term.strip() for row in rows for term in row.split(",")]
+    assert len(terms) == len(set(terms))
+    assert set(TERMS) <= set(terms), set(TERMS) - set(terms)
