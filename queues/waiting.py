@@ -4,6 +4,6 @@
 AT_CAPACITY_SECONDS = 5.0
 # The queue is behind: lists rank it as high as a BUSY node, and an alert's text names it. The flow map, too
 # (static/js/pages/flow_model.js).
-WORTH_A_LOOK_SECONDS = 10.0
+BEHIND_SECONDS = 10.0
 # The plant's state says so. A worker interval and a pipeline batch are 3 to 5 s: this is three of them.
 UNHEALTHY_SECONDS = 15.0

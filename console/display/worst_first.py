@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 
 from queues.nodes.node_state import BUSY, NORMAL, STATES
-from queues.waiting import WORTH_A_LOOK_SECONDS
+from queues.waiting import BEHIND_SECONDS
 
 STATE_RANK = {state: rank for rank, state in enumerate(STATES)}
 
@@ -64,4 +64,4 @@ def badness_of_queue(queue: dict[str, Any]) -> float:
 def _lateness(queue: dict[str, Any]) -> float:
     """One that waits for nobody knows how long is as late as can be."""
     wait = queue["wait_seconds"]
-    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / WORTH_A_LOOK_SECONDS
+    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / BEHIND_SECONDS

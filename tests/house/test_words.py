@@ -1,8 +1,8 @@
 """One term for one thing: no text that people read, and no public name, uses a retired term.
 
 `docs/glossary.md` says which term is used instead. Texts are what templates show, the sentences of static/js
-and the sentences of Python (docstrings apart); public names are those of modules, classes, functions and what
-classes hold.
+and of Python, and the documentation; public names are those of modules, classes, functions and what classes
+hold. A stored name in `backquotes` is no word.
 """
 
 import ast
@@ -134,6 +134,19 @@ def literals(script: str) -> Iterator[str]:
             yield text
 
 
+def prose(page: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of a Markdown page without code and the targets of links."""
+    blank = re.sub(r"```.*?```", lambda code: "\n" * code.group().count("\n"), page, flags=re.DOTALL)
+    blank = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda code: "…" + "\n" * code.group().count("\n"), blank)
+    yield from enumerate(blank.splitlines(), 1)
+
+
+def pages() -> Iterator[Path]:
+    """The documentation, without the glossary, which names what is retired."""
+    yield from (path for path in ROOT.glob("*.md"))
+    yield from (path for path in (ROOT / "docs").rglob("*.md") if path.name != "glossary.md")
+
+
 def texts() -> Iterator[tuple[str, str]]:
     """(where, text) of all that people read."""
     for path in (ROOT / "templates").rglob("*.html"):
@@ -142,6 +155,9 @@ def texts() -> Iterator[tuple[str, str]]:
         yield from ((str(path.relative_to(ROOT)), text) for text in literals(path.read_text()))
     for path in modules():
         for line, text in sentences(ast.parse(path.read_text())):
+            yield f"{path.relative_to(ROOT)}:{line}", re.sub(r"`[^`]*`", "…", text)
+    for path in pages():
+        for line, text in prose(path.read_text()):
             yield f"{path.relative_to(ROOT)}:{line}", text
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from queues.nodes.node_state import OFFLINE, SILENT
-from queues.waiting import WORTH_A_LOOK_SECONDS
+from queues.waiting import BEHIND_SECONDS
 from workers.alerts.lifecycle.models import Alert
 
 SAFE = "Nothing acknowledged is lost."
@@ -16,7 +16,7 @@ class Impacts:
     def __init__(self, snapshot: Mapping[str, Any]) -> None:
         self._queues, self._nodes = snapshot["queues"], snapshot["nodes"]
         waits = {name: row["wait_seconds"] or 0 for name, row in self._queues.items()}
-        self._behind = [name for name, seconds in waits.items() if seconds > WORTH_A_LOOK_SECONDS]
+        self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
 
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):

@@ -1,1 +1,1 @@
-"""What is looked for: patterns, their conditions and automata, and the graph between them."""
+"""Patterns, their conditions and automata, and the graph between them."""
