@@ -39,7 +39,7 @@ class AuditEntry(models.Model):
 
 
 class Mark(models.Model):
-    """What a person or a deployment tool wrote on the timeline, at a moment or over a range."""
+    """What a person or a deployment tool wrote on the timeline, at an instant or over a range."""
 
     class Kind(models.TextChoices):
         DEPLOY = "deploy"
@@ -49,7 +49,7 @@ class Mark(models.Model):
     title = models.CharField(max_length=80)
     text = models.TextField(blank=True)
     at = models.DateTimeField(db_index=True)
-    until = models.DateTimeField(null=True, default=None)  # null: a moment
+    until = models.DateTimeField(null=True, default=None)  # null: an instant
     author = models.CharField(max_length=200)  # a user name, or token:NAME
     created_at = models.DateTimeField(default=timezone.now)
     removed_at = models.DateTimeField(null=True, default=None)

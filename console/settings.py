@@ -91,7 +91,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    # Behind the static files, which lie there compressed. It pads what it packs, so a length tells no secret.
+    # Behind the static files, which lie there compressed. It pads what it packs, so a length shows no secret.
     "console.web.compression.OneMember",
     "console.web.head.HeadOfTheApi",
     "console.web.response_headers.ResponseHeaders",
@@ -240,7 +240,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # A browser that came once over https comes by nothing else for a year; http is sent to https. Health checks
-# on this machine ask by http, and what they are told is no secret.
+# on this machine ask by http, and what they get is no secret.
 SECURE_HSTS_SECONDS = _read(lambda: variables.HSTS_SECONDS.whole(365 * 86_400 if WEIR_PRODUCTION else 0))
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _read(lambda: variables.HSTS_SUBDOMAINS.is_on(WEIR_PRODUCTION))
 SECURE_SSL_REDIRECT = _read(lambda: variables.SSL_REDIRECT.is_on(WEIR_PRODUCTION))

@@ -4,7 +4,7 @@ that any part of Weir can hold and print. What is refused is named by its place,
 
 Refused are: numbers that are not finite or have too many digits, a key given twice, text that is no Unicode
 (half of a surrogate pair), and in YAML anchors, aliases and tags, by which a short text becomes a large one
-or another thing than it looks.
+or another thing than it seems.
 """
 
 import json
@@ -195,7 +195,7 @@ def read_yaml(text: str, name: str = "document") -> YamlDocument:
 
 
 class _Builder:
-    """Makes the value from what the scanner tells, so that depth and size are judged while it is read."""
+    """Makes the value from what the scanner says, so that depth and size are judged while it is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

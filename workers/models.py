@@ -340,7 +340,7 @@ class PipelineVersion(models.Model):
     reason = models.TextField()
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
-    # The one that is wanted; the control server is told of it (`workers.pipeline.declaration.declared`).
+    # The one that is wanted; the control server learns of it (`workers.pipeline.declaration.declared`).
     active = models.BooleanField(default=False)
 
     class Meta:

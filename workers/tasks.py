@@ -83,7 +83,7 @@ def tick(law: str) -> None:
 def advance() -> None:
     """A second's work on what moves: lost nodes noted and their points restored, running plans advanced."""
     control, now = control_server(), datetime.now(UTC)
-    # While nobody has looked yet, nobody is known to be lost.
+    # While nobody has checked yet, nobody is known to be lost.
     with suppress(NotObserved):
         recovery.recover(control, PublishedPlant(control, time.time).observe(), now)
     execution.advance_all(control, now)

@@ -2,7 +2,7 @@
 
 Roles are Django groups: viewer < operator < administrator. A token carries a role too, never more than its
 owner has today; the role *producer* may publish events and nothing else. A person or a token may be limited
-to some queues: `demand` is told which queues an act concerns, and refuses what reaches beyond them. Acts of
+to some queues: `demand` gets which queues an act concerns, and refuses what reaches beyond them. Acts of
 CONFIRMED take a person who has proved within the last minutes who it is.
 """
 
@@ -174,7 +174,7 @@ def role_of(user: User | AnonymousUser) -> str | None:
 
 
 def actor_of(request: HttpRequest) -> Actor:
-    """The logged-in person of a request (once looked up, kept on the request)."""
+    """The logged-in person of a request (once found, kept on the request)."""
     known = getattr(request, "weir_actor", None)
     if known is None:
         person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
@@ -193,7 +193,7 @@ def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Act
         return Actor(name=NOBODY.name, role=None, address=address)
     role, queues = role_of(user), queues_of(user)
     if role == "administrator" and _lacks_second_factor(user):
-        role = "viewer"  # who may look, and set one up
+        role = "viewer"  # who may see, and set one up
     return Actor(name=user.get_username(), role=role, user=user, address=address, queues=queues)
 
 

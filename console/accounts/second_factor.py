@@ -1,7 +1,7 @@
 """One-time passwords (TOTP, RFC 6238) of local accounts: an app's code after the password.
 
 The shared key is kept encrypted. A code holds once, and within 30 s of its time; after a wrong one the
-next is looked at only after 1, 2, 4 … s. Ten recovery codes stand in for a lost app, each once. With the
+next is checked only after 1, 2, 4 … s. Ten recovery codes stand in for a lost app, each once. With the
 setting `login.second_factor` at 1, administrators act as viewers until they have one.
 """
 
@@ -21,7 +21,7 @@ from queues.errors import BadInput
 KEY_BYTES = 20
 RECOVERY_CODES = 10
 PURPOSE = "recovery code"
-ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that look alike
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that seem alike
 CODE_LENGTH = 16  # 79 bits
 LONGEST_CODE = 40
 

@@ -1,7 +1,7 @@
 """What was sent already is not done again: a change under a key gets its first answer whenever it comes.
 
 The key is the header `Idempotency-Key` (pages and scripts choose one for each submission), or the field
-`submission` of a form without a script. It belongs to who sends it, and is looked at only once it is known
+`submission` of a form without a script. It belongs to who sends it, and is checked only once it is known
 who that is and that they may do it: an answer never goes to somebody whose token or role has ended. A
 refusal frees the key; a process that dies in the middle leaves it taken, since nobody knows how far it
 came. Answers are kept encrypted.

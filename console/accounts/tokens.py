@@ -68,12 +68,12 @@ def make(
     _check_actions(actor, scope.actions)
     if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
         demand_confirmed(actor)
-    # Whoever is disabled at this very moment gets none that would outlive it.
+    # Whoever is disabled at this very instant gets none that would outlive it.
     account = actor.account
     owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
     if owner is None:
         raise BadInput("owner", f"{account.get_username()} may not log in.")
-    # A child is told its parent's scope, so that it shows what it may do.
+    # A child gets its parent's scope, so that it shows what it may do.
     queues = scope.queues or sorted(actor.queues or ())
     actions = scope.actions or sorted((actor.actions or set()) - BY_NAME_ONLY)
     expires_at = now + timedelta(days=days)

@@ -31,7 +31,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 
 @transaction.atomic
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
-    """Nobody is told of it for so many minutes."""
+    """Nobody is notified of it for so many minutes."""
     demand(actor, "alert.snooze", _queues_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
     _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
@@ -40,7 +40,7 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
 
 @transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
-    """Tell the next step at once."""
+    """Notify the next step at once."""
     demand(actor, "alert.escalate", _queues_of_alert(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now)
     _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
@@ -58,7 +58,7 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
 
 @transaction.atomic
 def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: datetime) -> Silence:
-    """Alerts that match tell nobody until it ends."""
+    """Alerts that match notify nobody until it ends."""
     demand(actor, "silence.set", queues_of_matchers(matchers))
     made = silences.add(matchers, reason, minutes, actor.account, now)
     after = {"matchers": in_words(made.matchers), "expires_at": made.expires_at.isoformat()}
@@ -112,7 +112,7 @@ def define_rule(
 def define_receiver(
     actor: Actor, name: Any, channel: Any, settings: Mapping[str, Any], *, reason: str, **more: bool
 ) -> Receiver:
-    """Make or change who is told."""
+    """Make or change who is notified."""
     demand(actor, "receiver.change")
     text = _reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None

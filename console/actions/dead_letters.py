@@ -1,4 +1,4 @@
-"""The dead letters of all queues over all nodes: looked for, and named as they were seen."""
+"""The dead letters of all queues over all nodes: searched, and named as they were seen."""
 
 import functools
 import hashlib
@@ -165,8 +165,8 @@ class LetterFilter:
 
 @dataclass(frozen=True)
 class FoundLetters:
-    """What fits a filter, the newest first; the nodes that did not answer; whether there may be more than
-    was looked through.
+    """What matches a filter, the newest first; the nodes that did not answer; whether there may be more than
+    was scanned.
     """
 
     letters: list[Letter]
@@ -175,7 +175,7 @@ class FoundLetters:
 
     @property
     def digest(self) -> str:
-        """Of exactly these letters as they are: what is acted on must be what was counted."""
+        """Of exactly these dead letters as they are: what is acted on must be what was counted."""
         names = sorted(str(letter.name) for letter in self.letters)
         return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
@@ -185,11 +185,11 @@ class FoundLetters:
         return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
 
     def through(self, moment: datetime) -> "FoundLetters":
-        """Without those that came after a moment."""
+        """Without those that came after an instant."""
         return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
 
     def groups(self) -> list[dict[str, Any]]:
-        """The commonest errors: queue, error, letters, events, first and last."""
+        """The commonest errors: queue, error, dead letters, events, first and last."""
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
 
@@ -202,7 +202,7 @@ class FoundLetters:
 
 
 def entered(letter: Letter) -> datetime:
-    """When it came among the letters as it is now: a mended one is newer than it is dead."""
+    """When it came among the dead letters as it is now: a mended one is newer than it is dead."""
     return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
 
 
@@ -212,7 +212,7 @@ def _hex_line(start: int, data: bytes) -> str:
 
 
 def search(wanted: LetterFilter) -> FoundLetters:
-    """All letters that fit, of the first MOST_SCANNED. A node that does not answer is named."""
+    """All dead letters that match, of the first MOST_SCANNED. A node that does not answer is named."""
     letters: list[Letter] = []
     unreachable: set[str] = set()
     left = MOST_SCANNED
@@ -229,7 +229,7 @@ def search(wanted: LetterFilter) -> FoundLetters:
 
 
 def newest(queue: Queue, count: int) -> FoundLetters:
-    """A few letters of one queue, without reading them all."""
+    """A few dead letters of one queue, without reading them all."""
     letters: list[Letter] = []
     unreachable = []
     for name, node, place in _places(queue.name):
@@ -257,7 +257,7 @@ def download(letter: Letter) -> HttpResponse:
 
 
 def chosen(names: Iterable[str]) -> list[Name]:
-    """The letters named. Raises BadInput for a name that can't be one, and when none is named."""
+    """The dead letters named. Raises BadInput for a name that can't be one, and when none is named."""
     found = [Name.read(text) for text in names]
     if not found:
         raise BadInput("letter", "choose at least one dead letter.")
@@ -267,14 +267,14 @@ def chosen(names: Iterable[str]) -> list[Name]:
 
 
 def by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:
-    """Queue, node, its letters, and what of them is named: dead id → digest."""
+    """Queue, node, its dead letters, and what of them is named: dead id → digest."""
     for queue, node in sorted({(name.queue, name.node) for name in names}):
         mine = {name.id: name.digest for name in names if (name.queue, name.node) == (queue, node)}
         yield queue, node, place_of(Name(queue, node, "", "")), mine
 
 
 def place_of(name: Name) -> DeadLetters:
-    """The letters of a queue on a node. Raises BadInput when it has no container there."""
+    """The dead letters of a queue on a node. Raises BadInput when it has no container there."""
     rows = Container.objects.filter(queue__name=name.queue, node__name=name.node).select_related("node")
     container = rows.first()
     if container is None:

@@ -13,7 +13,7 @@ from workers.steering.overrides import read_reason
 
 @transaction.atomic
 def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
-    """The highest rung a queue may reach, until it is changed again; gives (before, after). Capped below
+    """The highest level a queue may reach, until it is changed again; gives (before, after). Capped below
     `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
     """
     demand(actor, "ladder.cap", [queue])

@@ -26,7 +26,7 @@ EDITABLE = ("time", "type", "source", "key", "value", "attributes")
 
 @dataclass(frozen=True)
 class LetterReport:
-    """What was done: letters, their events, and each letter that was refused with the reason."""
+    """What was done: dead letters, their events, and each letter that was refused with the reason."""
 
     action: str
     letters: int
@@ -45,7 +45,7 @@ class LetterReport:
 
 
 def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> LetterReport:
-    """Requeue or discard letters as they were seen. To discard, `confirm` is the name of their queue.
+    """Requeue or discard dead letters as they were seen. To discard, `confirm` is the name of their queue.
 
     Raises BadInput when nothing could be done, NodeUnavailable, NodeFull.
     """
@@ -69,8 +69,8 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
 
 
 def all_that_fit(wanted: LetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
-    """The letters that a filter showed, up to a moment. Raises BadInput when they are not the same any more:
-    what is done must be what was counted.
+    """The dead letters that a filter showed, up to an instant. Raises BadInput when they are not the same any
+    more: what is done must be what was counted.
     """
     found = dead_letters.search(wanted)
     if found.unreachable:

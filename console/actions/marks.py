@@ -1,4 +1,4 @@
-"""Marks on the timeline: deploys, and notes on a moment or a range. One way for pages, API and commands.
+"""Marks on the timeline: deploys, and notes on an instant or a range. One way for pages, API and commands.
 
 Changes are authorised and audited in one transaction. A mark that is removed stays in the database and the
 audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the field.
@@ -30,7 +30,7 @@ def add(
     at: datetime | None = None,
     until: datetime | None = None,
 ) -> Mark:
-    """A mark at a moment (now, when none is given), or from it until another."""
+    """A mark at an instant (now, when none is given), or from it until another."""
     demand(actor, "mark.add")
     at = at or now
     _check(title.strip(), kind, text.strip(), at, until, now)

@@ -81,7 +81,7 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> Pipel
             application=name, number=number, text=text, reason=why, owner=actor.account, active=True
         )
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
-        # Should this process die here, `workers.pipeline.declaration.versions` tells it.
+        # Should this process die here, `workers.pipeline.declaration.versions` reports it.
         Declarations(control).want(Declared(name, number, text))
     return version
 

@@ -28,7 +28,7 @@ def register(
     options: Mapping[str, str],
     reason: str,
 ) -> RegisteredPlant:
-    """Add a plant, or change how one is reached; it is looked at within seconds."""
+    """Add a plant, or change how one is reached; it is observed within seconds."""
     demand(actor, "plant.register")
     why = read_reason(reason)
     found = RegisteredPlant.objects.filter(name=name).first()

@@ -5,7 +5,7 @@
 
 Altering, removing, inserting or re-ordering rows breaks it. The key comes from WEIR_AUDIT_KEY or the signing
 key, which the database does not hold: whoever has only the database can't compute a chain anew, as would be
-possible with a plain SHA-256. Whoever has the key as well can; then the head kept elsewhere tells
+possible with a plain SHA-256. Whoever has the key as well can; then the head kept elsewhere shows it
 (`console.audit.witness`).
 
 Writers take turns: the lock is taken with the entry and kept until the change's transaction ends, so an entry

@@ -33,7 +33,7 @@ COLUMNS = ("pk", "sequence", "previous", "digest", *CONTENT)
 @dataclass(frozen=True)
 class Finding:
     """kind: altered, missing, inserted, reordered, cut, forged or unprotected. sequence: the first one that
-    it is about. mark: of what stands there, so that it is told from another finding at the same place.
+    it is about. mark: of what stands there, to distinguish it from another finding at the same place.
     """
 
     kind: str
@@ -175,7 +175,7 @@ def fingerprint(first: int, last: int) -> str:
             cursor.execute(_FINGERPRINTS[connection.vendor], [first, last])
             (text,) = cursor.fetchone()
     except OperationalError:
-        return ""  # bytes that are no text; reading row by row tells which
+        return ""  # bytes that are no text; reading row by row shows which
     return hashlib.sha256((text or "").encode("utf-8", "surrogateescape")).hexdigest()
 
 

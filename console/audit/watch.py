@@ -1,4 +1,4 @@
-"""Looks after the audit as long as alerts are looked after: checks it every CHECK_SECONDS, keeps its head
+"""Watches over the audit as long as alerts are evaluated: checks it every CHECK_SECONDS, keeps its head
 elsewhere, and says on the control server what it found, where the alert rules read it.
 """
 
@@ -17,7 +17,7 @@ from console.connections.control_server import control
 from queues import keys
 
 logger = logging.getLogger(__name__)
-# With the look of the alerter (2 s) an altered row is an alert within a minute.
+# With the check of the alerter (2 s) an altered row is an alert within a minute.
 CHECK_SECONDS = 30.0
 # What computing digests anew may take of a check; the rest of a long audit follows in the next ones.
 BUDGET_SECONDS = 5.0
@@ -25,7 +25,7 @@ MOST_SAID = 5
 
 
 class AuditWatch:
-    """`step` is one check; `run` checks until told to stop."""
+    """`step` is one check; `run` checks until asked to stop."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

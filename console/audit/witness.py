@@ -1,6 +1,6 @@
 """How long the audit is, kept outside of its table, so that a tail that is cut off is missed.
 
-On the control server, told with every entry when its transaction has ended; and in
+On the control server, written with every entry when its transaction has ended; and in
 WEIR_DATA/audit-heads.jsonl, a line for each check that found the audit grown and whole. Each statement
 carries a seal (HMAC under the audit's key): nobody without the key can claim another head.
 """
@@ -41,7 +41,9 @@ class Forged(Exception):  # noqa: N818
 
 
 def send_head(sequence: int, digest: str) -> None:
-    """Tell the control server. One that does not answer is told by the next entry, or by the checker."""
+    """Report to the control server. One that does not answer gets it from the next entry, or from the
+    checker.
+    """
     try:
         control().eval(
             script("control/keep_audit_head"), 1, keys.AUDIT_HEAD, sequence, _sealed(Head(sequence, digest))
@@ -51,7 +53,7 @@ def send_head(sequence: int, digest: str) -> None:
 
 
 def head_at_server() -> Head | None:
-    """What the control server was told last; None when nothing. Raises Forged, and redis.RedisError."""
+    """What the control server got last; None when nothing. Raises Forged, and redis.RedisError."""
     stored = control().get(keys.AUDIT_HEAD)
     return None if stored is None else _read(stored, "the control server")
 

@@ -1,4 +1,4 @@
-"""What comes in over HTTP is looked at once, here, before anything reads it: text that can't be stored is
+"""What comes in over HTTP is checked once, here, before anything reads it: text that can't be stored is
 refused with its field, so that no view needs to ask.
 
 Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (no database stores those).
@@ -84,7 +84,7 @@ def refused(request: HttpRequest, status: int, field: str, message: str) -> Http
 
 
 class Documents(Parser):
-    """The API's JSON. ninja tells nothing of an error but that there was one: `weir_unreadable` keeps its
+    """The API's JSON. ninja says nothing of an error but that there was one: `weir_unreadable` keeps its
     status and what it was.
     """
 

@@ -1,5 +1,5 @@
-"""Which times the console takes: those that every clock, time zone and database can tell (not the years 1 and
-9999, which some zone puts outside of the calendar).
+"""Which times the console takes: those that every clock, time zone and database can express (not the years 1
+and 9999, which some zone puts outside of the calendar).
 """
 
 from datetime import UTC, datetime

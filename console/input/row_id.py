@@ -1,4 +1,4 @@
-"""The id of a row, in an address or a form: a number that the database can look for."""
+"""The id of a row, in an address or a form: a number that the database can search for."""
 
 from typing import Annotated
 

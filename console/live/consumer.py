@@ -1,4 +1,4 @@
-"""The websocket `/live/`: a snapshot first, then deltas; closed when its holder may no longer look.
+"""The websocket `/live/`: a snapshot first, then deltas; closed when its holder may no longer see.
 
 Its address may say more: `of` a view of the snapshot (`console.live.view`), `packed=1` for messages in zlib's
 format, and `after=SEQ&at=TIME`, the snapshot that is held already: then the deltas since then come first, if
@@ -94,7 +94,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.fanout.leave(self.listener)
 
     async def _deliver(self, listener: Listener) -> None:
-        # A socket that breaks while we write is told to `disconnect` by the server: nothing more to do.
+        # A socket that breaks while we write is given to `disconnect` by the server: nothing more to do.
         with suppress(OSError):
             while True:
                 message = await listener.next()
@@ -111,7 +111,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                 return
 
     async def _allowed(self) -> Actor | None:
-        """Who may look; None when nobody may, and the socket is closed."""
+        """Who may see; None when nobody may, and the socket is closed."""
         actor: Actor = await database_sync_to_async(self._actor)()
         if actor.may("plant.view"):
             return actor

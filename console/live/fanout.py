@@ -24,7 +24,7 @@ from queues import keys
 TOPIC = "plant"
 SILENT_AFTER_SECONDS = 3.0
 TICK_SECONDS = 1.0
-JOIN_SECONDS = 3.0  # a socket waits so long for the first look at the control server
+JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control server
 # From page to page a browser has no socket for a second or two; it goes on from what it has if we do.
 LINGER_SECONDS = 60.0
 RECENT_MESSAGES = 10
@@ -53,14 +53,14 @@ class Fanout:
         self._moment: Position | None = None
         self._snapshot: dict[str, Any] = {}
         self._recent: deque[tuple[Position, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
-        # Of the newest moments, by (moment, view): what each view was sent.
+        # Of the newest instants, by (instant, view): what each view was sent.
         self._encoded: dict[tuple[Position, View], LiveMessage] = {}
         self._snapshots: dict[View, LiveMessage] = {}
 
     async def join(self, view: View = WHOLE, packed: bool = False, after: Position | None = None) -> Listener:
         """A new listener whose first message is the snapshot, and then every delta after it.
 
-        Who holds the snapshot of the moment `after` gets the deltas since then instead, if they are here.
+        Who holds the snapshot of the instant `after` gets the deltas since then instead, if they are here.
         """
         if self._ending is not None:
             self._ending.cancel()
@@ -69,7 +69,7 @@ class Fanout:
             self._ready.clear()
             self._heard_at = self._monotonic()
             self._task = asyncio.create_task(self._run())
-        with suppress(TimeoutError):  # the control server does not answer: silence is what there is to tell
+        with suppress(TimeoutError):  # the control server does not answer: silence is what there is to say
             await asyncio.wait_for(self._ready.wait(), JOIN_SECONDS)
         # No await from here on: a delta can't come between the snapshot and the first place in the set.
         listener = Listener(view, packed)
@@ -178,10 +178,10 @@ class Fanout:
         self._snapshots.clear()
 
     def _since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
-        """The deltas that lead from a moment to the newest, or None when they are not all here."""
+        """The deltas that lead from an instant to the newest, or None when they are not all here."""
         if self._moment is None:
             return None
-        # It may have been read from the store a moment before we were told of it.
+        # It may have been read from the store just before we heard of it.
         if after == self._moment or (after[0] > self._moment[0] and after[1] > self._moment[1]):
             return []
         moments = [moment for moment, _ in self._recent]
@@ -199,7 +199,7 @@ class Fanout:
                 listener.put(silence)
 
     def _silence(self) -> LiveMessage:
-        """`at` is the last snapshot's time (null: never one), so that nothing looks younger than it is."""
+        """`at` is the last snapshot's time (null: never one), so that nothing seems younger than it is."""
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
         at = None if self._moment is None else self._moment[1]
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 
 Document = dict[str, Any]
 
-# Of each kind of row at least one kept field is there from the row's first moment (points, id, state): a
+# Of each kind of row at least one kept field is there from the row's first instant (points, id, state): a
 # patch of a row that has none of them is no new row, and is left out.
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}

@@ -25,7 +25,7 @@ def digest_of_key(session_key: str) -> str:
 
 
 def idle_since(now: datetime) -> datetime:
-    """A session that was last used before this moment has ended."""
+    """A session that was last used before this instant has ended."""
     return now - timedelta(minutes=plant_settings.value("session.idle_minutes"))
 
 

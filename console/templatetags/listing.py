@@ -1,7 +1,7 @@
 """Long lists of a large plant: the worst rows first, and all of them for who asks (`?rows=all`).
 
 Every row on a page follows the plant each second; a thousand of them would keep a browser busy with what
-nobody looks at.
+nobody sees.
 """
 
 import math

@@ -396,7 +396,7 @@ def timestamp(value: Any, format: str = "clock") -> SafeString:
 
 @register.simple_tag
 def until(value: Any) -> SafeString:
-    """The time left until a moment, counted down by the browser."""
+    """The time left until an instant, counted down by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -407,7 +407,7 @@ def until(value: Any) -> SafeString:
 
 @register.simple_tag
 def since(value: Any) -> SafeString:
-    """The time that has passed since a moment, counted on by the browser."""
+    """The time that has passed since an instant, counted on by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
     seconds = value if known(value) else value.timestamp()

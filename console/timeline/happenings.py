@@ -45,7 +45,7 @@ class TimelineLane:
 
 
 class Epoch(Func):
-    """A moment in the database as whole seconds since 1970, so that the database counts by places."""
+    """An instant in the database as whole seconds since 1970, so that the database counts by places."""
 
     output_field = IntegerField()
 
@@ -175,6 +175,6 @@ def _alert(window: Window, alert: Alert) -> Bar:
 
 
 def last_decision(shown_at: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
-    """What loops did last before a moment."""
+    """What loops did last before an instant."""
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=shown_at, at__gte=shown_at - reach)
     return acted.select_related("loop").order_by("-at").first()

@@ -87,11 +87,11 @@ class Band:
 class NodeBands:
     name: str
     bands: list[Band]
-    now: str | None  # at the moment looked at; None: unknown
+    now: str | None  # at the time shown; None: unknown
 
     @property
     def badness(self) -> float:
-        """Share of the window in a state that is worth a look, the worse the more."""
+        """Share of the window in a state that is worth a check, the worse the more."""
         weights = {BUSY: 1.0, TOOBUSY: 10.0, OFFLINE: 10.0}
         return sum(weights.get(band.state, 0.0) * band.width for band in self.bands)
 
@@ -99,12 +99,12 @@ class NodeBands:
 @dataclass(frozen=True)
 class Figures:
     """All of it. `times` and `columns` are rows as they were measured, fewer than there are, for the cursor
-    to read its values from; `values` are those at the moment looked at.
+    to read its values from; `values` are those at the time shown.
     """
 
     strips: list[Strip]
     nodes: list[NodeBands]
-    calm_nodes: int  # how many are not shown, since others need the look more
+    calm_nodes: int  # how many are not shown, since others are more important
     times: list[float] = field(default_factory=list)
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     values: dict[str, float | None] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
     ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
     every = math.ceil(len(at) / POINTS) or 1
-    # The moments before and after a hole are kept, so that a line ends where its data did.
+    # The rows before and after a hole are kept, so that a line ends where its data did.
     times, columns = downsample(at, {path: found[path] for path in PATHS}, POINTS)
     hole = max(hole, 4 * window.seconds / POINTS)
     return Figures(
@@ -143,7 +143,7 @@ def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]
 
 
 def reach_seconds(window: Window) -> float:
-    """A value that is older than this is no longer that of the moment."""
+    """A value that is older than this is no longer the present one."""
     return max(REACH_STEPS * step_seconds(window.seconds), 2 * window.seconds / POINTS)
 
 
@@ -220,7 +220,7 @@ def last_known(column: Column) -> float | None:
 def _values_at(
     seconds: float, times: Sequence[float], found: Mapping[str, Column], reach: float
 ) -> dict[str, float | None]:
-    """The value of each series at a moment: of the newest row before it, None when that is too long ago."""
+    """The value of each series at an instant: of the newest row before it, None when that is too long ago."""
     place = bisect_right(times, seconds) - 1
     if place < 0 or seconds - times[place] > reach:
         return dict.fromkeys(PATHS)

@@ -51,7 +51,7 @@ class Timeline:
 
     @property
     def cursor(self) -> float:
-        """Where the moment looked at lies."""
+        """Where the time shown lies."""
         return self.window.share(self.window.shown_at)
 
     @property
@@ -68,7 +68,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class PlantAt:
-    """The plant at the moment looked at: its snapshot (None: nothing is kept of it), what was done last."""
+    """The plant at the time shown: its snapshot (None: nothing is kept of it), what was done last."""
 
     window: Window
     snapshot: dict[str, Any] | None
@@ -90,7 +90,7 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
 
 
 def plant_at(window: Window, data: Path, newest: dict[str, Any] | None) -> PlantAt:
-    """A live window without a moment of its own looks at now."""
+    """A live window without an instant of its own shows now."""
     if window.live and window.at is None:
         snapshot = newest
     else:
@@ -99,6 +99,6 @@ def plant_at(window: Window, data: Path, newest: dict[str, Any] | None) -> Plant
 
 
 def zone_of(cookies: Any) -> ZoneInfo:
-    """The reader's zone as the browser told it; UTC until it has."""
+    """The reader's zone as the browser sent it; UTC until it has."""
     name = cookies.get(ZONE_COOKIE, UTC_NAME)
     return ZoneInfo(name if name in available_timezones() else UTC_NAME)

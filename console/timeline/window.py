@@ -1,4 +1,4 @@
-"""Which stretch of time is shown, and which moment of it is looked at: read from and written to addresses."""
+"""Which stretch of time is shown, and at which instant: read from and written to addresses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LEAST = timedelta(seconds=10)
 @dataclass(frozen=True)
 class Window:
     """From `since` to `until`. Live (it ends now, and goes on) when `minutes` says how long it is; else it
-    stands still. `at` is the moment looked at, inside the window; None: its end.
+    stands still. `at` is the time shown, inside the window; None: its end.
     """
 
     since: datetime
@@ -53,7 +53,7 @@ class Window:
         return urlencode({"from": iso(self.since), "to": iso(self.until)})
 
     def share(self, shown_at: datetime) -> float:
-        """Where a moment lies: 0 at the begin, 1 at the end."""
+        """Where an instant lies: 0 at the begin, 1 at the end."""
         return (shown_at - self.since).total_seconds() / self.seconds
 
     def shown(self, begin: datetime, end: datetime) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class Window:
         return Window(until - (self.until - self.since), until)
 
     def zoomed(self, factor: float, now: datetime) -> "Window":
-        """Around the moment looked at (without one, the middle), `factor` times as long."""
+        """Around the time shown (without one, the middle), `factor` times as long."""
         middle = self.at or self.since + (self.until - self.since) / 2
         length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MOST_MINUTES))
         until = min(middle + length / 2, now)
@@ -116,7 +116,7 @@ def _minutes(query: Mapping[str, str]) -> int:
 
 
 def _moment(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
-    """A moment of the address, which must not lie after `now`."""
+    """An instant of the address, which must not lie after `now`."""
     text = query.get(name, "").strip()
     shown_at = time_of(text, name) if text else None
     if shown_at is not None and now is not None and shown_at > now:

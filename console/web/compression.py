@@ -4,7 +4,7 @@ Django's own middleware makes a member of every piece of an asynchronous stream;
 all, browsers only the first, so that a download ended after its header. Here a stream is one member, flushed
 after each piece, so that what was made goes out at once.
 
-A length must not tell a secret (BREACH): the header carries a file name of random length, as Django's does.
+A length must not show a secret (BREACH): the header carries a file name of random length, as Django's does.
 """
 
 import asyncio

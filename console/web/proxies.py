@@ -80,6 +80,6 @@ def _address(text: str) -> Address | None:
 
 
 def address_of(request: Any) -> str | None:
-    """Whom a request is from, for django-axes: its own way may look at headers."""
+    """Whom a request is from, for django-axes: its own way may read headers."""
     found: str | None = request.META.get("REMOTE_ADDR")
     return found

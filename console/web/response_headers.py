@@ -1,4 +1,4 @@
-"""What every answer of the console tells a browser: what may run, who may frame it, what may be kept."""
+"""What every answer of the console says to a browser: what may run, who may frame it, what may be kept."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin

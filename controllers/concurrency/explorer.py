@@ -1,7 +1,7 @@
 """The fitted explorer: a few probes, a curve through them, and TCC's stop rule applied on the curve.
 
     probe    1, 2, 4, … threads, until doubling them no longer brings what a friendly step has to bring;
-             later, from a known curve, only the configurations that tell whether it still holds
+             later, from a known curve, only the configurations that show whether it still holds
     verify   run with what the stop rule chooses on the curve; a point that lies off joins the fit
     steady   until a timeout, or until the throughput has changed
 
@@ -10,8 +10,8 @@ bounded alike. Where the points bend down the curve is the universal scalability
 bring `peak_share` of its greatest throughput are never used. Where no curve fits within `fit_tolerance`, TCC
 takes over for the cycle.
 
-With `aim` peak nobody else is to be spared: the probes go on until throughput falls, and the smallest number
-of threads within `peak_share` of the greatest throughput is run with.
+With `aim` peak no other process has to be considered: the probes go on until throughput falls, and the
+smallest number of threads within `peak_share` of the greatest throughput is run with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class CurveSearch:
     verified: int = 0
     steady_per_second: float = 0.0
     steady_seconds: float = 0.0
-    doubted: bool = False  # the last look at the steady state differed
+    doubted: bool = False  # the last check of the steady state differed
     steps: int = 0
     curve: Mapping[str, Json] | None = None  # what was chosen on, for pages
 

@@ -36,7 +36,7 @@ class Cycle:
     back_to: int = 0
     steady_per_second: float = 0.0
     steady_seconds: float = 0.0
-    doubted: bool = False  # the last look at the steady state differed
+    doubted: bool = False  # the last check of the steady state differed
     steps: int = 0
 
     def to_json(self) -> dict[str, Json]:

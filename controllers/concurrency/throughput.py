@@ -76,7 +76,7 @@ class ThroughputSample:
         if mean <= 0:
             return None
         squares = self.squares - math.fsum(each * each for each in dropped)
-        # Rounding of equal samples must not look like variance.
+        # Rounding of equal samples must not seem like variance.
         variance = max(0.0, squares / count - mean * mean)
         if variance < 1e-12 * mean * mean:
             variance = 0.0
@@ -117,5 +117,5 @@ def second_samples(before: Measurement, after: Measurement, q: float, alpha: flo
 
 
 def brings(before: Measurement, after: Measurement, q: float) -> bool:
-    """Whether the throughput is greater by q or more, as far as the means tell."""
+    """Whether the throughput is greater by q or more, as far as the means show."""
     return after.throughput_per_second >= (1 + q) * before.throughput_per_second

@@ -1,4 +1,4 @@
-"""What will be offered, foreseen by a Gaussian process, and what that leaves missed (Zacheilas; Stutz, 8).
+"""What will be offered, forecast by a Gaussian process, and what that leaves missed (Zacheilas; Stutz, 8).
 
 Times are days, whatever a day lasts, so that all features have one unit (ERRATA E34): distance on the circle
 of the day d, on that of the week w, and elapsed e. The kernel is symmetric,
@@ -25,13 +25,13 @@ from queues.errors import BadInput
 Floats = npt.NDArray[np.float64]
 MOST_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
 WEEK_DAYS = 7.0
-# Powers of scales, and the share of the mean below which a rate is not told from none.
+# Powers of scales, and the share of the mean below which a rate is not distinguished from none.
 SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
 MOST_SPREAD = 1.0
 # Points that stand for a normal spread (Gauss-Hermite).
 POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 CHANCES = _WEIGHTS / _WEIGHTS.sum()
-# λ in days and shares, below and above which nothing changes that data could tell.
+# λ in days and shares, below and above which nothing changes that data could show.
 LIMITS: Mapping[str, tuple[float, float]] = {
     "day": (0.02, 2.0),
     "week": (0.2, 64.0),
@@ -126,7 +126,7 @@ def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
 
 @dataclass(frozen=True)
 class Scale:
-    """Box and Cox's y = (x^power - 1) / power, log x for 0: the scale on which what is foreseen errs alike,
+    """Box and Cox's y = (x^power - 1) / power, log x for 0: the scale on which the forecast errs alike,
     whether it is much or little."""
 
     power: float
@@ -153,7 +153,7 @@ class Scale:
 
 
 class Forecaster:
-    """Foresees a rate of which it is told the past; remembers the kernel and the scale."""
+    """Forecasts a rate whose past it gets; remembers the kernel and the scale."""
 
     def __init__(self, day_seconds: float) -> None:
         self._day_seconds = day_seconds

@@ -66,7 +66,8 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
     scale = np.maximum(np.abs(regressors).max(axis=0), 1e-300)
     values, _, rank, _ = np.linalg.lstsq(regressors / scale, after, rcond=1e-12)
     if rank < regressors.shape[1]:
-        if regressors.shape[1] == 3:  # nothing tells c from the others: without it the rest may still do
+        # nothing distinguishes c from the others: without it the rest may still do
+        if regressors.shape[1] == 3:
             return np.zeros(3), math.inf
         raise BadInput("u", "follows y exactly, so their effects can't be separated; vary it by itself")
     left = after - regressors @ (values / scale)

@@ -102,7 +102,7 @@ class Flow:
     observation: Sequence[Parameter] = OBSERVATION
     actuator: str | None = "admit"
     # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
-    # swing below a batch tells nothing. Two intervals old is still worth acting on.
+    # swing below a batch says nothing. Two intervals old is still worth acting on.
     guard_defaults: Values = {
         "maximum": 1e9,
         "slew_up": 1e9,
@@ -294,7 +294,7 @@ def _size(size_bytes: float) -> str:
 
 
 def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None:
-    """Back at the reference when the loop has settled; near it nothing can be told from noise."""
+    """Back at the reference when the loop has settled; near it nothing can be distinguished from noise."""
     if abs(error) <= WORTH_EXPECTING * parameters["setpoint"]:
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES

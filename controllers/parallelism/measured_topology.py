@@ -1,4 +1,4 @@
-"""A plant as operators, tasks and channels, with what is measured of them at one moment (Stutz, 4 and 5.2).
+"""A plant as operators, tasks and channels, with what is measured of them at one instant (Stutz, 4 and 5.2).
 
 The logical graph: operators, and links between them. A *path* leads from a source, which only brings events
 in, along links to an operator without any further. The physical graph: an operator has `parallelism` tasks,
@@ -145,7 +145,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class MeasuredTopology:
-    """A plant's operators by name and their links, all of one moment. Raises `BadInput` for a link to an
+    """A plant's operators by name and their links, all of one instant. Raises `BadInput` for a link to an
     operator that is not there, a cycle, or more than MOST_PATHS paths.
     """
 

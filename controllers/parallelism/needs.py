@@ -1,4 +1,4 @@
-"""What each operator needs in each window foreseen, whether the present tasks do, and what may be chosen."""
+"""What each operator needs in each forecast window, whether the present tasks do, and what may be chosen."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 BUSY = 0.99
 # Capacities to choose among, between the least and the most that may be of use.
 LEVELS = 48
-# Windows for which what is offered is taken to go on where nothing is foreseen.
+# Windows for which what is offered is taken to go on where there is no forecast.
 GOES_ON = 10
 # What passes, events/s, where nothing is offered to anybody.
 UNLIMITED = 1e15
@@ -136,7 +136,7 @@ def window_means(parameters: Values, of: Demand) -> list[float]:
 
 
 def _levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
-    """Tasks for capacities from the least that is foreseen to all that may come with what waits."""
+    """Tasks for capacities from the least of the forecast to all that may come with what waits."""
     least = max(1e-9, float(of.rates.min()))
     most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
     rows = [

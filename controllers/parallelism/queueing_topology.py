@@ -18,7 +18,7 @@ from typing import Any
 
 from queues.errors import BadInput
 
-# Rounding must not make a load of exactly p tasks look like less.
+# Rounding must not make a load of exactly p tasks seem like less.
 EXACT = 1e-9
 
 

@@ -23,7 +23,7 @@ from controllers.parallelism.queueing_topology import QueueingOperator
 Floats = npt.NDArray[np.float64]
 # Of scaling the multipliers; what is still missing then is filled.
 ROUNDS = 60
-# Among more operators than this a task is too little to look for swaps.
+# Among more operators than this a task is too little to search for swaps.
 SWAPPED = 40
 # What a path may exceed its budget by: rounding, nothing that anybody could measure.
 TOLERANCE = 1e-9

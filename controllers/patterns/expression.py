@@ -1,4 +1,4 @@
-"""What a pattern looks for, as a tree: the one grammar of `match`, of applications and of `shedding`.
+"""What a pattern searches for, as a tree: the one grammar of `match`, of applications and of `shedding`.
 
     SEQ(A; B+; C)          in this order
     AND(A, B)              in any order, also interleaved

@@ -145,7 +145,7 @@ def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
 
 @dataclass(frozen=True)
 class SearchRule:
-    """Which of several answers is looked for.
+    """Which of several answers is wanted.
 
     `packing`: receivers that fit tightest, not the roomiest. `exchange`: a node may also make room for a
     piece that fits nowhere, at the cost of more points. `keep`: the last piece of a heavy queue stays where
@@ -281,7 +281,7 @@ def _most(board: Board, target: int, per_point: float) -> int:
 
 
 def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
-    """Receivers worth a look: the holders, and of the others the tightest that fits and the roomiest."""
+    """Receivers worth a check: the holders, and of the others the tightest that fits and the roomiest."""
     room = board.room
     if board.rules.returns:
         for target in range(len(room)):

@@ -190,7 +190,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
         return []
     level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
     if level is not None:
-        return level  # as level as can be told from the best possible: nothing exact can add to it
+        return level  # as level as the best possible, within the error: nothing exact can add to it
     if mixed_integer.routes_count(problem) <= search.exact_routes:
         answer = mixed_integer.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:

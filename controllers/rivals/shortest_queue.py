@@ -1,4 +1,4 @@
-"""Join the shortest queue: every event goes where the fewest wait, told the lengths at that very instant.
+"""Join the shortest queue: every event goes where the fewest wait, given the lengths at that very instant.
 
 It counts events, not the time they take: behind a slow replica a short queue can be the longer wait.
 """

@@ -24,7 +24,7 @@ class SparkPid:
     minimum_per_second: float = MINIMUM_PER_SECOND
 
     def after(self, events: float, processing_seconds: float, scheduling_delay_seconds: float) -> "SparkPid":
-        """The estimator after a batch; one without events or time tells nothing."""
+        """The estimator after a batch; one without events or time says nothing."""
         if events <= 0 or processing_seconds <= 0:
             return self
         processed = events / processing_seconds

@@ -1,4 +1,4 @@
-"""What the shedding law is told: its parameters, one observation, and the application they describe."""
+"""What the shedding law reads: its parameters, one observation, and the application they describe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -165,7 +165,9 @@ def _fits(parameters: Values, observation: Values) -> bool:
 
 
 def _unmet(observation: Values) -> float:
-    """The share of the demand that is not met; 0 where it can't be told from the error of measured rates."""
+    """The share of the demand that is not met; 0 where it can't be distinguished from the error of measured
+    rates.
+    """
     demand = observation["demand_per_second"]
     unmet = 1 - observation["capacity_per_second"] / demand if demand > 0 else 0.0
     return unmet if unmet >= LEAST_UNMET else 0.0

@@ -214,7 +214,7 @@ def _decision(
 
 
 def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
-    """That so much more, or less, is shed soon; a small change can't be told from noise."""
+    """That so much more, or less, is shed soon; a small change can't be distinguished from noise."""
     if decision.action is None:
         return None
     before = work_shed(inputs, state["shed"])["work_shed"]
@@ -286,7 +286,7 @@ def _price(bottleneck: Bottleneck) -> float:
 
 
 def _budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
-    """How much budget a bound longer by one second would give, as far as its first part tells."""
+    """How much budget a bound longer by one second would give, as far as its first part shows."""
     if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
     bound = float(inputs.parameters["latency_bound_seconds"])

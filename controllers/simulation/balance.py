@@ -10,7 +10,7 @@ replica (3.2): an event's delay is the greatest response time. The load is 60 % 
 From a third of the time on a CPU hog on the first replica makes an event take 1 + `hog` times as long (1:
 twice; 0: no hog).
 
-Laws: `lqr` is the shipped law, told response times and shares, with the models of the replicas as they were
+Laws: `lqr` is the shipped law, given response times and shares, with the models of the replicas as they were
 at the start; `round-robin` gives all alike; `shortest-queue` gives each event to the queue with the fewest
 events at that instant.
 
@@ -42,12 +42,12 @@ SETTINGS = (
         "noise", "share", "Standard deviation of what arrives, and of what each replica does.", 0.05, 0.0, 0.5
     ),
 )
-# Told the queues' lengths and the events of a second, how many of them each replica gets.
+# Given the queues' lengths and the events of a second, how many of them each replica gets.
 Splitter = Callable[[Floats, float], Floats]
 
 
 class ShippedBalance:
-    """The shipped law, told after each second what the responses were."""
+    """The shipped law, given after each second what the responses were."""
 
     def __init__(self, speeds: Floats, rate: float) -> None:
         self.names = [f"r{index + 1:03d}" for index in range(len(speeds))]

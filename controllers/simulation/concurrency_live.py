@@ -88,7 +88,7 @@ class Ours:
         return int(self.state["epoch"])
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """The pool's size after what was completed since the last look."""
+        """The pool's size after what was completed since the last check."""
         was_steady = self.is_steady
         seen = {
             "threads": self.threads,
@@ -106,7 +106,7 @@ class Ours:
 
 @dataclass
 class Theirs:
-    """A rival: a step a look; it never rests, so its rests are every tenth look."""
+    """A rival: a step a check; it never rests, so its rests are every tenth check."""
 
     rival: str
     idle_seconds: float
@@ -122,7 +122,7 @@ class Theirs:
         return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
-        """The pool's size after what was completed since the last look; it explores with nobody."""
+        """The pool's size after what was completed since the last check; it explores with nobody."""
         self.checks += 1
         total = math.fsum(gaps)
         if total > 0:
@@ -184,7 +184,7 @@ def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
 
 @dataclass
 class _Tally:
-    """What is counted look by look."""
+    """What is counted check by check."""
 
     threads: list[float] = field(default_factory=list)
     utilisation: list[float] = field(default_factory=list)

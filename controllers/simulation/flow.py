@@ -64,7 +64,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class SeenSample:
-    """What a law is told before each sample. Events are those of the sample before."""
+    """What a law gets before each sample. Events are those of the sample before."""
 
     free_kb: float
     setpoint_kb: float

@@ -2,21 +2,21 @@
 
 A plant of 1000 events/s (workers badly placed at first: `MISPLACED` of it) is offered 600 events/s, then
 `overload_percent` % of 1000, then 600 again. A fifth of the events are orders, which are never shed. What the
-rungs can do: rebalancing brings the whole 1000 after 15 s; workers add 100 events/s each 5 s up to 1400; two
+levels can do: rebalancing brings the whole 1000 after 15 s; workers add 100 events/s each 5 s up to 1400; two
 idle nodes add 300 each, 30 s after they are asked for; throttled producers keep what isn't admitted and
 send it later, as far as they have room (`HELD_EVENTS`); shedding drops what exceeds the capacity.
 
 | law | |
 |---|---|
-| ladder | rungs in order, each when the one below is exhausted; `cap` is the events', throttle the orders' |
+| ladder | levels in order, each when the one below is exhausted; `cap` is the events', throttle the orders' |
 | shed-only | drops whatever exceeds the capacity at once |
 | none | everything waits, for as long as it takes |
 
-rungs              the highest rung that was reached
+levels              the highest level that was reached
 lost_events        shed, orders among them (`lost_orders`)
 seconds_to_normal  from the end of the overload until nothing waits longer than a second, nothing is held,
                    throttled or shed; null when that does not happen within the run
-shed_too_early     events shed while a lower rung could still do more
+shed_too_early     events shed while a lower level could still do more
 shed_after_decisions  decisions after the overload's end until nothing was shed
 """
 
@@ -44,7 +44,7 @@ SETTINGS = (
 
 @dataclass
 class SimulatedLadder:
-    """What the rungs have done so far; capacities in units of `BASE`."""
+    """What the levels have done so far; capacities in units of `BASE`."""
 
     placed: float = MISPLACED
     placing: int = 0
@@ -57,7 +57,7 @@ class SimulatedLadder:
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
     def saturated(self, held: float) -> dict[str, bool]:
-        """Which rungs can do no more."""
+        """Which levels can do no more."""
         return {
             "rebalance": self.placed >= 1.0,
             "workers": self.workers >= WORKERS_MOST - 1e-9,

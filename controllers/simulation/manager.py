@@ -52,7 +52,7 @@ class Managed(Protocol):
     under_way: int
 
     def start(self, length: float, removed: float, ran: int) -> int:
-        """Workers to start, told what waits now, and what was removed and ran since the last time."""
+        """Workers to start, given what waits now, and what was removed and ran since the last time."""
         ...
 
 

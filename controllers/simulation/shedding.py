@@ -1,10 +1,11 @@
-"""The lab's scenario `shedding`: Röger's running example under 110 to 300 % load, with and without foresight.
+"""The lab's scenario `shedding`: Röger's running example under 110 to 300 % load, with and without a
+forecast.
 
 Four types come to O2, whose patterns feed O3 and O4, where Q11 and Q12 join (see `shed_stream`). At
 `load_percent` 160 the types come at 40, 30, 20 and 25 events/s; everything scales with it. `balance` says
 whether Q11 and Q12 are plenty (balanced) or one is scarce. Every `interval_seconds` the law sees what was
 measured, smoothed over `SMOOTHING_SECONDS`: rates, processing times, the variability of service (ERRATA E25),
-and each pattern's output over its selectivity (E24). Its table decides the fate of the events of the next
+and each pattern's output over its selectivity (E24). Its table decides on the events of the next
 interval, each by a number of its own, so that all laws drop from the same order.
 
 recall                 what the sinks got, over what they would have got without any shedding
@@ -97,7 +98,7 @@ class Smoothed:
 
 
 class Controlled:
-    """One law with what it measured: asked for a table at each interval, told then what came of it."""
+    """One law with what it measured: asked for a table at each interval, given then what came of it."""
 
     def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
         self.name, self.law, self.settings = law, Shedding(), settings

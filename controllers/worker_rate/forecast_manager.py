@@ -120,13 +120,13 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
     running = observation.get("running")
     if running is None:
         return float(least)
-    # Who began since the last look may have ended by now, and what it removed isn't counted yet.
+    # Who began since the last check may have ended by now, and what it removed isn't counted yet.
     most = least + (running + observation["started"]) * size
     return float(min(max(before.pledged - observation["removed"], least), most))
 
 
 def _cap(parameters: Values, before: Manager, observation: Values) -> float | None:
-    """Workers per interval while a TOOBUSY node is spared, and until it has recovered; else None."""
+    """Workers per interval while a TOOBUSY node gets fewer, and until it has recovered; else None."""
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
         from_rate = before.cap if before.cap is not None else ran

@@ -7,7 +7,7 @@ Two methods, over one state, so that a person may change from one to the other a
 - `thesis`: Houtman's rate, raised and lowered by the queue length (`controllers.worker_rate.thesis_manager`).
 
 The observation's length, removed, started and waiting to run are the contract's. The others may be missing:
-a law that isn't told the node's state takes it to be well, and without a count of workers at work it takes
+a law that doesn't get the node's state takes it to be well, and without a count of workers at work it takes
 those that began to run to be done.
 """
 

@@ -1,6 +1,6 @@
 """The header of an Arrow IPC message, read before Arrow makes anything of it.
 
-The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). Read here is what tells how much a
+The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). Read here is what shows how much a
 record batch would become: its rows, the buffers it names in the body, and whether they are compressed. Every
 place is checked against the header's end, so that a wrong one is an error and never another's memory.
 """

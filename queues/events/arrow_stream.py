@@ -3,7 +3,7 @@
 Taken are record batches of the columns of `queues.events.block.SCHEMA`, in plain types
 (`queues.events.block.takes_type`). Refused are compressed buffers, dictionaries, nested, extension and other
 types, and whatever would be more rows or bytes than were sent. Buffers stay where they are in the body:
-nothing is copied to look at it.
+nothing is copied to read it.
 """
 
 from collections.abc import Iterator

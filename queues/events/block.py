@@ -240,7 +240,7 @@ def from_columns(
 
     Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
     The rules are those of `checked_event`. `attributes_are_read`: they were written from JSON just now, so
-    only their length is looked at. Raises `MalformedEvent` naming the column: unknown, there twice, of a type
+    only their length is checked. Raises `MalformedEvent` naming the column: unknown, there twice, of a type
     that it can't be, or with a row that `checked_event` would refuse.
     """
     batch = _one_batch(columns)

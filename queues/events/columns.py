@@ -3,7 +3,7 @@
 Columns with the names of the schema stand for themselves unless another was named for them. Columns that
 stand for nothing become `attributes`, a JSON object.
 
-Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number is told by the column's name when it
+Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number is given by the column's name when it
 ends in `_us`, `_ms` or `_s`, else by its size: from 1e14 microseconds, from 1e11 milliseconds, below seconds.
 An empty time is now.
 """

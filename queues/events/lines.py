@@ -1,6 +1,6 @@
 """Event files, CSV and JSON lines, plain or gzip, as batches. A malformed line is named and skipped.
 
-Lines are read some thousands at a time. A piece without trouble is turned into columns at once; one with a
+Lines are read some thousands at a time. A piece without errors is turned into columns at once; one with a
 bad line is read again line by line, so that every bad line is counted and named, and only those are lost.
 """
 
@@ -44,9 +44,9 @@ class EventLines:
     """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
     skipped.
 
-    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character tells). With `strict`
-    the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput` for a file
-    that cannot be read at all: a broken gzip, a header without a named column.
+    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character decides). With
+    `strict` the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput` for a
+    file that cannot be read at all: a broken gzip, a header without a named column.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ def open_events(path: str) -> BinaryIO:
 
 
 def format_of(path: str) -> str | None:
-    """The format a file's name tells, or None."""
+    """The format a file's name says, or None."""
     name = path.removesuffix(".gz")
     if name.endswith(".csv"):
         return "csv"

@@ -39,7 +39,7 @@ log = logging.getLogger("weir.agent")
 
 @dataclass(frozen=True)
 class NodeSample:
-    """One look at a node: cumulative server CPU, memory, and its segments' gauges, at a monotonic instant."""
+    """A node's cumulative server CPU, memory, and its segments' gauges, at a monotonic instant."""
 
     at_seconds: float
     cpu_seconds: float
@@ -194,7 +194,7 @@ class Agent:
         return self._seq + 1
 
     def _say(self, trouble: str) -> None:
-        """Log a trouble when it begins and when it ends, not each second."""
+        """Log an error when it begins and when it ends, not each second."""
         if trouble and not self._trouble:
             log.warning("%s: %s", self.name, trouble)
         if self._trouble and not trouble:
@@ -210,7 +210,7 @@ def connect(url: str) -> redis.Redis:
 
 
 def run(agent: Agent, stop: threading.Event) -> None:
-    """Beat on each full second until told to stop."""
+    """Beat on each full second until asked to stop."""
     last = time.monotonic() - 1.0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
         last = time.monotonic()

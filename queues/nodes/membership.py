@@ -10,7 +10,7 @@ from typing import Any
 BEAT_SECONDS = 1.0
 STALE_BEATS = 2
 OFFLINE_BEATS = 3
-# Beats and looks both happen once a second; this much jitter between them is not a missed beat.
+# Beats and checks both happen once a second; this much jitter between them is not a missed beat.
 JITTER_BEATS = 0.1
 
 
@@ -33,12 +33,13 @@ class Membership:
     heard: Mapping[str, Heard] = field(default_factory=dict)
 
     def seen(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
-        """After a look at the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
+        """After a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
         heard = dict(self.heard)
         for node, seq in sequences.items():
             before = heard.get(node)
             if before is None or before.seq != seq:
-                # A node whose first beat comes while we watch is certain; one found at the first look is not.
+                # A node whose first beat comes while we watch is certain; one found at the first check is
+                # not.
                 heard[node] = Heard(seq, now_seconds, before is not None or bool(self.heard))
         return Membership(heard)
 

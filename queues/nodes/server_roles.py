@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
     for name, text in made.items():
         path = Path(arguments[0]) / name
         path.write_text(text)
-        # The servers run as another user. A digest of 32 random characters tells nobody the password.
+        # The servers run as another user. From a digest of 32 random characters nobody learns the password.
         path.chmod(0o644)
     return 0
 

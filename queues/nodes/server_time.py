@@ -1,6 +1,6 @@
 """Which container causes a node server's work: its CPU time, divided among the queues it serves. Pure.
 
-A server tells how long it spent in each command (INFO commandstats, µs), not for whom. Of an interval:
+A server says how long it spent in each command (INFO commandstats, µs), not for whom. Of an interval:
 
     write share of container i = (blocks_i / Σ blocks + bytes_i / Σ bytes) / 2   of what was inserted
     read share  of container i = the same                                       of what was removed

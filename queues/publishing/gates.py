@@ -35,7 +35,7 @@ class Gates:
         return gate is None or not gate.is_closed
 
     def take_probe(self, node: str) -> bool:
-        """True for one caller when a probe of a closed gate is due; it probes and tells the outcome."""
+        """True for one caller when a probe of a closed gate is due; it probes and reports the outcome."""
         if node not in self._gates:
             return False
         with self._lock:

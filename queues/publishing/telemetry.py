@@ -91,7 +91,7 @@ class HostTelemetry:
                 if share:
                     shares.append((share, process))
             except psutil.Error:
-                continue  # it ended while we looked
+                continue  # it ended while we read
         shares.sort(key=lambda pair: -pair[0])
         return [event for share, process in shares[:PROCESSES] for event in self._process(at, share, process)]
 
@@ -199,7 +199,7 @@ def takes_processes(client: Client) -> bool:
 
 
 def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None:
-    """Sample and publish on each half second, between the beats of the agents, until told to stop."""
+    """Sample and publish on each half second, between the beats of the agents, until asked to stop."""
     outbox = UnpublishedEvents(client)
     last, second = time.monotonic() - 1.0, 0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):

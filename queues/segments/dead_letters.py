@@ -44,7 +44,7 @@ class DeadLetter:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """The events; read when they are asked for, since of many letters few are looked at. Raises
+        """The events; read when they are asked for, since of many dead letters few are checked. Raises
         `MalformedEvent` when the bytes are none.
         """
         return decode(self.block_id, self.data).batch
@@ -63,7 +63,7 @@ class DeadLetters:
         self._key = keys.DEAD.of(segment.queue)
 
     def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
-        """Letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
+        """Dead letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
         start = "-" if after in ("", "-") else f"({after}"
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
@@ -76,15 +76,15 @@ class DeadLetters:
         return _letter(*entries[0]) if entries else None
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
-        """Put letters into the segment again, each as a new block whose events keep their ids.
+        """Put dead letters into the segment again, each as a new block whose events keep their ids.
 
-        Dead id → events moved, GONE or CHANGED; what is moved leaves the letters in the same step.
+        Dead id → events moved, GONE or CHANGED; what is moved leaves the dead letters in the same step.
         """
         ids = ids or BlockIds()
         return self._each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
 
     def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
-        """Delete letters for good. Dead id → its events, GONE or CHANGED."""
+        """Delete dead letters for good. Dead id → its events, GONE or CHANGED."""
         return self._each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
 
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:

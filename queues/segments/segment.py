@@ -311,7 +311,7 @@ def count_of(text: bytes | None) -> int:
 
 
 def stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """The events of an entry; where it has none all that it has, so that it can be looked at."""
+    """The events of an entry; where it has none all that it has, so that it can be checked."""
     found = fields.get(name)
     return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found
 

@@ -1,12 +1,14 @@
 """One term for one thing: no text that people read, and no public name, uses a retired term.
 
 `docs/glossary.md` says which term is used instead. Texts are what templates show, the sentences of static/js
-and of Python, and the documentation; public names are those of modules, classes, functions and what classes
-hold. A stored name in `backquotes` is no word.
+and of Python, its docstrings and comments, and the documentation. Public names are those of modules, classes,
+functions and what classes hold. A stored name in `backquotes` is no word.
 """
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,8 @@ RETIRED_IN_TEXTS = (
     r"|couriers?|moments?|looks?|looked|wakes?|woken|troubles?|troubled|quiet|spared|concerning|offered work"
     r"|misfit|unfit|fits?|gravest|(?<!dead )letters(?!, digits)|turned round|finders?|state machines?"
 )
+# Words of plain English that docstrings and comments may use beside their retired meaning.
+ORDINARY = {"fit", "fits", "quiet", "optimum", "moments", "look", "looks"}
 RETIRED_IN_NAMES = {
     *("deed", "deeds", "hindrance", "hindrances", "sight", "sights", "foresight", "foreseen", "foresee"),
     *("prospect", "prospects", "relief", "optimum", "remedies", "seat", "seats", "desk", "desks", "portion"),
@@ -113,6 +117,21 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
+def explanations(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments, without what they quote."""
+    for node in docstrings(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, unquoted(node.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], unquoted(token.string)
+
+
+def unquoted(text: str) -> str:
+    """The text without `stored_names` and "stored values"."""
+    return re.sub(r'`[^`]*`|"\w+"', "…", text)
+
+
 def visible(template: str) -> str:
     """What a template shows: its text, and the attributes that are read out or shown."""
     text = re.sub(
@@ -155,7 +174,7 @@ def texts() -> Iterator[tuple[str, str]]:
         yield from ((str(path.relative_to(ROOT)), text) for text in literals(path.read_text()))
     for path in modules():
         for line, text in sentences(ast.parse(path.read_text())):
-            yield f"{path.relative_to(ROOT)}:{line}", re.sub(r"`[^`]*`", "…", text)
+            yield f"{path.relative_to(ROOT)}:{line}", unquoted(text)
     for path in pages():
         for line, text in prose(path.read_text()):
             yield f"{path.relative_to(ROOT)}:{line}", text
@@ -185,6 +204,18 @@ def test_no_text_uses_a_retired_term():
         for where, text in texts()
         for match in pattern.finditer(text)
         if ALLOWED_TEXTS.get(where.partition(":")[0]) != match.group().lower()
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_docstring_or_comment_uses_a_retired_term():
+    pattern = re.compile(rf"\b({RETIRED_IN_TEXTS})\b", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match.group()!r} in {text[:80]!r}"
+        for path in modules()
+        for line, text in explanations(path.read_text())
+        for match in pattern.finditer(text)
+        if match.group().lower() not in ORDINARY
     ]
     assert not found, "\n".join(found)
 

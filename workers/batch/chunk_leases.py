@@ -1,4 +1,4 @@
-"""The seat of who does a chunk: its fencing number, and what may only be done while it is held.
+"""The lease of the worker that does a chunk: its fencing number, and what may only be done while it is held.
 
 Claims are compare-and-swap in the database: each gets a number greater than all of its run, and every write
 shows the number. A process that was paused, overtaken and revived finds its number outdated and leaves no
@@ -31,7 +31,7 @@ class ChunkLeaseLost(WeirError):  # noqa: N818
 
 @dataclass
 class ChunkLease:
-    """A claimed chunk. `clock` gives the time; `note` is told the progress of each beat."""
+    """A claimed chunk. `clock` gives the time; `note` gets the progress of each beat."""
 
     chunk: Chunk
     surroundings: Surroundings
@@ -41,7 +41,7 @@ class ChunkLease:
 
     @property
     def token(self) -> str:
-        """Names what this seat writes before it is shown: nobody else ever has the same."""
+        """Names what this lease writes before it is shown: nobody else ever has the same."""
         return f"{self.chunk.run_id}-{self.chunk.pk}-{self.chunk.fence}"
 
     @property
@@ -72,7 +72,7 @@ class ChunkLease:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """A transaction in which the seat is ours from first to last: its row is locked before the number is
+        """A transaction in which the lease is ours from first to last: its row is locked before the number is
         compared. Raises Overtaken, and then nothing of it was done.
         """
         with transaction.atomic():

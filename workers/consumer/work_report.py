@@ -1,4 +1,4 @@
-"""What workers tell the control server about themselves and their work."""
+"""What workers report to the control server about themselves and their work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

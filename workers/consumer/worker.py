@@ -140,7 +140,7 @@ class Consumer:
         self._keep_alive.hold([])
 
     def _tell_completed(self) -> None:
-        """What was done is measured by the host; that it can't be told right now stops no work."""
+        """What was done is measured by the host; that it can't be reported right now stops no work."""
         done, self._attempt.completions = self._attempt.completions, []
         with suppress(redis.RedisError):
             self._completed(done)

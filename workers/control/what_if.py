@@ -3,7 +3,7 @@
 Each decision goes through the law and the guard as it did then (`controllers.request`), with the changed
 values in the place of those that held, and with the state that the re-run itself has come to. It is
 **open-loop**: what was observed does not answer to what would have been done. More workers would have emptied
-the queue; the record still shows it full. So it tells how the law would have answered to the same signals,
+the queue; the record still shows it full. So it says how the law would have answered to the same signals,
 not what would have come.
 
 With nothing changed it decides, entry for entry, what was decided: that is what its tests hold it to.
@@ -54,7 +54,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Rerun:
-    """All of it. `skipped`: entries that no longer fit the law. `left`: not reached in the time there was."""
+    """All of it. `skipped`: entries that are no longer valid for the law. `left`: not reached in the time
+    there was.
+    """
 
     steps: tuple[RerunStep, ...] = ()
     skipped: int = 0
@@ -164,7 +166,7 @@ class _Run:
         self._held = False
 
     def take(self, entry: LedgerEntry) -> None:
-        """One entry; one that does not fit the law any more is skipped, and the next begins from its own."""
+        """One entry; one that is no longer valid for the law is skipped, and the next begins from its own."""
         try:
             guarded = request.decide_once(self.law, self._document(entry))
         except BadInput as error:

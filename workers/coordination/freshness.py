@@ -17,7 +17,7 @@ class Freshness:
         """Seconds since the mark changed.
 
         `lag_seconds` is what the mark itself claims to be old (wall clock now - its time stamp). It is
-        believed at first sight, as nothing better is known; later only up to MOST_LAG_SECONDS, so that a
+        believed at first, as nothing better is known; later only up to MOST_LAG_SECONDS, so that a
         clock that jumps can't matter.
         """
         known = self._seen.get(name)

@@ -1,6 +1,6 @@
 """One at a time, wherever it runs: a lease on the control server, with a token and a fencing number.
 
-A lease alone can't stop a holder that was paused past its expiry and wakes up believing that it still holds.
+A lease alone can't stop a holder that was paused past its expiry and continues as if it still held it.
 The fencing number can: each acquisition gets a greater one, and what is written under it is refused once a
 greater was seen.
 """

@@ -1,5 +1,5 @@
 """A queue that admits less for a while: key `weir:throttle:{queue}` on the control server, present as long as
-its publishers over HTTP are told to wait (429; what is left of its time to live is when to try again).
+its publishers over HTTP are asked to wait (429; what is left of its time to live is when to try again).
 """
 
 import redis

@@ -1,4 +1,4 @@
-"""The event archive as batch jobs read it: partitions by queue and day, and files that are told apart before
+"""The event archive as batch jobs read it: partitions by queue and day, and files that are distinct before
 Spark sees them: sound, of a foreign schema, corrupt.
 """
 
@@ -55,7 +55,7 @@ def partitions(
 
 
 def checked(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
-    """Tell sound files from others by their footers (fast: no data is read)."""
+    """Distinguish sound files from others by their footers (fast: no data is read)."""
     return _sorted_out(files, lambda path: _footer_fault(path, schema))
 
 

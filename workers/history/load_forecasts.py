@@ -1,8 +1,8 @@
-"""What will be offered to each application, foreseen once a minute from what came (`controllers.design`).
+"""What will be offered to each application, forecast once a minute from what came (`controllers.design`).
 
 The past is what was measured (`metric_history`) and, before that, the newest set of `forecast_training` of
-the application's queues. It is read and foreseen in a thread of its own: the watcher, who asks each second,
-waits for nobody. What is foreseen stands in the snapshot, so that laws and pages see the same:
+the application's queues. It is read and forecast in a thread of its own: the watcher, who asks each second,
+waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same:
 
 {"at", "window_seconds", "mean_per_second", "deviation_per_second", "days", "trained_until", "refused"}
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 DAY_SECONDS, MINUTE_SECONDS = 86_400.0, 60.0
 WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
 PAST_SECONDS = 7.5 * DAY_SECONDS
-# Of a short past finer means: from a handful nobody can tell how much it varies.
+# Of a short past finer means: from a handful nobody knows how much it varies.
 LEAST_BUCKET_SECONDS, MOST_BUCKET_SECONDS, BUCKETS, LEAST_POINTS = MINUTE_SECONDS, DAY_SECONDS / 32, 32, 4
 DIGITS = 3
 Queues = Mapping[str, Sequence[str]]
@@ -64,7 +64,7 @@ class LoadForecasts:
         return cls(lambda queues, now: past_of(history, data, queues, now))
 
     def rows(self, applications: Queues, now_seconds: float) -> dict[str, Any]:
-        """Application → what was foreseen last; an application that has just come has none yet."""
+        """Application → what was forecast last; an application that has just come has none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
         is_new = not applications.keys() <= self._documents.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
@@ -76,7 +76,7 @@ class LoadForecasts:
         return {name: self._documents[name] for name in applications if name in self._documents}
 
     def wait(self) -> None:
-        """Until what is being foreseen is."""
+        """Until what is being forecast is."""
         if self._thread:
             self._thread.join()
 

@@ -79,7 +79,7 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
         begins = _seconds(rows["time"])
         whole = begins < end
         least, greatest = (rows[column].to_numpy()[whole] for column in ("minimum", "maximum"))
-        # A state that was bad for a moment was bad: its window is as bad as its worst.
+        # A state that was bad for an instant was bad: its window is as bad as its worst.
         first = greatest if name.endswith(".state") else least
         parts[name] += [(begins[whole], first), (begins[whole] + width / 2, greatest)]
     return max(since, end)

@@ -1,4 +1,4 @@
-"""The sets that `forecast_training` makes: rates by window, from the archive, to foresee by.
+"""The sets that `forecast_training` makes: rates by window, from the archive, to forecast by.
 
 `training/queue=…/day=….parquet`; columns: see `workers.batch.jobs.spark.training`. Read is the newest run of
 days that belong together. A set that is stale or is none is refused with the reason: the forecast then rests
@@ -42,7 +42,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class TrainingRefused(WeirError):  # noqa: N818
-    """A set can't be foreseen by; the message says why."""
+    """A set can't be forecast by; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
               also when it is wrapped in IPv6 (mapped, 6to4, NAT64, Teredo)
 
-Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed: a console talks to the plants and desks
-of its own site, and those stand there. What is refused can be allowed by network in the environment
+Private networks (10/8, 172.16/12, 192.168/16, fc00::/7) are allowed: a console talks to the plants and
+receivers of its own site, and those stand there. What is refused can be allowed by network in the environment
 (WEIR_EGRESS_ALLOW), which no page can change.
 
 A name is resolved once for each connection, and the connection goes to the address that was checked: what the
-name means a moment later does not matter. TLS and the header Host keep the name. Redirects are not followed,
+name means shortly after does not matter. TLS and the header Host keep the name. Redirects are not followed,
 proxies of the environment are not asked, a request ends in time, and what answers is read up to a bound.
 """
 

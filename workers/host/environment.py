@@ -1,6 +1,6 @@
 """The environment that a process of ours gives to the processes it starts, or goes on with itself: only what
 they need. Passwords and keys are for those that use them; a rule, a job or a library in any other process
-can't tell what it was never given.
+can't leak what it was never given.
 
 | for | gets |
 |---|---|

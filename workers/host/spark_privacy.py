@@ -77,7 +77,7 @@ def admit_this_user_only(gateway: Any) -> None:
 
 
 class ThisUserOnly:
-    """Py4J hands each accepted connection to its `ssl_context`; this one looks whose it is."""
+    """Py4J hands each accepted connection to its `ssl_context`; this one checks whose it is."""
 
     def wrap_socket(self, connection: socket.socket, server_side: bool) -> socket.socket:
         """The connection as it is, or one that is over: an exception would end the server for everybody, and

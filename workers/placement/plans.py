@@ -97,8 +97,8 @@ def open_plans(now: datetime | None = None) -> list[Plan]:
 
 
 def void_due(now: datetime) -> int:
-    """Note on proposals that nobody approved in time, or that no longer fit the plant, that they are void;
-    answers how many."""
+    """Note on proposals that nobody approved in time, or that are no longer valid for the plant, that they
+    are void; answers how many."""
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):
         why = "Nobody approved it in time." if row.expires_at <= now else drift(row)

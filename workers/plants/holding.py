@@ -1,7 +1,7 @@
 """Who steers a plant's tasks through the control API: one controller at a time, for some seconds.
 
 Whoever sets tasks holds the plant from then on, and longer each time it sets again. Meanwhile another
-controller is refused and told who holds it, and the plant's own loops of parallelism hold: an actuator has
+controller is refused and learns who holds it, and the plant's own loops of parallelism hold: an actuator has
 one owner.
 """
 

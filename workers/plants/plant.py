@@ -23,7 +23,7 @@ class Elastic(Protocol):
     """What the parallelism of a plant is seen and set by; of any plant, whatever it is made of."""
 
     def topology(self) -> MeasuredTopology:
-        """Its operators, links and measures, all of one moment; the caller's own.
+        """Its operators, links and measures, all of one instant; the caller's own.
 
         Raises PlantSilent or PlantConfused (with the reason in a sentence) when there is none to be had: then
         nothing is decided.
@@ -102,5 +102,5 @@ class Plant(Elastic, Protocol):
         ...
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
-        """Have a queue's producers wait for so long, as far as they can be told; 0 lets them go on."""
+        """Have a queue's producers wait for so long, as far as they can be reached; 0 lets them go on."""
         ...

@@ -1,4 +1,4 @@
-"""The local plant as its observer last published it: what ticks look at.
+"""The local plant as its observer last published it: what ticks read.
 
 One process watches (it must see two heartbeats to know a rate or an age), all others read what it saw. A
 snapshot that is too old is the guard's business: `at` says when it was made.

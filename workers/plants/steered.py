@@ -1,4 +1,4 @@
-"""The actuators of the plant on this machine or cluster, for whoever looks at it: by itself, or at what was
+"""The actuators of the plant on this machine or cluster, for whoever reads it: by itself, or at what was
 published.
 """
 

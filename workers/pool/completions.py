@@ -1,4 +1,4 @@
-"""What the short-lived workers of a host tell it: when they begin, what they complete, when they end.
+"""What the short-lived workers of a host report to it: when they begin, what they complete, when they end.
 
 `weir:done:{host}`: a stream with an entry for each begin (`b`), each round of handled blocks (`d`: JSON
 [[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's
@@ -24,7 +24,7 @@ Completion = tuple[float, int]  # instant, events
 
 @dataclass(frozen=True, slots=True)
 class CompletionReporter:
-    """A worker's line to its host; without a host (no pool runs it) nobody is told."""
+    """A worker's line to its host; without a host (no pool runs it) nobody is notified."""
 
     host: str
     slot: int

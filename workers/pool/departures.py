@@ -10,7 +10,7 @@ Completions come in lumps of a call's events. A sample is therefore a batch mean
 completions over their events, cut when they have as many events as come in about `GROUP_SECONDS`, and are
 `GROUP_COMPLETIONS` or have taken `MOST_GROUP_SECONDS`. Groups of like size make neither the mean nor its
 variance depend on how large blocks are; and as departures of a pool are more regular than chance, a few
-large groups tell more than many small ones of the same time.
+large groups say more than many small ones of the same time.
 
 A pool that has just changed its size warms up: new processes load what they need with their first worker, and
 what is under way was begun by another number. Counted is from `WARM_UP_SECONDS` after it was first full.
@@ -36,7 +36,7 @@ DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one ins
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkerNote:
-    """What a worker in slot `slot` (its process) tells: it began, completed so many events, ended."""
+    """What a worker in slot `slot` (its process) says: it began, completed so many events, ended."""
 
     at_seconds: float
     slot: int

@@ -1,4 +1,4 @@
-"""Each Celery worker host tells the control server once a second what it is and how busy it is.
+"""Each Celery worker host reports to the control server once a second what it is and how busy it is.
 
 `weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done"}.
 `slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it

@@ -41,7 +41,7 @@ MOVED_BY = {"inserted_events": "received_events", "removed_events": "sent_events
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is heard, at one moment of the watcher's monotonic clock."""
+    """Who is heard, at one instant of the watcher's monotonic clock."""
 
     membership: Membership
     now_seconds: float

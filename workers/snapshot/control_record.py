@@ -39,7 +39,7 @@ class ControlRecord:
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this moment: eight queries, however many there are of each."""
+    """What is recorded at this instant: eight queries, however many there are of each."""
     rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))

@@ -35,7 +35,7 @@ DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes 
 
 
 class LocalPlant(SteeredPlant):
-    """Watches the control server; one instance per watching process, looked through about once a second.
+    """Watches the control server; one instance per watching process, called about once a second.
 
     `clock` gives wall time (what is shown), `monotonic` the time that ages and rates are measured by.
     """
@@ -50,7 +50,7 @@ class LocalPlant(SteeredPlant):
         forecasts: LoadForecasts | None = None,
     ) -> None:
         """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
-        offered to applications, where it looks ahead.
+        offered to applications, where it makes forecasts.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others

@@ -1,7 +1,7 @@
 """Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
 keeps it, if it is given a recorder.
 
-It looks .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
+It observes .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
 observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
 dies.
 """
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def until_next_observation_seconds(now: float) -> float:
-    """From wall time `now` to the next look at .2 of a second: in (0, 1], whatever the clock did meanwhile.
+    """From wall time `now` to the next .2 of a second: in (0, 1], whatever the clock did meanwhile.
 
     Only the fraction of the second is read off the wall clock, so a clock that jumps can neither stall nor
     storm.
@@ -47,7 +47,7 @@ def message(snapshot: Snapshot, before: Snapshot | None) -> dict[str, Any]:
 
 
 class Observer:
-    """Publishes what a plant shows. `step` is one look; `run` looks once a second until told to stop."""
+    """Publishes what a plant shows. `step` is one check; `run` checks once a second until asked to stop."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Observer:
         self._in_trouble = False
 
     def step(self) -> Snapshot | None:
-        """Look, and publish when the lease is ours. Answers what was published.
+        """Observe, and publish when the lease is ours. Answers what was published.
 
-        It looks also without the lease: who takes over must have watched, to know ages and rates.
+        It observes also without the lease: who takes over must have watched, to know ages and rates.
         """
         snapshot = self._plant.observe()
         if not self._ours():
@@ -92,7 +92,7 @@ class Observer:
                 self.step()
                 self._in_trouble = False
             except Exception as error:
-                # Whatever it is, the next look may find it gone; nobody is helped by an observer that ends.
+                # Whatever it is, the next check may find it gone; nobody is helped by an observer that ends.
                 self._complain(error)
         self.close()
 

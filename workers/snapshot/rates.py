@@ -1,4 +1,4 @@
-"""Rates from cumulative counters that are looked at once a second."""
+"""Rates from cumulative counters that are checked once a second."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ LEAVING_WINDOW_SECONDS = 15.0
 class Rates:
     """rate = (newest - oldest) / (time between), over the samples of a window.
 
-    The window evens out who flushed just before and who just after the look. Times are monotonic seconds. A
+    The window evens out who flushed just before and who just after the check. Times are monotonic seconds. A
     counter that fell was reset (a server came back empty, or a second older): what was counted before is
     forgotten, and the rate is unknown until the next sample, rather than a jump that never happened.
     """

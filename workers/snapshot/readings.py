@@ -1,4 +1,4 @@
-"""Everything the control server knows of the plant at one moment, read in two round trips and parsed."""
+"""Everything the control server knows of the plant at one instant, read in two round trips and parsed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

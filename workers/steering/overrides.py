@@ -1,8 +1,8 @@
 """A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold.
 
 Every override has an owner, a reason and an expiry. It reverts by itself: in force is only what has neither
-ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and tells the
-agents.
+ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and notifies
+the agents.
 
 | scope | names | values |
 |---|---|---|
@@ -117,10 +117,10 @@ def set_override(
 ) -> Override:
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
-    Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must fit
-    all together, not one after the other (gains are stable as a set). With `control`, a node's thresholds are
-    projected, so that its agent follows within a second. Raises `BadInput` naming the field (scope, name,
-    value, reason, minutes, expires_at); nothing is changed then.
+    Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must be
+    valid all together, not one after the other (gains are stable as a set). With `control`, a node's
+    thresholds are projected, so that its agent follows within a second. Raises `BadInput` naming the field
+    (scope, name, value, reason, minutes, expires_at); nothing is changed then.
     """
     scope = Scope(loop, law, queue, node)
     if not scope.is_sound:
@@ -150,7 +150,7 @@ def set_override(
             created_at=now,
             expires_at=until,
         )
-        # Inside the transaction: when the agents can't be told, nothing has changed.
+        # Inside the transaction: when the agents can't be reached, nothing has changed.
         _tell_agents(node if itself else None, now, control)
     return override
 
@@ -186,7 +186,7 @@ def extend(
     until = Expiry(minutes, expires_at).at(now)
     if override.expires_at is None:
         raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
-    # One conditional write: an override that somebody ended a moment ago does not come back to life.
+    # One conditional write: an override that somebody ended just now does not come back to life.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     if not still.update(expires_at=until):
         raise BadInput("override", "is over already; set it again, with a reason")
@@ -275,7 +275,7 @@ def _checked_parameter(
 def _instead_of(
     law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
 ) -> Any:
-    """What held under this name; raises `BadInput` when the whole with the new values no longer fits."""
+    """What held under this name; raises `BadInput` when the whole with the new values is no longer valid."""
     if name.startswith("guard."):
         settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
         settings_new = {each.removeprefix("guard."): new[each] for each in new if each.startswith("guard.")}

@@ -20,7 +20,7 @@ def body_of(request: HttpRequest) -> bytes:
     400 broken gzip, 415 an encoding we don't know.
     """
     limit_bytes = settings.WEIR_MAX_BODY_BYTES
-    # Behind the ASGI application such a body was refused already; another server may not have looked.
+    # Behind the ASGI application such a body was refused already; another server may not have checked.
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
         raise RefusedError(413, "body", too_large_message(limit_bytes))
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()

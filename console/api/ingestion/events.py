@@ -87,7 +87,7 @@ def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status[An
 
 
 def _admitted(request: HttpRequest, quota: Quota) -> int:
-    """The bytes counted before the body is looked at. Raises RefusedError 429 when the quota is used up."""
+    """The bytes counted before the body is checked. Raises RefusedError 429 when the quota is used up."""
     sent_bytes = int(request.META.get("CONTENT_LENGTH") or 0)
     if seconds := quota.wait_seconds(sent_bytes):
         message = (

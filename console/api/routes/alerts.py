@@ -93,7 +93,7 @@ def get_review(
     since: Annotated[UtcTime | None, Query(alias="from")] = None,
     until: Annotated[UtcTime | None, Query(alias="to")] = None,
 ) -> dict[str, Any]:
-    """The last 12 hours unless told otherwise; at most 31 days."""
+    """The last 12 hours unless the request says otherwise; at most 31 days."""
     actor_for(request, "plant.view")
     end = until or timezone.now()
     begin = since or end - timedelta(hours=12)

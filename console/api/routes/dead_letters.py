@@ -33,8 +33,8 @@ class Wanted(Schema):
 
 
 class Choice(Given):
-    """Letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`. To
-    discard, `confirm` is the name of their queue.
+    """Dead letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`.
+    To discard, `confirm` is the name of their queue.
     """
 
     reason: str

@@ -13,7 +13,7 @@ router = Router(tags=["queues"])
 
 
 class Cap(Given):
-    """cap: the highest rung: rebalance, workers, nodes, throttle (never shed) or shed."""
+    """cap: the highest level: rebalance, workers, nodes, throttle (never shed) or shed."""
 
     cap: str
     reason: str

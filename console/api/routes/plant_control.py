@@ -1,8 +1,8 @@
 """The control API of each plant, `/control/{plant}/v1/…`: the operations of Stutz, Table 6.1, and a few more.
 
 As in the table latencies are milliseconds (of `gettopology` alone, which is Weir's own, seconds), counts are
-of the plant's window, and what is not known is null. Every operation but `gettopology` looks for itself: who
-decides by several values takes that one, which is of one moment.
+of the plant's window, and what is not known is null. Every operation but `gettopology` reads for itself: who
+decides by several values takes that one, which is of one instant.
 """
 
 import time
@@ -229,7 +229,7 @@ def setoperatorparallelism(
     reason: str = "",
 ) -> bool:
     """Who sets holds the plant for so many `seconds`: its own loops of parallelism stand still, and another
-    controller is told (409) who holds it and until when.
+    controller gets 409 with who holds it and until when.
     """
     tasks = {operator: parallelism}
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)

@@ -1,4 +1,4 @@
-"""The timeline: what people marked, and the plant as it was at a moment."""
+"""The timeline: what people marked, and the plant as it was at an instant."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ router = Router(tags=["timeline"])
 
 
 class NewMark(Given):
-    """A deploy or a note, at a moment (now, when none is given) or over a range."""
+    """A deploy or a note, at an instant (now, when none is given) or over a range."""
 
     title: str
     kind: str = "note"
@@ -58,7 +58,7 @@ def list_decisions(
 ) -> dict[str, Any]:
     """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
     those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
-    a chart are one, with their `count`, the gravest verdict, and an address that lists them.
+    a chart are one, with their `count`, the most severe verdict, and an address that lists them.
     """
     actor_for(request, "plant.view")
     window = _window(since, until)

@@ -1,5 +1,5 @@
 """`manage.py audit verify`: whether the audit is as it was written. `manage.py audit accept`: that a person
-has looked into what it found, and why it is so; the check is quiet about it from then on.
+has investigated what it found, and why it is so; the check is quiet about it from then on.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Alert rules: what is watched, when it fires, who is told; a change is previewed on the last day."""
+"""Alert rules: what is watched, when it fires, who is notified; a change is previewed on the last day."""
 
 from datetime import timedelta
 from typing import Any
@@ -141,7 +141,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 
 
 def _steps(request: HttpRequest) -> list[dict[str, Any]]:
-    """The steps that tell somebody."""
+    """The steps that notify somebody."""
     steps = []
     for at in range(rules.MOST_STEPS):
         receivers = request.POST.getlist(f"receivers-{at}")

@@ -159,7 +159,7 @@ def _hour(alert: Alert) -> dict[str, Any]:
 
 
 def _links(alert: Alert) -> dict[str, str]:
-    """Where to look further: ledger and timeline of its time, its queue, node or loop."""
+    """Where to find more: ledger and timeline of its time, its queue, node or loop."""
     since, until = history.span(alert)
     query = {"from": _iso(since), "to": _iso(until), "acted": "1"}
     for label in ("loop", "queue", "node"):

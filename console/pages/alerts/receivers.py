@@ -1,4 +1,4 @@
-"""Receivers: who is told and how, whether messages arrive, and a test of each."""
+"""Receivers: who is notified and how, whether messages arrive, and a test of each."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ HOURS = (12, 24, 72, 168)
 def review(request: HttpRequest) -> HttpResponseBase:
     """`?hours=12` up to now, or `?from=…&to=…`; `&format=csv` (or json) downloads it.
 
-    Context: since, until, `found` (workers.alerts.review.Row, the gravest and longest first), summary.
+    Context: since, until, `found` (workers.alerts.review.Row, the most severe and longest first), summary.
     """
     since, until, errors = _span(request)
     rows = reviews.rows(since, until)

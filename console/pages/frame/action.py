@@ -26,7 +26,7 @@ Refused = Callable[..., HttpResponse]
 
 @dataclass(frozen=True)
 class Done:
-    """What an action did: a sentence, where to look, and what fetch() may want (an id to undo it with)."""
+    """What an action did: a sentence, where to read on, and what fetch() may want (an id to undo it with)."""
 
     message: str
     url: str

@@ -57,7 +57,7 @@ def show(request: HttpRequest, template: str, page: str, view: str = "whole", **
 
 def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
     """One snapshot a request, so that a page never shows two instants side by side: the newest, or the one
-    of the moment that the address names.
+    of the instant that the address names.
     """
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_snapshot"):
@@ -151,7 +151,7 @@ COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 def _item(
     name: str, label: str, section: str, counts: dict[str, int], was: past.PastInstant | None
 ) -> dict[str, Any]:
-    """Who looks at the past stays there, from page to page that can show it."""
+    """Who sees the past stays there, from page to page that can show it."""
     return {
         "name": name,
         "label": label,

@@ -1,6 +1,6 @@
 """The plant as it was: pages that show a snapshot show the one that was kept, when their address says `?at=`.
 
-What is past can be looked at, not steered: nobody may do anything on such a page.
+What is past can be seen, not steered: nobody may do anything on such a page.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ PAGES = frozenset({"overview", "nodes", "node", "queues", "queue", "workers", "p
 
 @dataclass(frozen=True)
 class PastInstant:
-    """A moment that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
+    """An instant that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
 
     at: datetime | None
     snapshot: dict[str, Any] | None = None
@@ -33,12 +33,12 @@ class PastInstant:
 
     @property
     def query(self) -> str:
-        """What an address needs to show the same moment."""
+        """What an address needs to show the same instant."""
         return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
 
 
 def past_of(request: HttpRequest) -> PastInstant | None:
-    """The moment a request asks for; None when it is about now. Read once a request."""
+    """The instant a request asks for; None when it is about now. Read once a request."""
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
         asked = request.GET.get("at", "").strip()
@@ -48,7 +48,7 @@ def past_of(request: HttpRequest) -> PastInstant | None:
 
 
 def time_shown(request: HttpRequest) -> datetime:
-    """The moment a page is about: now, unless its address names another."""
+    """The instant a page is about: now, unless its address names another."""
     past = past_of(request)
     return past.at if past and past.at else timezone.now()
 

@@ -29,7 +29,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """200 when every needed part is there, else 503; each part with its age. What a part says (errors,
-    addresses, counts) is for those who may look at the plant.
+    addresses, counts) is for those who may see the plant.
     """
     parts = readiness.parts(timezone.now())
     ready = all(part.ok for part in parts.values())

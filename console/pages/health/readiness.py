@@ -105,7 +105,7 @@ def _beat(now: datetime) -> dict[str, ReadinessPart]:
 
 
 def _alerter(now: datetime) -> dict[str, ReadinessPart]:
-    """Needed where there is a rule to look after."""
+    """Needed where there is a rule to evaluate."""
     if not AlertRule.objects.filter(enabled=True).exists():
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()

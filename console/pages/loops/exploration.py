@@ -26,7 +26,7 @@ from workers.models import LedgerEntry, Loop
 
 READ_STEPS, READ_LOOKS = 150, 20
 SHOWN_CYCLES = 8
-CHECKED_SAMPLES = 16  # samples from which on a look says something
+CHECKED_SAMPLES = 16  # samples from which on a check says something
 DRAWN = 64  # points of a line
 ROOM, HEADROOM = 1.25, 1.05
 ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")
@@ -130,7 +130,7 @@ def present_state(loop: Loop) -> dict[str, Any]:
 
 
 def measured(loop: Loop) -> list[MeasuredThreads]:
-    """The latest decisions that measured something, the newest first: steps, and looks at the steady."""
+    """The latest decisions that measured something, the newest first: steps, and checks when steady."""
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
     looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]

@@ -1,5 +1,5 @@
 """What the page of a loop of parallelism shows beside that of every loop: the tasks of each operator, the
-latency of each path against its bound, what is foreseen, who decides what and why, what tasks cost, and what
+latency of each path against its bound, the forecast, who decides what and why, what tasks cost, and what
 its rescales brought.
 """
 
@@ -216,7 +216,7 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
 def _forecast(
     loop: Loop, snapshot: Mapping[str, Any], kept: StoredFigures, now_seconds: float
 ) -> dict[str, Any] | None:
-    """What came, and what is foreseen with its band, on one plane; or why nothing is."""
+    """What came, and the forecast with its band, on one plane; or why nothing is."""
     application = loop.target.get("application")
     if application is None:
         return None

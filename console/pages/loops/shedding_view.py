@@ -16,7 +16,7 @@ from queues.errors import BadInput
 from workers.models import Loop
 
 BOUND, WEIGHT = "latency_bound_seconds", "weight-"
-FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # of a bound: the step its price is told for
+FINE_SECONDS, COARSE_SECONDS = 0.01, 1.0  # of a bound: the step its price is given for
 DIGITS = 4
 WHOLE, NOTHING = 0.005, 0.995  # shares shed that are as good as none, and as all
 

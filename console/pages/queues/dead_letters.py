@@ -1,4 +1,4 @@
-"""Dead letters on pages: looked for across queues, inspected, mended, put in again, discarded."""
+"""Dead letters on pages: searched across queues, inspected, mended, put in again, discarded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -81,7 +81,7 @@ def _query(asked: Mapping[str, str], **more: str) -> str:
 
 
 def _asked(submitted: QueryDict) -> QueryDict:
-    """The filter that a form of letters carries with it."""
+    """The filter that a form of dead letters carries with it."""
     query = QueryDict(mutable=True)
     query.update({name: str(submitted[name]) for name in (*FILTER, "page") if submitted.get(name)})
     return query

@@ -1,4 +1,4 @@
-"""The timeline: everything on one axis, any moment of it looked at, marked, exported, and opened whole."""
+"""The timeline: everything on one axis, any instant of it shown, marked, exported, and opened whole."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -38,7 +38,7 @@ LEAST_REFRESH_SECONDS = 5
 @require_safe
 @requires("plant.view")
 def timeline(request: HttpRequest) -> HttpResponse:
-    """Context: window, presets, shown (None without the control server), moment, refresh_seconds, steps
+    """Context: window, presets, shown (None without the control server), `moment`, refresh_seconds, steps
     (windows that buttons lead to), resume_minutes (the live range nearest in length), marks, errors.
     """
     return timeline_page(request)
@@ -154,7 +154,7 @@ def _timeline_again(request: HttpRequest, errors: Any, submitted: Any, **named: 
 
 @action("mark.add", _timeline_again)
 def mark_add(request: HttpRequest) -> Done:
-    """Posted: kind, title, text, at, until (empty: a moment)."""
+    """Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
     given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
     given |= {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}

@@ -1,4 +1,4 @@
-"""The laws of the lab's scenario `elasticity`: what each is told, and what it answers with."""
+"""The laws of the lab's scenario `elasticity`: what each reads, and what it answers with."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -130,7 +130,9 @@ def _queueing(course: Course, steered: Steered) -> Law:
 
 
 def _forecast(course: Course, steered: Steered) -> Law:
-    """What is missed follows from what is foreseen at the source; where that is a guess, DS2's rule holds."""
+    """What is missed follows from the forecast of arrivals at the source; where that is a guess, DS2's rule
+    holds.
+    """
     law, foresee = ParallelismForecast(), _Forecasts(course)
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
@@ -188,7 +190,7 @@ def asked_jointly(
     mean: Floats | None,
     deviation: Floats | None,
 ) -> tuple[Json, Tasks]:
-    """The law's next state and the tasks it sets, for what is foreseen or for what is offered now."""
+    """The law's next state and the tasks it sets, for the forecast or for what is offered now."""
     rows = {
         each.name: {
             "tasks": each.tasks,
@@ -213,7 +215,7 @@ def asked_jointly(
 
 
 class _Forecasts:
-    """The windows to come, foreseen from what came: the greatest rate in each, and its deviation."""
+    """The windows to come, forecast from what came: the greatest rate in each, and its deviation."""
 
     def __init__(self, course: Course) -> None:
         self.window_seconds = float(course.settings["interval_seconds"] + course.settings["pause_seconds"])
@@ -223,7 +225,7 @@ class _Forecasts:
 
     def steps(self, past: Floats) -> tuple[Floats, Floats]:
         """Mean and deviation of each step, `INSTANTS` to a window."""
-        # Of a short past finer buckets: from a handful nobody can tell how much it varies.
+        # Of a short past finer buckets: from a handful nobody knows how much it varies.
         at, rates = averages(past, min(self._bucket, max(1, past.size // FEWEST_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
         return self._forecaster.ahead(at, rates, past.size + steps)

@@ -30,7 +30,7 @@ class Stream:
     times: Floats
     types: Whole
     work: dict[str, Floats]
-    chance: dict[str, Floats]  # in [0, 1), decides an event's fate
+    chance: dict[str, Floats]  # in [0, 1), decides what an event is shed of
     outside: dict[str, Floats]
     seconds: float
 

@@ -128,7 +128,7 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if loop.ticked_at is None:
             continue
-        # The distance: a clock set back must not make a loop look busy for as long as it was set back.
+        # The distance: a clock set back must not make a loop seem busy for as long as it was set back.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
         said = f"{_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
         yield _reading(evidence, loop, late, said)

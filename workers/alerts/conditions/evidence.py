@@ -1,4 +1,4 @@
-"""What conditions look at, gathered at one moment: the snapshot, and what the database and the control server
+"""What conditions read, gathered at one instant: the snapshot, and what the database and the control server
 record beside it.
 """
 
@@ -32,7 +32,7 @@ LEFT_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class LedgerTick:
-    """One ledger entry, as far as conditions look at it."""
+    """One ledger entry, as far as conditions read it."""
 
     id: int
     at: float
@@ -81,7 +81,7 @@ class Failing:
 @dataclass(frozen=True, slots=True)
 class AuditFacts:
     """What the last check of the audit found (`texts`: the first of `findings`), so many seconds ago; an age
-    without a check: since it has been looked for.
+    without a check: since the watch began.
     """
 
     age_seconds: float
@@ -92,7 +92,7 @@ class AuditFacts:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
-    `unheard`: how long nodes have been looked for that nobody has heard since the watch began.
+    `unheard`: how long nodes have been expected that nobody has heard since the watch began.
     """
 
     now: float
@@ -109,7 +109,7 @@ class Evidence:
 
 
 class Gatherer:
-    """Looks again and again: what was read of the ledger is kept, and only what is newer is read."""
+    """Gathers again and again: what was read of the ledger is kept, and only what is newer is read."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
@@ -119,7 +119,7 @@ class Gatherer:
         self._checking: set[int] = set()
 
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
-        """The evidence of this moment. Raises what the database and the control server raise."""
+        """The evidence of this instant. Raises what the database and the control server raise."""
         stored = self._control.get(keys.SNAPSHOT)
         snapshot = orjson.loads(stored) if stored else None
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
@@ -246,7 +246,7 @@ def loop_facts(loop: Loop, ticks: Sequence[LedgerTick], held: Any = None) -> Loo
 
 
 def _swing(loop: Loop) -> float:
-    """What the loop's own guard calls a swing; a loop whose settings no longer fit has the general one."""
+    """What the loop's own guard calls a swing; a loop with invalid settings has the general one."""
     try:
         settings = guard.read_settings(catalog.law(loop.law), loop.guard)
     except BadInput:

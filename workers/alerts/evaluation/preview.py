@@ -106,7 +106,7 @@ def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> 
 
 
 class _Subject:
-    """One subject on its way through the stored looks."""
+    """One subject on its way through the stored checks."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
@@ -138,7 +138,7 @@ def _judged(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     before, stored = None, 0.0
     for evidence in looks:
         passed = 0.0 if before is None else evidence.now - before
-        # Stored rows lie further apart than looks do: what lies between two of them was watched.
+        # Stored rows lie further apart than checks do: what lies between two of them was watched.
         elapsed = passed if passed > GAP_SECONDS else 0.0
         stored += passed - elapsed
         before = evidence.now

@@ -1,7 +1,7 @@
-"""Which alert explains which: what is explained stands below its cause and tells nobody.
+"""Which alert explains which: what is explained stands below its cause and notifies nobody.
 
-A cause explains only what is not graver than itself, so that a warning never hides a critical alert. It does
-so until LINGER_SECONDS after its end: what it delayed has to catch up first.
+A cause explains only what is not more severe than itself, so that a warning never hides a critical alert. It
+does so until LINGER_SECONDS after its end: what it delayed has to catch up first.
 """
 
 from collections.abc import Iterable, Mapping

@@ -46,7 +46,7 @@ class AlertRule(models.Model):
     matchers = models.JSONField(default=list)
     threshold = models.FloatField()
     clear_threshold = models.FloatField()  # hysteresis: between the two nothing changes
-    window_seconds = models.FloatField(default=600.0)  # how far back a condition looks that counts
+    window_seconds = models.FloatField(default=600.0)  # how far back a condition that counts goes
     for_seconds = models.FloatField(default=0.0)
     keep_seconds = models.FloatField(default=30.0)  # it must be clear for so long
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
@@ -208,7 +208,7 @@ class Message(models.Model):
 
 
 class Delivery(models.Model):
-    """That a receiver is to be told of an alert: once for each step of each round, and of its end."""
+    """That a receiver is to be notified of an alert: once for each step of each round, and of its end."""
 
     class Kind(models.TextChoices):
         FIRING = "firing"
@@ -241,7 +241,7 @@ class Delivery(models.Model):
 
 
 class AlertWatch(models.Model):
-    """The evaluator's own row: when it last looked, and the greatest fencing number that wrote."""
+    """The evaluator's own row: when it last checked, and the greatest fencing number that wrote."""
 
     fence = models.PositiveBigIntegerField(default=0)
     looked_at = models.DateTimeField(null=True, default=None)

@@ -1,4 +1,4 @@
-"""The open alerts as the snapshot has them, the gravest first."""
+"""The open alerts as the snapshot has them, the most severe first."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
 def open_alerts() -> list[dict[str, Any]]:
-    """See `document`; one query. Of very many the gravest: who has 200 needs no more on each page."""
+    """See `document`; one query. Of very many the most severe: who has 200 needs no more on each page."""
     found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
     rows = [document(each) for each in found]
     return sorted(rows, key=_order)[:MOST_SHOWN]
@@ -47,7 +47,7 @@ def document(alert: Alert) -> dict[str, Any]:
 
 
 def suppression_of(alert: Alert) -> tuple[str | None, Any]:
-    """Why an open alert tells nobody, and until when; (None, None) when it does."""
+    """Why an open alert notifies nobody, and until when; (None, None) when it does."""
     if alert.under_id is not None:
         return "explained", None
     if alert.silence is not None:

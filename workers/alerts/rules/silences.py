@@ -23,7 +23,7 @@ def labels_of(alert: Alert) -> dict[str, str]:
 
 
 def in_force(now: datetime) -> Any:
-    """The silences that hold at this moment, the longest first."""
+    """The silences that hold at this instant, the longest first."""
     standing = Silence.objects.filter(created_at__lte=now, expires_at__gt=now, ended_at__isnull=True)
     return standing.order_by("-expires_at", "pk")
 

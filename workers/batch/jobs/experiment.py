@@ -1,4 +1,4 @@
-"""The lab's batch job: a chunk a law, each simulated in a process of its own and noted under its seat."""
+"""The lab's batch job: a chunk a law, each simulated in a process of its own and noted under its lease."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ def _experiment(values: Mapping[str, Any]) -> Experiment:
 
 
 def _answered(request: dict[str, Any], lease: Any) -> dict[str, Any]:
-    """The answer of a process of its own, which ends when the seat is lost."""
+    """The answer of a process of its own, which ends when the lease is lost."""
     # One core: the lab is a guest beside consumers and Spark.
     environment = {
         **needed(variables.PROCESS),

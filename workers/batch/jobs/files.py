@@ -50,7 +50,7 @@ def discard(data: Path, outputs: Iterable[str]) -> None:
 def sweep(data: Path, token_prefix: str, fence: int) -> int:
     """Remove what workers of a chunk left hidden up to the fencing number `fence`; answers how many.
 
-    Hidden files lie where their jobs write, so only these folders are looked through.
+    Hidden files lie where their jobs write, so only these folders are scanned.
     """
     swept = 0
     for root in OUTPUT_ROOTS:

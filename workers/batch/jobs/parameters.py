@@ -12,8 +12,8 @@ from workers.steering.names import NAME
 
 @dataclass(frozen=True)
 class JobParameter:
-    """kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), moment
-    (ISO 8601; without a zone: UTC). Values are kept as JSON: a day and a moment as text.
+    """kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), `moment`
+    (ISO 8601; without a zone: UTC). Values are kept as JSON: a day and an instant as text.
 
     Without a default a parameter is required; None as default means: may be left out.
     """
@@ -66,7 +66,7 @@ def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[s
 
 
 def timestamp(text: str) -> datetime:
-    """A moment's text as an aware datetime."""
+    """An instant's text as an aware datetime."""
     read = datetime.fromisoformat(text)
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 

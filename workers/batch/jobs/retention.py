@@ -2,7 +2,7 @@
 nothing that an incident or an experiment refers to (`Keep`: a time range, a reason).
 
 A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, or the
-alerts. Every deletion is done under the seat's guard, in small steps, so a revived process deletes nothing
+alerts. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
 and nobody waits long.
 """
 

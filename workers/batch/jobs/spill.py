@@ -1,7 +1,7 @@
 """`metric_spill`: the seconds' figures, kept for two hours in a stream, as Parquet files kept for long.
 
 The amount isn't known beforehand: a chunk takes up to an hour of rows that no file has, then comes the next
-one. A file is named by the ids of its first and last row, so the names alone tell what was spilled.
+one. A file is named by the ids of its first and last row, so the names alone say what was spilled.
 """
 
 from contextlib import nullcontext

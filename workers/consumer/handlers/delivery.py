@@ -1,4 +1,4 @@
-"""What a handler is given: a block, or the part of one that is looked at alone while poison is being
+"""What a handler is given: a block, or the part of one that is checked alone while poison is being
 separated.
 """
 

@@ -14,7 +14,7 @@ id}:{row}`), and a block that travels twice keeps its ids.
 - `webhook` lets the receiver recognise the block: the header `Idempotency-Key` is its id (and the rows,
   while poison is being separated), and the body under a key is always the same. When the receiver answers
   409, or with `Idempotency-Replayed: true`, the events count as duplicates.
-- `python:…` leaves it to the callable: each event carries its `id`; after a crash it may be told of the
+- `python:…` leaves it to the callable: each event carries its `id`; after a crash it may get the
   same id again, and must not mind.
 - `emulate` and `noop` have no effect outside the worker.
 

@@ -14,7 +14,7 @@ which block went to which file, and a crash can leave only states that the next 
 
 So a block's events are in exactly one visible file before it is acknowledged. The day is that of the
 block's newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks that carry the same
-event id are two rows: the archive is exact by block, and readers tell events apart by `id`.
+event id are two rows: the archive is exact by block, and readers distinguish events by `id`.
 
 Options: `compression` zstd (default) | snappy | none. The archive folder must be on a file system with
 locks (SQLite's).

@@ -114,7 +114,7 @@ class PostgresStore:
         return self._connection
 
     def _create(self, database: psycopg.Connection) -> None:
-        # The lock: two workers that create a table at the same moment fail even with IF NOT EXISTS.
+        # The lock: two workers that create a table at the same instant fail even with IF NOT EXISTS.
         with database.transaction():
             database.execute("SELECT pg_advisory_xact_lock(hashtext('weir:handled'))")
             database.execute(

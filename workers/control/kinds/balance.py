@@ -25,7 +25,7 @@ def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{response_times_seconds, shares} of the replicas that have one. With a replica nobody has heard of, or
-    too little load to tell them apart, there is nothing to decide.
+    too little load to distinguish them, there is nothing to decide.
     """
     rows = _replicas(target, snapshot)
     times = {name: row["response_seconds"] or 0.0 for name, row in rows.items()}

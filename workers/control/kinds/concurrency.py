@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 
 def sensor(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
     """{threads, interdeparture_seconds, seconds, steered} of the host since the observation before, and where
-    they are known {epoch, trouble}.
+    they are known {`epoch`, `trouble`}.
 
     The times are of events, completed while all processes had work (`workers.pool.departures`); `seconds` is
     how long that was. They are numbered, so that none is taken twice; of another life of the host (another
@@ -82,7 +82,7 @@ def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
 
 
 def measured(target: Document, snapshot: Document, row: Document, now_seconds: float) -> Measured:
-    """The age of the host's report; and why it is unfit."""
+    """The age of the host's report; and why it is invalid."""
     at_seconds, host = snapshot.get("at"), target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if not row or row.get("age_seconds") is None or age is None:
@@ -131,11 +131,11 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
-    # A sample is the mean of several completions (`workers.pool.departures`): fewer of them tell as much.
+    # A sample is the mean of several completions (`workers.pool.departures`): fewer of them say as much.
     # Points that are known to 2 % show a step's 14 % well, and a pool is not at a size that is only tried for
     # longer.
     parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02},
-    # Hosts report each second, and what they report is looked at each second.
+    # Hosts report each second, and what they report is checked each second.
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),

@@ -6,10 +6,10 @@
                                                 take of the operators' time, shed or not
 
 A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
-While those who publish over HTTP are told to wait, they offer what comes of them over the share of time that
+While those who publish over HTTP are asked to wait, they offer what comes of them over the share of time that
 they are not.
 
-It advises until a person trusts it: its upper rungs cost delay, events.
+It advises until a person trusts it: its upper levels cost delay, events.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from workers.plants.plant import Plant
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
 LEAST_UTILISATION = 0.01
-# Who publishes over HTTP, and so can be told to wait.
+# Who publishes over HTTP, and so can be asked to wait.
 THROTTLED_PRODUCER = "api"
 NOTHING_DONE = (None, "no action")
 Document = Mapping[str, Any]
@@ -51,7 +51,7 @@ def sensor(target: Document, snapshot: Document, before: Counters | None, now_se
 
 
 def _held_back(queue: str, snapshot: Document) -> float:
-    """What those offer beyond what comes who were told to wait lately, events/s."""
+    """What those offer beyond what comes who were asked to wait lately, events/s."""
     loop = (snapshot.get("loops") or {}).get(f"{LAW.name}/{queue}") or {}
     closed = min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
     return _over_http(queue, snapshot) * closed / (1 - closed)
@@ -82,12 +82,12 @@ def applications(queue: str, snapshot: Document) -> list[Document]:
 
 
 def saturated(name: str, row: Document, snapshot: Document) -> dict[str, bool]:
-    """Rung → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
+    """Level → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
     return {
         "rebalance": _all_idle("rebalance", snapshot),
         "workers": _no_more_workers(name, row, snapshot),
         "nodes": _all_idle("nodes", snapshot) or _all_in_use(snapshot),
-        "throttle": not _over_http(name, snapshot),  # nobody there can be told to wait
+        "throttle": not _over_http(name, snapshot),  # nobody there can be asked to wait
         "shed": False,
     }
 
@@ -147,7 +147,7 @@ def _measured(name: str, row: Document, snapshot: Document, now_seconds: float) 
 
 
 def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
-    """What a rung is judged by: how far behind the queue is."""
+    """What a level is judged by: how far behind the queue is."""
     row = (snapshot.get("queues") or {}).get(target.get("queue"))
     if row is None:
         return None
@@ -155,8 +155,8 @@ def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
 
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Have producers wait for the entry's share of an interval, from the rung that says so on; a hand that
-    sets the rung has them wait all the time. What other rungs may do is read from the loop's last entry.
+    """Have producers wait for the entry's share of an interval, from the level that says so on; a hand that
+    sets the level has them wait all the time. What other levels may do is read from the loop's last entry.
     """
     rung = int(entry.action["rung"])
     closed = entry.action.get("closed_share", 1.0) if allows(rung, "throttle") else 0.0

@@ -1,4 +1,4 @@
-"""The cheapest way of one operator's tasks through what is foreseen: of each operator of each application. It
+"""The cheapest way of one operator's tasks through the forecast: of each operator of each application. It
 advises until a person trusts it.
 """
 
@@ -28,8 +28,8 @@ TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
 def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """What one operator would miss in each window foreseen with each number of tasks. A way that rests on
-    guesses is not decided on: the deviation may be `MOST_DEVIATION` of what is foreseen."""
+    """What one operator would miss in each forecast window with each number of tasks. A way that rests on
+    guesses is not decided on: the deviation may be `MOST_DEVIATION` of the forecast."""
     nothing = {"missed": [[0.0]], "current": 1}
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid:

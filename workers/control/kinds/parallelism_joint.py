@@ -44,7 +44,7 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """See `controllers.parallelism.inputs`: all operators, and what is foreseen of what comes to them."""
+    """See `controllers.parallelism.inputs`: all operators, and the forecast of what comes to them."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})

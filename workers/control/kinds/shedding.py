@@ -1,6 +1,6 @@
 """What is shed of an application when nothing else helps.
 
-It may act by itself, since it does only where the ladder of every queue it reads has come to its last rung.
+It may act by itself, since it does only where the ladder of every queue it reads has come to its last level.
 Seconds of work are given to the law as shares of what an operator can spend on its patterns
 (`OfferedWork.available`): a utilisation of 1 is all of it, whatever else it does.
 """
@@ -28,7 +28,7 @@ SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 def sensor(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """The law's observation of one application; unfit while no pattern that may be shed has worked lately."""
+    """The law's observation of one application; invalid while no pattern that may be shed worked lately."""
     row = application(target, snapshot)
     quality = measured(target, snapshot, now_seconds)
     if row is None:
@@ -78,7 +78,7 @@ def permitted(row: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
 
 
 def _engaged(snapshot: Mapping[str, Any], queue: str) -> int:
-    """The rung a queue's ladder is on; only one that acts by itself engages any."""
+    """The level a queue's ladder is on; only one that acts by itself engages any."""
     loop = (snapshot.get("loops") or {}).get(f"{ladder.LAW.name}/{queue}")
     return int(loop["terms"].get("rung", 0)) if loop and loop["mode"] == Loop.Mode.AUTO else 0
 

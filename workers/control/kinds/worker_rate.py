@@ -23,7 +23,7 @@ def sensor(
     """{queue_length, removed, started, waiting_to_run} of one container since the observation before; and,
     where they are known, {running, oldest_seconds, node_state}: the law does without them.
 
-    What is missing (an OFFLINE node, a container not yet measured) reads 0 and is unfit: the guard holds on
+    What is missing (an OFFLINE node, a container not yet measured) reads 0 and is invalid: the guard holds on
     it.
     """
     row = _container(target, snapshot) or {}
@@ -55,7 +55,7 @@ def _measured(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], row: Mapping[str, Any], now_seconds: float
 ) -> Measured:
     """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
-    unfit.
+    invalid.
     """
     name = target.get("node")
     node = snapshot.get("nodes", {}).get(name)
@@ -133,7 +133,7 @@ KIND = LoopKind(
         Lanes("Waiting, events", "Workers started", "started"),
         measured="observation.queue_length",
         setpoints=("upper_limit",),
-        # What a manager foresees, and what bounds it.
+        # What a manager forecasts, and what bounds it.
         terms=(
             "method",
             "rate_per_second",

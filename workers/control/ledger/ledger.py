@@ -76,7 +76,7 @@ def confirm(entry: LedgerEntry) -> None:
 
 
 def fail(entry: LedgerEntry, error: str) -> None:
-    """The action was not applied, or its fate can't be known any more: the entry says why."""
+    """The action was not applied, or its outcome can't be known any more: the entry says why."""
     entry.error, entry.verdict = error, Verdict.NO_ACTION
     LedgerEntry.objects.filter(pk=entry.pk).update(error=error, verdict=Verdict.NO_ACTION)
 
@@ -197,7 +197,7 @@ class Replay:
 
 
 def replay(entry: LedgerEntry) -> Replay:
-    """The decision taken once more from the record; one that no longer fits its law says why."""
+    """The decision taken once more from the record; one that is no longer valid for its law says why."""
     try:
         decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision
     except BadInput as error:

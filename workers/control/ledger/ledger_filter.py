@@ -93,7 +93,7 @@ class LedgerFilter:
         return first, last
 
     def _loops(self) -> list[int] | None:
-        """The loops wanted, None for all: they are few, entries are many, so they are looked up first."""
+        """The loops wanted, None for all: they are few, entries are many, so they are found first."""
         if not (self.loop or self.law or self.queue or self.node):
             return None
         loops = Loop.objects.all()

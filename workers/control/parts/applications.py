@@ -19,7 +19,7 @@ def application(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mappi
 
 
 def measured(target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
-    """The age of what the pipeline says; and why it is unfit."""
+    """The age of what the pipeline says; and why it is invalid."""
     at_seconds, pipeline = snapshot.get("at"), snapshot.get("pipeline") or {}
     said = pipeline.get("age_seconds")
     if at_seconds is None or said is None:

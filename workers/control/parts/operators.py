@@ -1,9 +1,9 @@
 """What the kinds that set tasks observe and do alike: the topology of an application, or of a registered
 plant.
 
-A plant whose tasks somebody steers through the control API is unfit for the loops here: they hold, and say
-who. And of the loops of one target only one acts: `OWNERS` in their order, so that who puts another law on
-auto has it steer, and the law that does so by default steps back until it is no more.
+A plant whose tasks somebody steers through the control API gives no valid measurement to the loops here: they
+hold, and say who. And of the loops of one target only one acts: `OWNERS` in their order, so that who puts
+another law on auto has it steer, and the law that does so by default steps back until it is no more.
 """
 
 import os
@@ -40,8 +40,8 @@ NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 def ahead(
     target: Mapping[str, Any], snapshot: Mapping[str, Any], now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
-    """What is foreseen at the application's queues, as many times as what comes there now: what rules keep,
-    and what an operator emits, goes with it."""
+    """The forecast of arrivals at the application's queues, as many times as what comes there now: what rules
+    keep, and what an operator emits, goes with it."""
     row = (snapshot.get("forecasts") or {}).get(target.get("application")) or {}
     offered = _offered(target, snapshot)
     if not row.get("mean_per_second") or not offered:
@@ -137,7 +137,7 @@ def _of_plant(
     row = (snapshot.get("plants") or {}).get(name) or {}
     if row.get("error"):
         return topology, Measured(age, why_unseen(name, row))
-    # A plant is looked at each 2 s; what was seen within that time is what it is now.
+    # A plant is observed each 2 s; what was seen within that time is what it is now.
     return topology, Measured(age)
 
 

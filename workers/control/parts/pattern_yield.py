@@ -1,9 +1,9 @@
 """How many events come for each match of a pattern, and what each event takes, measured as time goes on.
 
 Running sums with a half-life, of the events and of what was emitted. While a pattern is shed they go on with
-its spared keys only: what is missing to the others would make each match look dearer than it is. Those are
+its control keys only: what is missing to the others would make each match seem dearer than it is. Those are
 few, so they move slowly what was learnt from all. Likewise of its time: a batch costs something however
-little is left of it, and a pattern that is nearly all shed would look too dear to come back.
+little is left of it, and a pattern that is nearly all shed would seem too dear to come back.
 """
 
 from collections.abc import Mapping

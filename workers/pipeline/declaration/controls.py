@@ -27,7 +27,7 @@ class Controls:
     this host's clock an event may be. hold_seconds: how long an unreachable node holds the watermark back.
     criteria: name → value, for rules that name them. held_criteria: name → {value, until_seconds (1970; null:
     no end), owner, reason}: what a person has put in the place of that value. shed: pattern → type → share of
-    the events that the pattern does without. shed_by: what meets its fate as one (`shedder`).
+    the events that the pattern does without. shed_by: what gets its shed decision as one (`shedder`).
     spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
     """
 

@@ -115,7 +115,7 @@ class Application:
 
     @property
     def tables(self) -> tuple[ReferenceTable, ...]:
-        """The reference tables that its rules look up."""
+        """The reference tables that its rules read."""
         return tuple(rule.table for rule in self.rules if isinstance(rule, Enrich))
 
     @property
@@ -138,7 +138,7 @@ def read_application(path: Path) -> Application:
 
 
 def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
-    """The application of a YAML text; tables are looked for in `folder`."""
+    """The application of a YAML text; tables are read from `folder`."""
     document = read_yaml(text, "application")
     try:
         return application_of(document.value, folder)
@@ -148,7 +148,7 @@ def application_of_text(text: str, folder: Path, name: str = "application") -> A
 
 
 def application_of(document: Any, folder: Path) -> Application:
-    """The application of a YAML document; tables are looked for in `folder`."""
+    """The application of a YAML document; tables are read from `folder`."""
     fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
     for place, queue in enumerate(queues):

@@ -7,7 +7,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 
 
 def reconcile(control: redis.Redis) -> list[str]:
-    """Tells the control server of every active version that it does not know; of which."""
+    """Reports to the control server of every active version that it does not know; of which."""
     declarations = Declarations(control)
     wanted, told = declarations.wanted(), []
     for version in PipelineVersion.objects.filter(active=True):

@@ -2,7 +2,8 @@
 the container they came from, with the cause, once.
 
 A task keeps them on the control server; when the batch's result is published they are due, and are delivered
-until their node has them. Who delivers again delivers nothing: a segment takes the letters of an entry once.
+until their node has them. Who delivers again delivers nothing: a segment takes the dead letters of an entry
+once.
 
 | key | type | holds |
 |---|---|---|

@@ -24,7 +24,7 @@ CARRIED = ("id", "type", "source", "key", "value")  # of every row, besides what
 @dataclass(frozen=True)
 class Layout:
     """Which columns are read, in order: some of COLUMNS, then the declared attributes. criteria: those of
-    which the value of the moment is a column, too, behind the others.
+    which the present value is a column, too, behind the others.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -52,5 +52,5 @@ class Layout:
 
 
 def criterion_column(name: str) -> str:
-    """The column that holds a criterion's value of the moment: it may change without a new plan."""
+    """The column that holds a criterion's present value: it may change without a new plan."""
     return f"criterion {name}"

@@ -118,7 +118,7 @@ def combine(
 ) -> Combined:
     """The next batch after `start`; `start` itself when there is nothing to do.
 
-    arrived: the results behind `start.taken`, looked up after the barrier. At most about `most_rows`, and a
+    arrived: the results behind `start.taken`, found after the barrier. At most about `most_rows`, and a
     MOST_SHARE of the result queue, are taken (one result at least); what is not taken holds the watermark
     like a dispatch that is not worked.
     """

@@ -32,7 +32,7 @@ class OperatorMemory:
         return self.parts.get(signature, {})
 
     def keep(self, signature: str, states: Mapping[int, bytes], timers_us: Mapping[int, int]) -> None:
-        """timers_us: group → event time at which it is to be looked at again, events or none."""
+        """timers_us: group → event time at which it is to be checked again, events or none."""
         for group, state in states.items():
             self._kept.setdefault(group, {})[signature] = state
         for group, time_us in timers_us.items():

@@ -86,7 +86,7 @@ class Work:
         return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
 
     def _counts_late(self, operator: Operator) -> bool:
-        """Rows come to every operator of their route: one of them tells of the late ones."""
+        """Rows come to every operator of their route: one of them reports the late ones."""
         return operator is next(each for each in self.graph.operators if each.key == operator.key)
 
     def _rows(
@@ -279,7 +279,9 @@ def _told(late: pa.Table) -> pa.RecordBatch | None:
 def _admitted(
     pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, decisions: ShedDecisions, count: PatternCount
 ) -> np.ndarray:
-    """The masks without what the pattern does without; what is dropped and spared is counted."""
+    """The masks without what the pattern does without; what is dropped, and what control keys keep, is
+    counted.
+    """
     dropped = decisions.dropped(pattern, masks)
     named = types_named(pattern)
     add_types(count.shed, bounded(by_type(due, dropped), named))

@@ -27,7 +27,7 @@ class Outbox:
     def __init__(self, store: StateStore, client: Client) -> None:
         self._store, self._client = store, client
         self._pending = True  # what a process before may have left
-        # A batch's end and who looks after the process are threads of their own.
+        # A batch's end and who watches over the process are threads of their own.
         self._turn = threading.Lock()
 
     def publish(self) -> int:

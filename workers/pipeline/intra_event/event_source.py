@@ -1,4 +1,4 @@
-"""The Spark source of a replica's events: each task reads the ranges that its batch's portion gives it."""
+"""The Spark source of a replica's events: each task reads the ranges that its batch's assignment gives it."""
 
 import json
 import time
@@ -53,7 +53,7 @@ class EventSource(DataSource):
 
 
 class EventReader(DataSourceReader):
-    """What is read is not known when it is planned: partition i reads the ranges of the portion's task i."""
+    """The plan does not know what is read: partition i reads the ranges of the assignment's task i."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options

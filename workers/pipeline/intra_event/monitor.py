@@ -89,7 +89,7 @@ class MonitorStore:
 
 
 class Monitor:
-    """Called each second by who runs the application: looks at the windows, and steers the criteria."""
+    """Called each second by who runs the application: reads the windows, and steers the criteria."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class ResultWriter:
     shedder: Shedder = field(default_factory=Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Of all rows of a task (mapInArrow): a row per blob, and one that tells of the rows kept."""
+        """Of all rows of a task (mapInArrow): a row per blob, and one that reports the rows kept."""
         kept, shed = 0, ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -101,7 +101,7 @@ class ResultWriter:
         return usable
 
     def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
-        """(what is told of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
+        """(report of each blob, the blobs) of rows by route. task: makes names unique in the batch."""
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():

@@ -1,5 +1,5 @@
 """A replica's rules as Spark has planned them: analysed, optimised and compiled once, and carried out for
-every batch, each with a portion of its own. Planning anew costs as much as some hundred thousand events.
+every batch, each with an assignment of its own. Planning anew costs as much as some hundred thousand events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from workers.pipeline.intra_event.event_source import EventSource, layout_option
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules
 
-MOST_PLANS = 4  # as many are kept; one is used but for moments
+MOST_PLANS = 4  # as many are kept; one is used but for short times
 
 
 class RulePlans:
@@ -35,7 +35,7 @@ class RulePlans:
         self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
 
     def run(self, portion: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
-        """(what the tasks tell of what they have written, events that passed each counted rule)."""
+        """(what the tasks report of what they have written, events that passed each counted rule)."""
         told, ruled = self.plan(len(portion.tasks))
         portion.attach(self._spark.sparkContext)
         return told.collect(), ruled.passed(told)

@@ -13,8 +13,8 @@ _ESCAPED = r'["\\\x00-\x1f]'  # what a JSON text can't hold as it is
 
 
 def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
-    """Each match that is not quiet as an event: time and value of its last event, source the key, key the
-    pattern, its contributing events in the attributes. ids: what the event ids begin with.
+    """Each match that is not suppressed as an event: time and value of its last event, source the key, key
+    the pattern, its contributing events in the attributes. ids: what the event ids begin with.
     """
     events, ends = _told(matches)
     last = events.take(pa.array(ends - 1))
@@ -32,7 +32,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
 
 
 def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
-    """The events of the matches that are not quiet, and where each match's events end."""
+    """The events of the matches that are not suppressed, and where each match's events end."""
     if not matches.suppressed.any():
         return matches.events, matches.ends
     lengths = matches.ends - matches.starts

@@ -27,7 +27,7 @@ from workers.pipeline.patterns.predicate import previous_of
 
 
 class RawMatcher(Protocol):
-    """Looks for a pattern. `masks`: the bits of the symbols each row satisfies."""
+    """Searches for a pattern. `masks`: the bits of the symbols each row satisfies."""
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches: ...
 

@@ -1,7 +1,7 @@
 """Whether a condition contradicts itself, so that no event can ever satisfy it: `value > 5 and value < 3`.
 
-Looks at comparisons of one column with constants that stand side by side in an `and`; anything else is taken
-to be possible.
+Recognises comparisons of one column with constants that stand side by side in an `and`; anything else is
+taken to be possible.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What an operator looks for: an expression over symbols, each symbol an event type or a declared
+"""What an operator searches for: an expression over symbols, each symbol an event type or a declared
 predicate.
 """
 
@@ -165,7 +165,7 @@ def expression_of(text: object, field: str) -> Expression:
 
 
 def check_states(pattern: Pattern, field: str) -> None:
-    """Raises Forbidden where a pattern that is looked for event by event may come to more states than are
+    """Raises Forbidden where a pattern that is searched event by event may come to more states than are
     kept in memory.
     """
     if pattern.plain and (pattern.is_relaxed or pattern.consume == "skip-past-last"):

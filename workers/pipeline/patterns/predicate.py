@@ -1,10 +1,10 @@
 """What a symbol of a pattern demands of an event: a small, safe expression over its columns.
 
 `value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
-`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` looks for a part
-of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an unknown
-(null, and prev() at the first event) is not true, nor is its `not`, as in SQL. One predicate is evaluated
-over a whole Arrow batch at once.
+`or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` searches for a
+part of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an
+unknown (null, and prev() at the first event) is not true, nor is its `not`, as in SQL. One predicate is
+evaluated over a whole Arrow batch at once.
 """
 
 import ast

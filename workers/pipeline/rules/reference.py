@@ -1,8 +1,8 @@
 """Reference tables that events are enriched from: a CSV file with a header, small enough to be sent to every
 task.
 
-A table by subnet is kept by prefix length: an address is looked up among the networks of each length, by its
-first bits, and the longest prefix that has it wins. That is as many look-ups as there are lengths, whatever
+A table by subnet is kept by prefix length: an address is found among the networks of each length, by its
+first bits, and the longest prefix that has it wins. That is as many searches as there are lengths, whatever
 the number of subnets. A table whose file changes is read again; one that is then wrong leaves the old one in
 use.
 
@@ -45,8 +45,8 @@ class Reference:
 
 @dataclass
 class ReferenceTable:
-    """A table on disk. `current` is what it held when it was last right; trouble says why it is not newer.
-    seen: the state of the file when it was looked at.
+    """A table on disk. `current` is what it held when it was last right; `trouble` says why it is not newer.
+    seen: the state of the file when it was checked.
     """
 
     path: Path

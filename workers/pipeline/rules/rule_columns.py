@@ -157,7 +157,7 @@ def address_number(address: Column) -> Column:
     """An IPv4 address (text) as a number; outside 0 … 2³² - 1, or null, where it is none.
 
     The address is named once: Spark writes out what a column stands for wherever it is named. The leading 1
-    tells four parts from three or five.
+    distinguishes four parts from three or five.
     """
     parts = sql.transform(sql.split(address, DOT), lambda part: part.cast(types.LongType()))
     return sql.aggregate(parts, long(1), lambda number, part: number * long(256) + part) - long(256**4)

@@ -4,7 +4,7 @@ Spark's columns. No text of a declaration is ever given to Spark to read.
 | part | takes |
 |---|---|
 | columns | those of the event, declared attributes, what rules before have added |
-| `:name` | the value of a criterion at the moment |
+| `:name` | the present value of a criterion |
 | literals | numbers (`3 3L 1.5 1e3`), texts in quotes (`\\\\`, `\\'`, `\\"`), true, false, null, DATE '…' |
 | comparisons | `= == <> != < <= > >= <=>`, IN (…), BETWEEN … AND …, LIKE 'a%', IS NULL, IS TRUE |
 | arithmetic | `+ - * / % DIV`, and `\\|\\|` for texts |

@@ -107,7 +107,7 @@ def _column(text: str, name: str, criteria: Collection[str]) -> Column:
 
 
 def _by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
-    """A look-up for each prefix length; the first that finds a row counts, the longest prefix being first."""
+    """A search for each prefix length; the first that finds a row counts, the longest prefix being first."""
     found = numbered(events, using)
     names, candidates = [], []
     for length, rows in reference.networks.items():

@@ -1,4 +1,4 @@
-"""The intra-event stage: declared rules, carried out by Spark. A rule looks at one event at a time (Xu et
+"""The intra-event stage: declared rules, carried out by Spark. A rule evaluates one event at a time (Xu et
 al., section 2).
 
 Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast

@@ -86,7 +86,7 @@ class PipelineProcess:
         self._stopping.set()
 
     def run(self, reset: bool) -> None:
-        """Until it is told to stop. Raises WeirError for what a restart can't mend."""
+        """Until it is asked to stop. Raises WeirError for what a restart can't mend."""
         settings = self._settings
         self._statuses.enter_state("starting")
         try:

@@ -147,7 +147,7 @@ class Running:
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 log.warning("nothing is dispatched: %s", error)
                 self._ending.wait(1.0)
-            except Exception as error:  # the main thread is told, whatever it is
+            except Exception as error:  # the main thread gets it, whatever it is
                 self._failure = error
                 return
 

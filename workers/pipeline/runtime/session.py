@@ -48,7 +48,7 @@ _CHECKPOINT_FILES = (
 
 def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
     """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
         variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")

@@ -130,7 +130,7 @@ class ResultReader(_Planner):
         dispatches = Dispatches(self._control, self._application)
         results = ResultQueue(self._control, self._application)
         # The order matters: what is outstanding after the cursor was read was so when it was read, or newer;
-        # what is not outstanding is in the queue when the queue is looked at, last.
+        # what is not outstanding is in the queue when the queue is checked, last.
         cursor = dispatches.cursor() or Cursor(controls=self._defaults)
         published = results.room().published
         outstanding = {

@@ -1,7 +1,7 @@
 """The process that Spark's Python workers are forked from: `spark.python.daemon.module`.
 
 It has imported what their tasks need: to import it anew takes a worker a second, as long as half a million
-events. Spark starts one for each kind of worker; those that only look sources up need nothing.
+events. Spark starts one for each kind of worker; those that only read sources need nothing.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""What shedding costs, estimated while it goes on: from the spared keys, whose matches are all found.
+"""What shedding costs, estimated while it goes on: from the control keys, whose matches are all found.
 
     recall = (n_o / E_o) / (n_s / E_s)
 
-n: matches, E: events of use that were offered, s: of the spared keys, o: of all others. The interval treats
+n: matches, E: events of use that were offered, s: of the control keys, o: of all others. The interval treats
 matches as Poisson: given n_s + n_o, n_o is binomial (Clopper and Pearson's exact interval). Keys differ, so
-matches come in clumps: by how much is seen in the groups the spared keys are counted in (random groups; the
+matches come in clumps: by how much is seen in the groups the control keys are counted in (random groups; the
 variance of n_g - n_s E_g / E_s over what Poisson would give), and the counts are made smaller by that.
 """
 
@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Recall:
-    """estimate and its interval, shares from 0; high may be None: no bound. matches: of spared keys."""
+    """estimate and its interval, shares from 0; high may be None: no bound. matches: of control keys."""
 
     estimate: float
     low: float
@@ -29,7 +29,8 @@ class Recall:
 def recall_of(
     control_matches: Sequence[int], control_events: Sequence[int], matches: int, events: int
 ) -> Recall | None:
-    """spared_*: per group of spared keys; the others: of all other keys. None: there is nothing to tell by.
+    """`spared_*`: per group of control keys; the others: of all other keys. None: there is nothing to
+    estimate by.
 
     An estimate above 1 is chance, and shown as 1.
     """
@@ -38,7 +39,7 @@ def recall_of(
         return None
     odds = (
         events / offered
-    )  # how many of the others' matches go with one of the spared keys', if none is lost
+    )  # how many of the others' matches go with one of the control keys', if none is lost
     clumps = clumping(control_matches, control_events)
     low, high = _interval(of_control / clumps, matches / clumps)
     return Recall(
@@ -60,7 +61,7 @@ def clumping(matches: Sequence[int], events: Sequence[int]) -> float:
 
 
 def _interval(of_control: float, of_others: float) -> tuple[float, float | None]:
-    """Bounds of the ratio of rates of the others' matches to the spared keys'."""
+    """Bounds of the ratio of rates of the others' matches to the control keys'."""
     tail = (1 - CONFIDENCE) / 2
     low = float(betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0
     high = float(betaincinv(of_others + 1, of_control, 1 - tail))

@@ -1,16 +1,16 @@
 """Which events a pattern does without while its operator is given more than it can do.
 
-The table says, per pattern and type, the share that is dropped. An event's fate follows from its id alone
-(`ranked`), so it is the same in every replay, and an event that one pattern drops is dropped by every pattern
-that drops as much: what nobody wants any more need not travel.
+The table says, per pattern and type, the share that is dropped. An event's shed decision follows from its id
+alone (`ranked`), so it is the same in every replay, and an event that one pattern drops is dropped by every
+pattern that drops as much: what nobody wants any more need not travel.
 
 Dropped *by event*, of a pattern's matches the product of the shares that are kept is left: nothing much where
-each key has few events. *By key* the events of a key share their fate, and of a pattern whose types are kept
-alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the pattern, so
-that none is left out for good.
+each key has few events. *By key* the events of a key share their shed decision, and of a pattern whose types
+are kept alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the
+pattern, so that none is left out for good.
 
-A small share of the keys is *spared*: all their events go to all patterns, which shows what the others lose
-(`recall`).
+A small share of the keys are *control keys*: all their events go to all patterns, which shows what the others
+lose (`recall`).
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from workers.pipeline.patterns.pattern import Pattern
 UNITS = ("event", "key")
 ROTATION_WINDOWS = 20
 Shares = Mapping[str, Mapping[str, float]]
-# The spared keys are counted in groups, by which the recall's interval knows how far keys differ.
+# The control keys are counted in groups, by which the recall's interval knows how far keys differ.
 CONTROL_GROUPS = 10
 _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 << 32)
 
@@ -34,7 +34,7 @@ _SPARED_SALT, _GROUP_SALT, _WHOLE = crc32(b"spared"), crc32(b"group"), float(1 <
 @dataclass(frozen=True)
 class Shedder:
     """shares: pattern → type → share dropped. control_share: of the keys; nothing of theirs is dropped. by:
-    what meets its fate as one, of UNITS.
+    what gets its shed decision as one, of UNITS.
     """
 
     shares: Shares = field(default_factory=dict)
@@ -55,12 +55,12 @@ class KeyRanks:
 
     @cached_property
     def control(self) -> np.ndarray:
-        """bool per key: whether it is spared."""
+        """bool per key: whether it is a control key."""
         return self._of_keys(_SPARED_SALT) < self._shedder.control_share
 
     @cached_property
     def groups(self) -> np.ndarray:
-        """Per key the group it is counted in, should it be spared."""
+        """Per key the group it is counted in, should it be a control key."""
         groups: np.ndarray = (self._of_keys(_GROUP_SALT) * CONTROL_GROUPS).astype(np.int64)
         return groups
 

@@ -44,8 +44,8 @@ class ChainStep:
 @dataclass(frozen=True)
 class ProgressInputs:
     """What is known at one instant. steps: who has something to do. silent_seconds: since the dispatcher
-    looked last. undispatched_seconds: for how long events wait and none was dispatched. hindrance: why the
-    dispatcher dispatches nothing, as far as it knows.
+    checked last. undispatched_seconds: for how long events wait and none was dispatched. stall_reason: why
+    the dispatcher dispatches nothing, as far as it knows.
     """
 
     steps: tuple[ChainStep, ...] = ()
@@ -78,5 +78,5 @@ def _reasons(inputs: ProgressInputs) -> Iterator[str]:
 
 
 def since(now: float, *moments: float) -> float:
-    """Seconds since the latest of these moments."""
+    """Seconds since the latest of these instants."""
     return max(0.0, now - max(moments))

@@ -31,7 +31,7 @@ class ProgressRecord:
         self._combiner: Finished | None = None
 
     def observed(self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]) -> None:
-        """The dispatcher has dispatched so many events. hindrance, skipped: see there."""
+        """The dispatcher has dispatched so many events. stall_reason, skipped: see there."""
         self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
         if events:
             self._dispatched_at = now

@@ -12,12 +12,12 @@ from workers.pipeline.shedding.recall import recall_of
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS
 
-RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to tell by
+RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has matches to estimate by
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What one batch adds. events, matches: of keys that are not spared."""
+    """What one batch adds. events, matches: without control keys."""
 
     at: float
     pattern: str
@@ -37,7 +37,7 @@ class ShedRecord:
         self._looks: deque[_Look] = deque()
 
     def at_replica(self, at: float, shed: ShedCounts) -> None:
-        """What replicas did not let travel; no pattern has seen it, and none of it is of spared keys."""
+        """What replicas did not let travel; no pattern has seen it, and none of it is of control keys."""
         self._add(at, shed)
         for name, types in shed.items():
             self._looks.append(_Look(at, name, [], [], sum(types.values()), 0))
@@ -63,7 +63,7 @@ class ShedRecord:
         return found.get(pattern, {})
 
     def recall(self, pattern: str) -> dict[str, Any] | None:
-        """`recall.Recall` of a pattern as a document; None while nothing tells."""
+        """`recall.Recall` of a pattern as a document; None while nothing is known."""
         looks = list(self._of(pattern))
         if not any(each.control_events for each in looks):
             return None

@@ -63,7 +63,7 @@ class StatusBoard:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """before: what it said last, of a process before. told: called when there is something new to say."""
+        """before: what it said last, of a process before. notify: called when there is news."""
         self._application = application
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.of(before)
@@ -101,7 +101,7 @@ class StatusBoard:
     def dispatched(
         self, cursor: Cursor, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
-        """The dispatcher has looked. hindrance, skipped: see there."""
+        """The dispatcher has checked. stall_reason, skipped: see there."""
         with self._lock:
             self._cursor = cursor
             self._totals.admitted_events += events
@@ -381,7 +381,7 @@ class StatusBoard:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
     def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
-        """What the spared keys' events were, and made of them; empty while nothing is shed."""
+        """What the control keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
         return {"types": self._by_type(bounded(count.control_types), now), "out_per_second": matches}
 

@@ -13,7 +13,7 @@ RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt): \S")
 
 
 class BatchFailed(WeirError):  # noqa: N818
-    """What Spark is told of a batch that failed."""
+    """What Spark is given of a batch that failed."""
 
 
 class BatchWork(ABC):

@@ -43,7 +43,7 @@ class StateFromTheFuture(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class WrittenState:
-    """What a task made of a batch. places: place → (state, event time (µs) at which it has to be looked at
+    """What a task made of a batch. places: place → (state, event time (µs) at which it has to be checked
     again without events, or None). between, outbox: name → complex events. late: rows that came too late.
     """
 
@@ -107,7 +107,7 @@ class StateStore:
             )
 
     def due(self, watermark_us: int) -> dict[str, list[int]]:
-        """Operator → groups that are to be looked at when event time is there, events or none."""
+        """Operator → groups that are to be checked when event time is there, events or none."""
         found: dict[str, list[int]] = {}
         for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
             if int(due_us) <= watermark_us:

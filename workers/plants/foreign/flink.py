@@ -5,9 +5,9 @@ of the vertex's resource requirements, and the cluster restarts the job with it 
 Vertices without inputs are sources, and as such left alone. With operator chaining, what is chained is one
 vertex.
 
-One look takes several requests, so the job is asked before and after: was it rescaled or restarted meanwhile,
-the look counts for nothing. Counts are of the looks of the last WINDOW_SECONDS; a task's work is its
-`busyTimeMsPerSecond`.
+One check takes several requests, so the job is asked before and after: was it rescaled or restarted
+meanwhile, the check counts for nothing. Counts are of the checks of the last WINDOW_SECONDS; a task's work is
+its `busyTimeMsPerSecond`.
 """
 
 import time
@@ -50,7 +50,7 @@ class FlinkJob:
 
 @dataclass(frozen=True)
 class FlinkSample:
-    """Of one moment: vertex id → per subtask (records in, records out, busy ms per second)."""
+    """Of one instant: vertex id → per subtask (records in, records out, busy ms per second)."""
 
     at: float
     values: Mapping[str, tuple[tuple[float | None, ...], ...]]
@@ -71,7 +71,7 @@ class FlinkPlant:
         self._shape: tuple[Any, ...] = ()
 
     def topology(self) -> MeasuredTopology:
-        """Measures need two looks; before, they are unknown. Raises PlantSilent and PlantConfused."""
+        """Measures need two checks; before, they are unknown. Raises PlantSilent and PlantConfused."""
         job = self._job()
         if job.shape != self._shape:
             self._recent.clear()
@@ -182,7 +182,7 @@ class FlinkPlant:
 
 
 def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
-    """From look to look, where all is known and no counter fell."""
+    """From check to check, where all is known and no counter fell."""
     for before, after in pairwise(samples):
         elapsed = after.at - before.at
         was, now = before.values[vertex][subtask], after.values[vertex][subtask]
@@ -214,7 +214,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
 
 
 def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
-    """By names that are told apart, and fit into a map of operators."""
+    """By names that are distinct, and fit into a map of operators."""
     found: dict[str, Vertex] = {}
     for vertex in vertices:
         plain = " ".join(vertex.name.replace(";", ",").split())[:LONGEST_NAME] or vertex.id

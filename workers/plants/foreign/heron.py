@@ -116,7 +116,7 @@ class HeronPlant:
         return document.get("result")
 
     def _components(self) -> list[Component]:
-        """Both plans in one answer, so that they are of one moment."""
+        """Both plans in one answer, so that they are of one instant."""
         result = self._ask("info")
         try:
             return list(components_of(result["logical_plan"], result["physical_plan"]))

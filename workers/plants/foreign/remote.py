@@ -1,7 +1,7 @@
 """Another Weir's plant, through the control API that it serves (`console.api.routes.plant_control`).
 
-A topology is one answer, so that it is of one moment. What comes late, broken off or not as the API says is
-no topology: whoever asked holds, and tells the reason. A setting that is not answered may have happened; it
+A topology is one answer, so that it is of one instant. What comes late, broken off or not as the API says is
+no topology: whoever asked holds, and says the reason. A setting that is not answered may have happened; it
 is sent again, which changes nothing.
 """
 

@@ -1,6 +1,6 @@
-"""Looks at the registered plants, each in a thread of its own: one that answers slowly keeps nobody waiting.
+"""Observes the registered plants, each in a thread of its own: one that answers slowly keeps nobody waiting.
 
-What was seen stands in the snapshot under `plants`, so that loops decide on the same moment of it as pages
+What was seen stands in the snapshot under `plants`, so that loops decide on the same instant of it as pages
 show. A plant that has not answered for STALE_SECONDS is stale: its last topology is shown as such, and
 nothing is decided on it.
 """

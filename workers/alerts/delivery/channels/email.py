@@ -39,7 +39,7 @@ def subject(content: dict[str, Any]) -> str:
 
 
 def lines(content: dict[str, Any]) -> Iterator[str]:
-    """The text: each alert with what it means and where to look."""
+    """The text: each alert with what it means and where to find more."""
     if not content["alerts"]:
         yield content["sentence"]
     for alert in content["alerts"]:

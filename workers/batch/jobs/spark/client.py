@@ -37,7 +37,7 @@ class SparkProcess:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def work(self, lease: Any) -> Made:
-        """Do a seat's chunk. Raises BadInput, SparkFailed; Overtaken from the seat, Spark stopped first."""
+        """Do a lease's chunk. Raises BadInput, SparkFailed; Overtaken from the lease, Spark stopped first."""
         self._ask(lease)
         try:
             while True:
@@ -84,7 +84,7 @@ class SparkProcess:
             raise SparkFailed(f"Spark's process takes no work: {error}") from None
 
     def _next(self, lease: Any) -> Made | None:
-        """An answer, or None after the progress is passed on; the seat is checked each time."""
+        """An answer, or None after the progress is passed on; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
         except queue.Empty:

@@ -64,7 +64,7 @@ def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
 
 @contextmanager
 def reported(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
-    """While inside, progress is told each second. Rows are those of the input, by share of the tasks."""
+    """While inside, progress is reported each second. Rows are those of the input, by share of the tasks."""
     ended = threading.Event()
 
     def report() -> None:

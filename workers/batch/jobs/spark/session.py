@@ -38,7 +38,7 @@ _SETTINGS = {
 
 def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     """A session on `master`; `folder` takes Spark's scratch files."""
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     builder = SparkSession.builder.master(master).appName("weir batch jobs")
     local = {

@@ -69,7 +69,7 @@ def make(spark: SparkSession, request: Request) -> Made:
 def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
     """Per minute and type the counts and gaps; per type the quantiles."""
     typed = events.withColumn("type", F.coalesce("type", F.lit("")))
-    # A hash instead of the id: a quarter of the bytes to bring together. It only has to tell apart events of
+    # A hash instead of the id: a quarter of the bytes to bring together. It only has to distinguish events of
     # one type and microsecond.
     columns = typed.select("type", F.unix_micros("time").alias("us"), F.xxhash64("id").alias("event"))
     partitions = max(LEAST_PARTITIONS, rows // ROWS_PER_PARTITION)

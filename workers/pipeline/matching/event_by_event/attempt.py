@@ -1,4 +1,4 @@
-"""One attempt to match: a state machine that has taken its first event. Pure.
+"""One attempt to match: an automaton that has taken its first event. Pure.
 
 Where a pattern leaves a choice, all ways are followed at once, the preferred first; the match is the first of
 them that ends, as if each had been tried in turn.

@@ -1,4 +1,4 @@
-"""What looks for any pattern, event by event, for one key: what all its kinds share."""
+"""What searches for any pattern, event by event, for one key: what all its kinds share."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ Taken = tuple[Event, ...]
 
 
 class MatchAutomaton(Protocol):
-    """What looks for one pattern in the events of one key, which come in event-time order."""
+    """What searches for one pattern in the events of one key, which come in event-time order."""
 
     def take(self, event: Event, mask: int) -> list[Taken]:
         """One event with the bits of the symbols it satisfies; the matches that are complete with it."""

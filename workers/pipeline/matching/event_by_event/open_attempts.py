@@ -19,7 +19,7 @@ Likeness = tuple[int, ...]  # events taken, states
 class OpenAttempts:
     """Policy once. order: the numbers of the open attempts, oldest first, with some that are open no more.
     alike: the numbers of those that have taken as many events and are in the same states, a heap each: all
-    of them can take the same events, so only the oldest is looked at.
+    of them can take the same events, so only the oldest is checked.
     """
 
     def __init__(self, rules: AutomatonRules) -> None:

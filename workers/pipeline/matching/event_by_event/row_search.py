@@ -46,7 +46,7 @@ class RowSearch:
         self._there.update(bit for bit in self._rules.needed if mask & bit)
 
     def _search(self) -> Iterator[Taken]:
-        """Goes on until all rows are seen. What follows an attempt that came to nothing is looked at
+        """Goes on until all rows are seen. What follows an attempt that came to nothing is checked
         again.
         """
         rules = self._rules

@@ -1,4 +1,4 @@
-"""The events that a finder over whole batches keeps for later ones, with the symbols each satisfies.
+"""The events that a matcher over whole batches keeps for later ones, with the symbols each satisfies.
 
 They leave once no match that is still to end can contain them: `within_us` after their time.
 """

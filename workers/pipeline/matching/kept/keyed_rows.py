@@ -1,4 +1,4 @@
-"""Events brought together by key, in arrays: what the quick finders work on."""
+"""Events brought together by key, in arrays: what the quick matchers work on."""
 
 from dataclasses import dataclass
 

@@ -66,7 +66,7 @@ class Matches:
         return [ids[start:end] for start, end in self._bounds()]
 
     def emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-        """Per match that is not quiet its key and its events (values of EVENT)."""
+        """Per match that is not suppressed its key and its events (values of EVENT)."""
         rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
         for key, suppressed, (start, end) in zip(
             self.keys.to_pylist(), self.suppressed, self._bounds(), strict=True
