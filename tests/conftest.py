@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import redis
 from django.db.backends.base.operations import BaseDatabaseOperations
+from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 from hypothesis import settings as hypothesis_settings
+from ninja import NinjaAPI
 from xdist.scheduler import LoadScopeScheduling
 
 from console.audit import refusals
@@ -21,6 +23,7 @@ from console.storage import append_only
 from queues import keys
 from queues.points import share
 from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.console.api import answers
 from tests.console.served import served as served
 from tests.servers import Server, new_server
 
@@ -83,6 +86,19 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test was refused within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
+
+
+@pytest.fixture(autouse=True)
+def _answers_are_as_their_schemas_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer of the API that any test gets is held to the API's document."""
+    make = NinjaAPI.create_response
+
+    def checked(api: NinjaAPI, request: HttpRequest, *said: Any, **more: Any) -> HttpResponse:
+        response = make(api, request, *said, **more)
+        answers.hold(request, response)
+        return response
+
+    monkeypatch.setattr(NinjaAPI, "create_response", checked)
 
 
 @pytest.fixture(autouse=True)

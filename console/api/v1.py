@@ -1,10 +1,11 @@
 """The API, version 1: `/api/v1/…`, its OpenAPI document at `/api/schema`."""
 
+import functools
 from http import HTTPStatus
 from typing import Any
 
 from ninja import NinjaAPI
-from ninja.openapi.schema import OpenAPISchema
+from ninja.openapi.schema import OpenAPISchema, get_schema
 
 from console.api.ingestion import events
 from console.api.request.authentication import Caller
@@ -30,23 +31,18 @@ from console.api.routes import (
 from console.input.boundary import Documents
 from console.web import problem
 
-PROBLEMS = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
+PROBLEMS = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
+# Only of what changes something: it is being carried out already, or somebody else steers.
+CONFLICTS = (409,)
 
 
 class Documented(NinjaAPI):
     """Its document also holds the control API of the plants, which has addresses of its own."""
 
-    def get_openapi_schema(self, **asked: Any) -> OpenAPISchema:
-        schema = super().get_openapi_schema(**asked)
-        other = plant_control.api.get_openapi_schema(path_prefix="/control/")
-        schema["paths"].update(other["paths"])
-        for kind, named in other["components"].items():
-            schema["components"].setdefault(kind, {}).update(named)
-        schema["components"]["schemas"]["Problem"] = problem.SCHEMA
-        for operations in schema["paths"].values():
-            for operation in operations.values():
-                operation["responses"].update(_problems())
-        return schema
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> OpenAPISchema:
+        return _document(self.get_root_path(path_params or {}) if path_prefix is None else path_prefix)
 
 
 api = Documented(
@@ -82,12 +78,32 @@ for part in (
     api.add_router("/v1", part.router)
 
 
-def _problems() -> dict[str, Any]:
-    """What each operation may answer when it refuses, or fails."""
+@functools.cache
+def _document(path_prefix: str) -> OpenAPISchema:
+    """Made once: routes don't change, and whoever asks for it needs no login."""
+    schema = get_schema(api, path_prefix)
+    other = get_schema(plant_control.api, "/control/")
+    schema["paths"].update(other["paths"])
+    for kind, named in other["components"].items():
+        schema["components"].setdefault(kind, {}).update(named)
+    schema["components"]["schemas"]["Problem"] = problem.SCHEMA
+    for operations in schema["paths"].values():
+        for method, operation in operations.items():
+            operation["responses"].update(_problems(method))
+    return schema
+
+
+def problems_of(method: str) -> tuple[int, ...]:
+    """The statuses with which an operation refuses, or fails."""
+    return PROBLEMS if method == "get" else (*PROBLEMS, *CONFLICTS)
+
+
+def _problems(method: str) -> dict[int, Any]:
+    """What it answers then."""
     told = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
-        str(status): {"description": HTTPStatus(status).phrase, "content": {problem.CONTENT_TYPE: told}}
-        for status in PROBLEMS
+        status: {"description": HTTPStatus(status).phrase, "content": {problem.CONTENT_TYPE: told}}
+        for status in problems_of(method)
     }
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 from django.http import HttpRequest
-from ninja import Router, Status
+from ninja import Status
 
 from console.accounts.access import demand
 from console.accounts.quotas import Quota, quota_of
+from console.api.answer.router import Router
 from console.api.ingestion.body import body_of
 from console.api.ingestion.publisher import publisher
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.api.schemas.events import PublishedEvents
 from console.connections.control_server import control
 from queues import keys
 from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
@@ -55,7 +57,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @router.post(
     "/queues/{queue}/events",
-    response={202: dict[str, Any], 400: dict[str, Any]},
+    response={202: PublishedEvents, 400: PublishedEvents},
     summary="Publish events",
     openapi_extra=BODY,
 )

@@ -5,14 +5,29 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Status
+from ninja import Status
 from pydantic import StrictInt
 
 from console.accounts import people, second_factor, sessions, tokens
 from console.accounts.access import Actor, queues_of, role_of
 from console.actions import plant_settings
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.routes.control import Given, loop_named
+from console.api.request.bodies import Given, Reason
+from console.api.routes.control import loop_named
+from console.api.schemas.account import (
+    SessionEnd,
+    SessionList,
+    SettingChange,
+    SettingList,
+    TokenList,
+    TokenRevocation,
+    TokenRow,
+    TokenWithSecret,
+    UserList,
+    UserRow,
+    UserWithPassword,
+)
 from console.input.row_id import Id
 from console.models import ApiToken, UserSession
 
@@ -49,14 +64,10 @@ class Role(Given):
     reason: str
 
 
-class Limit(Given):
+class LimitedQueues(Given):
     """Empty: the role holds for all queues."""
 
     queues: list[str]
-    reason: str
-
-
-class Why(Given):
     reason: str
 
 
@@ -83,33 +94,39 @@ class NewQuota(Given):
     reason: str
 
 
-@router.get("/settings", summary="The plant's settings, with what each takes")
+@router.get("/settings", response=SettingList, summary="The plant's settings, with what each takes")
 def list_settings(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return {"settings": plant_settings.setting_rows()}
 
 
-@router.post("/settings/{name}", summary="Set a setting of the plant")
+@router.post("/settings/{name}", response=SettingChange, summary="Set a setting of the plant")
 def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, Any]:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_setting(actor, name, body.value, body.reason, timezone.now())
     return {"name": name, "before": before, "value": after}
 
 
-@router.post("/loops/{loop_id}/settings", summary="Set a loop's own value of a parameter or of its guard")
+@router.post(
+    "/loops/{loop_id}/settings",
+    response=SettingChange,
+    summary="Set a loop's own value of a parameter or of its guard",
+)
 def change_own(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_own(actor, loop_named(loop_id), **body.dict())
     return {"name": body.name, "before": before, "value": after}
 
 
-@router.get("/users", summary="Who may log in")
+@router.get("/users", response=UserList, summary="Who may log in")
 def list_users(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "user.manage")
     return {"users": [user_row(each) for each in User.objects.order_by("username")]}
 
 
-@router.post("/users", response={201: dict[str, Any]}, summary="A new user; the password is shown this once")
+@router.post(
+    "/users", response={201: UserWithPassword}, summary="A new user; the password is shown this once"
+)
 def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[Any]:
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
@@ -117,7 +134,7 @@ def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> 
     return Status(201, {**user_row(user), "password": password})
 
 
-@router.post("/users/{username}/role", summary="Give another role")
+@router.post("/users/{username}/role", response=UserRow, summary="Give another role")
 def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.change_role(actor, user, body.role, body.reason)
@@ -125,36 +142,48 @@ def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, An
 
 
 @router.post(
-    "/users/{username}/queues", summary="Limit a role to some queues; none: to no queue in particular"
+    "/users/{username}/queues",
+    response=UserRow,
+    summary="LimitedQueues a role to some queues; none: to no queue in particular",
 )
-def limit_queues(request: HttpRequest, username: str, body: Limit) -> dict[str, Any]:
+def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.limit_queues(actor, user, body.queues, body.reason)
     return user_row(user)
 
 
-@router.post("/users/{username}/second-factor", summary="Take away a lost second factor; their sessions end")
-def remove_second_factor(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+@router.post(
+    "/users/{username}/second-factor",
+    response=UserRow,
+    summary="Take away a lost second factor; their sessions end",
+)
+def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.remove_second_factor(actor, user, body.reason)
     return user_row(user)
 
 
-@router.post("/users/{username}/disable", summary="Let them log in no more; sessions and tokens end")
-def disable_user(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+@router.post(
+    "/users/{username}/disable", response=UserRow, summary="Let them log in no more; sessions and tokens end"
+)
+def disable_user(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, False, body.reason)
     return user_row(_user(username))
 
 
-@router.post("/users/{username}/enable", summary="Let them log in again")
-def enable_user(request: HttpRequest, username: str, body: Why) -> dict[str, Any]:
+@router.post("/users/{username}/enable", response=UserRow, summary="Let them log in again")
+def enable_user(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, True, body.reason)
     return user_row(_user(username))
 
 
-@router.post("/users/{username}/reset", summary="A new password, shown this once; their sessions end")
+@router.post(
+    "/users/{username}/reset",
+    response=UserWithPassword,
+    summary="A new password, shown this once; their sessions end",
+)
 def reset_password(
     request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
 ) -> dict[str, Any]:
@@ -164,14 +193,16 @@ def reset_password(
     return {**user_row(user), "password": password}
 
 
-@router.get("/sessions", summary="Where you are logged in; everybody, for who manages users")
+@router.get(
+    "/sessions", response=SessionList, summary="Where you are logged in; everybody, for who manages users"
+)
 def list_sessions(request: HttpRequest) -> dict[str, Any]:
     actor = actor_for(request, "account.change")
     rows = sessions.alive(None if actor.may("user.manage") else actor.user)
     return {"sessions": [_session(each) for each in rows]}
 
 
-@router.post("/sessions/{session_id}/end", summary="Log a session out")
+@router.post("/sessions/{session_id}/end", response=SessionEnd, summary="Log a session out")
 def end_session(request: HttpRequest, session_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "account.change")
     found = UserSession.objects.select_related("user").filter(pk=session_id).first()
@@ -181,14 +212,18 @@ def end_session(request: HttpRequest, session_id: Id) -> dict[str, Any]:
     return {"id": session_id, "ended": True}
 
 
-@router.get("/tokens", summary="Your API tokens; everybody's, for who manages users; a token's own children")
+@router.get(
+    "/tokens",
+    response=TokenList,
+    summary="Your API tokens; everybody's, for who manages users; a token's own children",
+)
 def list_tokens(request: HttpRequest) -> dict[str, Any]:
     actor = actor_for(request, "token.mint")
     rows = ApiToken.objects.select_related("owner", "parent").order_by("-created_at")
     return {"tokens": [_token(each) for each in rows if _is_seen(actor, each)]}
 
 
-@router.post("/tokens", response={201: dict[str, Any]}, summary="A new token; its secret is shown this once")
+@router.post("/tokens", response={201: TokenWithSecret}, summary="A new token; its secret is shown this once")
 def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[Any]:
     actor = actor_for(request, "token.mint")
     scope = tokens.TokenScope(body.queues, body.actions)
@@ -197,7 +232,7 @@ def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -
     return Status(201, {**_token(token), "token": secret})
 
 
-@router.post("/tokens/{token_id}/revoke", summary="End a token")
+@router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="End a token")
 def revoke_token(request: HttpRequest, token_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "token.mint")
     found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
@@ -206,7 +241,11 @@ def revoke_token(request: HttpRequest, token_id: Id) -> dict[str, Any]:
     return {"id": token_id, "revoked": tokens.revoke(actor, found, timezone.now())}
 
 
-@router.post("/tokens/{token_id}/quota", summary="Give a token its own quota of events and bytes per second")
+@router.post(
+    "/tokens/{token_id}/quota",
+    response=TokenRow,
+    summary="Give a token its own quota of events and bytes per second",
+)
 def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> dict[str, Any]:
     actor = actor_for(request, "user.manage")
     found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()

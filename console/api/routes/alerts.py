@@ -6,13 +6,33 @@ from typing import Annotated, Any
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Query, Router, Status
+from ninja import Query, Status
 
 from console.actions import alerts
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
 from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
-from console.api.routes.control import Given
+from console.api.schemas.alerts import (
+    AlertDetail,
+    AlertHappening,
+    AlertList,
+    AlertReview,
+    AlertRow,
+    MessageRow,
+    ReceiverDeleted,
+    ReceiverList,
+    ReceiverRow,
+    RuleDetail,
+    RuleList,
+    RulePreview,
+    RuleRow,
+    SilenceEnd,
+    SilenceList,
+    SilencePreview,
+    SilenceRow,
+)
 from console.connections.control_server import control
 from console.input.row_id import Id
 from queues.errors import BadInput
@@ -70,13 +90,7 @@ class NewReceiver(Given):
     reason: str
 
 
-class Reason(Given):
-    """Why, for those who come after you."""
-
-    reason: str
-
-
-@router.get("/alerts", summary="Alerts, newest first")
+@router.get("/alerts", response=AlertList, summary="Alerts, newest first")
 def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> dict[str, Any]:
     """`state`: open (firing or acknowledged), firing, acknowledged, resolved."""
     actor_for(request, "plant.view")
@@ -87,7 +101,11 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> d
     return {"alerts": [_alert(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
-@router.get("/alerts/review", summary="What fired in a time, how long, and which actions had an effect")
+@router.get(
+    "/alerts/review",
+    response=AlertReview,
+    summary="What fired in a time, how long, and which actions had an effect",
+)
 def get_review(
     request: HttpRequest,
     since: Annotated[UtcTime | None, Query(alias="from")] = None,
@@ -108,7 +126,9 @@ def get_review(
     }
 
 
-@router.get("/alerts/{alert_id}", summary="One alert, what happened to it and what was tried")
+@router.get(
+    "/alerts/{alert_id}", response=AlertDetail, summary="One alert, what happened to it and what was tried"
+)
 def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _alerts().filter(pk=alert_id).first()
@@ -124,51 +144,55 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     }
 
 
-@router.post("/alerts/{alert_id}/acknowledge", summary="You have it, until its rule's time-out")
+@router.post(
+    "/alerts/{alert_id}/acknowledge", response=AlertRow, summary="You have it, until its rule's time-out"
+)
 def acknowledge(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.acknowledge")
     return _alert(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/snooze", summary="Notify nobody for some minutes")
+@router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary="Notify nobody for some minutes")
 def snooze(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
     actor = actor_for(request, "alert.snooze")
     return _alert(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/escalate", summary="Notify the next step at once")
+@router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next step at once")
 def escalate(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.escalate")
     return _alert(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/notes", summary="Words beside an alert")
+@router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Words beside an alert")
 def note(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
     actor = actor_for(request, "alert.note")
     return _event(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))
 
 
-@router.get("/silences", summary="Silences in force")
+@router.get("/silences", response=SilenceList, summary="Silences in force")
 def list_silences(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return {"silences": [_silence(each) for each in in_force(timezone.now()).select_related("owner")]}
 
 
-@router.post("/silences", response={201: dict[str, Any]}, summary="Silence what matches; it ends by itself")
+@router.post("/silences", response={201: SilenceRow}, summary="Silence what matches; it ends by itself")
 def add_silence(request: HttpRequest, body: NewSilence) -> Status[Any]:
     actor = actor_for(request, "silence.set")
     made = alerts.silence(actor, now=timezone.now(), **body.dict())
     return Status(201, _silence(made))
 
 
-@router.post("/silences/preview", summary="What a silence would hide; nothing is changed")
+@router.post(
+    "/silences/preview", response=SilencePreview, summary="What a silence would hide; nothing is changed"
+)
 def preview_silence(request: HttpRequest, body: Matchers) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = silences.hidden(matching.read(body.matchers, least=1), timezone.now())
     return {**found, "open": [_alert(each) for each in found["open"]]}
 
 
-@router.post("/silences/{silence_id}/end", summary="End a silence now")
+@router.post("/silences/{silence_id}/end", response=SilenceEnd, summary="End a silence now")
 def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "silence.end")
     found = Silence.objects.filter(pk=silence_id).first()
@@ -177,13 +201,17 @@ def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
     return {"ended": alerts.end_silence(actor, found, now=timezone.now())}
 
 
-@router.get("/alert-rules", summary="Every rule")
+@router.get("/alert-rules", response=RuleList, summary="Every rule")
 def list_rules(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return {"rules": [rules.document(each) for each in AlertRule.objects.order_by("name")]}
 
 
-@router.get("/alert-rules/{name}", summary="One rule, and what it would have done in the last 24 h")
+@router.get(
+    "/alert-rules/{name}",
+    response=RuleDetail,
+    summary="One rule, and what it would have done in the last 24 h",
+)
 def get_rule(request: HttpRequest, name: str) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = AlertRule.objects.filter(name=name).first()
@@ -192,7 +220,7 @@ def get_rule(request: HttpRequest, name: str) -> dict[str, Any]:
     return {**rules.document(found), "preview": _preview(found)}
 
 
-@router.post("/alert-rules/{name}", summary="Make a rule, or change it")
+@router.post("/alert-rules/{name}", response=RuleRow, summary="Make a rule, or change it")
 def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
     actor = actor_for(request, "alert_rule.change")
     now = timezone.now()
@@ -200,7 +228,11 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, 
     return rules.document(made)
 
 
-@router.post("/alert-rules/{name}/preview", summary="What a rule would have done; nothing is changed")
+@router.post(
+    "/alert-rules/{name}/preview",
+    response=RulePreview,
+    summary="What a rule would have done; nothing is changed",
+)
 def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
     actor_for(request, "plant.view")
     known = AlertRule.objects.filter(name=name).first()
@@ -208,27 +240,29 @@ def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str,
     return _preview(AlertRule(name=name, **fields))
 
 
-@router.get("/receivers", summary="Who is notified, and whether messages arrive")
+@router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
 def list_receivers(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = Receiver.objects.order_by("name")
     return {"receivers": [{**alerts.described(each), "messages": _messages(each)} for each in found]}
 
 
-@router.post("/receivers/{name}", summary="Make a receiver, or change it")
+@router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
 def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[str, Any]:
     actor = actor_for(request, "receiver.change")
     return alerts.described(alerts.define_receiver(actor, name, **body.dict()))
 
 
-@router.post("/receivers/{name}/delete", summary="Take a receiver away that no rule names")
+@router.post(
+    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Take a receiver away that no rule names"
+)
 def delete_receiver(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "receiver.change")
     alerts.delete_receiver(actor, _receiver(name), reason=body.reason)
     return {"deleted": name}
 
 
-@router.post("/receivers/{name}/test", summary="Send a test message")
+@router.post("/receivers/{name}/test", response=MessageRow, summary="Send a test message")
 def test_receiver(request: HttpRequest, name: str) -> dict[str, Any]:
     actor = actor_for(request, "receiver.test")
     return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))

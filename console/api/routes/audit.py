@@ -5,13 +5,16 @@ from typing import Any, Literal
 from django.db.models import Max
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Query, Router, Schema
+from ninja import Query, Schema
 from pydantic import Field
 
 from console.actions.exports import export, newest_first
+from console.api.answer.files import EXPORTED_ROWS
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
+from console.api.schemas.records import AuditPage
 from console.audit.audit_log import AuditFilter
 from console.input.row_id import Id
 from console.models import AuditEntry
@@ -21,7 +24,7 @@ router = Router(tags=["audit"])
 FIELDS = ("id", "at", "actor", "action", "target", "reason", "before", "after", "address", "request_id")
 
 
-class Wanted(Schema):
+class AuditSearch(Schema):
     """The filter; what is left out chooses all. `from` ≤ time < `to`; action may be a family (`override`)."""
 
     actor: str = ""
@@ -37,10 +40,10 @@ class Wanted(Schema):
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
 
 
-@router.get("/audit", summary="Changes, newest first")
+@router.get("/audit", response=AuditPage, summary="Changes, newest first")
 def list_audit(
     request: HttpRequest,
-    wanted: Query[Wanted],
+    wanted: Query[AuditSearch],
     before: Id | None = None,
     after: Id | None = None,
     rows: int = 50,
@@ -52,9 +55,9 @@ def list_audit(
     return {"entries": [_document(each) for each in page.rows], "next": page.older}
 
 
-@router.get("/audit/export", summary="All changes of a filter, streamed")
+@router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="All changes of a filter, streamed")
 def export_audit(
-    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+    request: HttpRequest, wanted: Query[AuditSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
     """As CSV, or as JSON lines; newest first, however many there are."""
     actor_for(request, "audit.view")

@@ -5,13 +5,15 @@ from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Router, Schema, Status
-from pydantic import ConfigDict
+from ninja import Status
 
 from console.actions import loops
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
 from console.api.request.moment import GivenTime
 from console.api.routes.plant import node_named
+from console.api.schemas.control import LoopDetail, LoopList, LoopMode, OverrideEnd, OverrideList, OverrideRow
 from console.connections.control_server import control
 from console.input.row_id import Id, id_of
 from console.pages.loops.loops import describe, described, parameter_rows
@@ -22,12 +24,6 @@ from workers.steering import override_document, overrides
 from workers.steering.expiry import Expiry
 
 router = Router(tags=["control"])
-
-
-class Given(Schema):
-    """A body whose unknown keys are refused by name."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class NewOverride(Given):
@@ -69,13 +65,13 @@ class NewMode(Given):
     value: float | None = None
 
 
-@router.get("/loops", summary="Every loop with what is in force")
+@router.get("/loops", response=LoopList, summary="Every loop with what is in force")
 def list_loops(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return {"loops": [_loop(each) for each in described(timezone.now())]}
 
 
-@router.get("/loops/{loop_id}", summary="One loop, its parameters and guard")
+@router.get("/loops/{loop_id}", response=LoopDetail, summary="One loop, its parameters and guard")
 def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     now = timezone.now()
@@ -90,7 +86,7 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     }
 
 
-@router.post("/loops/{loop_id}/mode", summary="Change a loop's mode")
+@router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
 def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, Any]:
     actor = actor_for(request, "loop.mode")
     found = loop_named(loop_id)
@@ -101,7 +97,7 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, A
     return {"mode": body.mode, "override": None if made is None else _override(made)}
 
 
-@router.get("/overrides", summary="Overrides in force")
+@router.get("/overrides", response=OverrideList, summary="Overrides in force")
 def list_overrides(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
@@ -109,7 +105,7 @@ def list_overrides(request: HttpRequest) -> dict[str, Any]:
     return {"overrides": [_override(each) for each in found]}
 
 
-@router.post("/overrides", response={201: dict[str, Any]}, summary="Put a value in force until it expires")
+@router.post("/overrides", response={201: OverrideRow}, summary="Put a value in force until it expires")
 def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
@@ -134,7 +130,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
     return Status(201, _override(made[0]))
 
 
-@router.post("/overrides/{override_id}/end", summary="End an override now")
+@router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
 def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "override.end")
     found = override_numbered(override_id)
@@ -142,7 +138,7 @@ def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
     return {**_override(found), "ended": ended}
 
 
-@router.post("/overrides/{override_id}/extend", summary="Let an override run longer")
+@router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")
 def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict[str, Any]:
     actor = actor_for(request, "override.extend")
     found = override_numbered(override_id)

@@ -4,21 +4,24 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Query, Router, Schema
+from ninja import Query, Schema
 from pydantic import Field
 
 from console.actions import dead_letters, letter_steering
 from console.actions.dead_letters import LetterFilter, Name
+from console.api.answer.files import STORED_BYTES
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
 from console.api.request.moment import GivenTime, UtcTime
 from console.api.request.rows import check_rows
-from console.api.routes.control import Given
+from console.api.schemas.dead_letters import LetterActionReport, LetterList, LetterRow
 from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
 
 
-class Wanted(Schema):
+class LetterSearch(Schema):
     """The filter; what is left out chooses all. `from` ≤ time < `to`; error: a part of it."""
 
     queue: str = ""
@@ -32,14 +35,14 @@ class Wanted(Schema):
         return LetterFilter(**self.dict()).check()
 
 
-class Choice(Given):
+class ChosenLetters(Given):
     """Dead letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`.
     To discard, `confirm` is the name of their queue.
     """
 
     reason: str
     letters: list[str] = []
-    filter: Wanted | None = None
+    filter: LetterSearch | None = None
     through: GivenTime | None = None
     digest: str = ""
     count: int = 0
@@ -62,8 +65,8 @@ class Fix(Given):
     row: int = 0
 
 
-@router.get("/dead-letters", summary="Dead letters of all queues, newest first")
-def list_letters(request: HttpRequest, wanted: Query[Wanted], rows: int = 50) -> dict[str, Any]:
+@router.get("/dead-letters", response=LetterList, summary="Dead letters of all queues, newest first")
+def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 50) -> dict[str, Any]:
     """`count`, `through` and `digest` say what was counted: an action on all of it takes them."""
     actor_for(request, "plant.view")
     check_rows(rows)
@@ -80,7 +83,7 @@ def list_letters(request: HttpRequest, wanted: Query[Wanted], rows: int = 50) ->
     }
 
 
-@router.get("/dead-letters/{queue}/{node}/{dead_id}", summary="One dead letter")
+@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=LetterRow, summary="One dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = dead_letters.find(queue, node, dead_id)
@@ -91,7 +94,7 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dic
 
 @router.get(
     "/dead-letters/{queue}/{node}/{dead_id}/bytes",
-    response={200: bytes},
+    openapi_extra=STORED_BYTES,
     summary="The bytes of a dead letter, as they are stored",
 )
 def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
@@ -103,19 +106,25 @@ def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> Http
     return dead_letters.download(found)
 
 
-@router.post("/dead-letters/requeue", summary="Put dead letters into their queues again")
-def requeue(request: HttpRequest, body: Choice) -> dict[str, Any]:
+@router.post(
+    "/dead-letters/requeue", response=LetterActionReport, summary="Put dead letters into their queues again"
+)
+def requeue(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.requeue")
     return vars(letter_steering.act(actor, "requeue", body.names(), body.reason))
 
 
-@router.post("/dead-letters/discard", summary="Delete dead letters for good")
-def discard(request: HttpRequest, body: Choice) -> dict[str, Any]:
+@router.post("/dead-letters/discard", response=LetterActionReport, summary="Delete dead letters for good")
+def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.discard")
     return vars(letter_steering.act(actor, "discard", body.names(), body.reason, body.confirm))
 
 
-@router.post("/dead-letters/{queue}/{node}/{dead_id}/fix", summary="Change an event of a dead letter")
+@router.post(
+    "/dead-letters/{queue}/{node}/{dead_id}/fix",
+    response=LetterRow,
+    summary="Change an event of a dead letter",
+)
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)

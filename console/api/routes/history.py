@@ -5,9 +5,11 @@ from typing import Annotated, Any, cast
 
 from django.conf import settings
 from django.http import HttpRequest
-from ninja import Query, Router
+from ninja import Query
 
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.schemas.timeline import HistorySeries
 from console.connections.control_server import control
 from console.display.downsampling import downsample
 from queues.errors import BadInput
@@ -18,7 +20,7 @@ MAXIMUM_POINTS = 5_000
 MAXIMUM_SERIES = 100
 
 
-@router.get("/history", summary="Series over time")
+@router.get("/history", response=HistorySeries, summary="Series over time")
 def history(
     request: HttpRequest,
     series: Annotated[list[str], Query(...)],

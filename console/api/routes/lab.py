@@ -5,16 +5,24 @@ from typing import Any
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Router
 
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import experiment_document, experiments, series_document
 from console.actions.lab.lab import read_wanted
 from console.actions.lab.traces import chosen_trace, known_traces
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
 from console.api.request.moment import GivenTime
 from console.api.request.rows import check_rows
-from console.api.routes.control import Given
+from console.api.schemas.lab import (
+    AppliedOverrides,
+    ExperimentList,
+    ExperimentRow,
+    ExperimentSeries,
+    ScenarioList,
+)
+from console.api.schemas.plans import PlanRow
 from console.connections.control_server import latest_snapshot
 from console.connections.surroundings import surroundings
 from console.input.row_id import Id
@@ -39,7 +47,7 @@ class NewExperiment(Given):
     column: str = ""
 
 
-class Application(Given):
+class AppliedParameters(Given):
     """Parameters `names` of a law of the experiment, on a loop (its number, or "all")."""
 
     law: str
@@ -56,7 +64,11 @@ class Proposal(Given):
     law: str
 
 
-@router.get("/lab", summary="Scenarios, with their laws, settings and metrics; traces that may be chosen")
+@router.get(
+    "/lab",
+    response=ScenarioList,
+    summary="Scenarios, with their laws, settings and metrics; traces that may be chosen",
+)
 def list_scenarios(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
@@ -73,7 +85,7 @@ def list_scenarios(request: HttpRequest) -> dict[str, Any]:
     return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA)}
 
 
-@router.get("/experiments", summary="Experiments, newest first")
+@router.get("/experiments", response=ExperimentList, summary="Experiments, newest first")
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> dict[str, Any]:
     actor_for(request, "plant.view")
     check_rows(rows)
@@ -81,7 +93,9 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
     return {"experiments": [experiment_document(each) for each in chosen.order_by("-pk")[:rows]]}
 
 
-@router.post("/experiments", summary="Begin an experiment: a batch run, a chunk a law")
+@router.post(
+    "/experiments", response=ExperimentRow, summary="Begin an experiment: a batch run, a chunk a law"
+)
 def begin(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
     actor = actor_for(request, "lab.run")
     trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column)
@@ -90,27 +104,43 @@ def begin(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
     return experiment_document(lab_steering.begin(actor, wanted, surroundings()))
 
 
-@router.get("/experiments/{experiment_id}", summary="One experiment and what has come out so far")
+@router.get(
+    "/experiments/{experiment_id}",
+    response=ExperimentRow,
+    summary="One experiment and what has come out so far",
+)
 def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return experiment_document(_found(experiment_id))
 
 
-@router.get("/experiments/{experiment_id}/series", summary="Its series by law, as they are drawn")
+@router.get(
+    "/experiments/{experiment_id}/series",
+    response=ExperimentSeries,
+    summary="Its series by law, as they are drawn",
+)
 def get_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _found(experiment_id)
     return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
 
 
-@router.post("/experiments/{experiment_id}/cancel", summary="End its run; what is simulated stays")
+@router.post(
+    "/experiments/{experiment_id}/cancel",
+    response=ExperimentRow,
+    summary="End its run; what is simulated stays",
+)
 def cancel(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "lab.run")
     return experiment_document(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
 
 
-@router.post("/experiments/{experiment_id}/apply", summary="Put parameters of a law in force as overrides")
-def apply(request: HttpRequest, experiment_id: Id, body: Application) -> dict[str, Any]:
+@router.post(
+    "/experiments/{experiment_id}/apply",
+    response=AppliedOverrides,
+    summary="Put parameters of a law in force as overrides",
+)
+def apply(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> dict[str, Any]:
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
         actor,
@@ -125,7 +155,9 @@ def apply(request: HttpRequest, experiment_id: Id, body: Application) -> dict[st
     return {"overrides": [each.pk for each in made]}
 
 
-@router.post("/experiments/{experiment_id}/plan", summary="Compute a plan by the goal of a law")
+@router.post(
+    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Compute a plan by the goal of a law"
+)
 def propose(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
     actor = actor_for(request, "plan.propose")
     found = _found(experiment_id)

@@ -3,11 +3,12 @@
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router
 
 from console.actions import ladders
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.routes.control import Given
+from console.api.request.bodies import Given
+from console.api.schemas.control import LadderCap
 
 router = Router(tags=["queues"])
 
@@ -19,7 +20,11 @@ class Cap(Given):
     reason: str
 
 
-@router.post("/queues/{queue}/cap", summary="How far a queue's remedies may go; below shed it loses nothing")
+@router.post(
+    "/queues/{queue}/cap",
+    response=LadderCap,
+    summary="How far a queue's remedies may go; below shed it loses nothing",
+)
 def cap(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
     """{queue, before, after}; in force from the ladder's next decision on."""
     actor = actor_for(request, "ladder.cap")

@@ -5,14 +5,17 @@ from typing import Annotated, Any, Literal
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from ninja import Query, Router, Schema
+from ninja import Query, Schema
 from pydantic import Field
 
 from console.actions.exports import export, newest_first
+from console.api.answer.files import EXPORTED_ROWS
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.moment import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import loop_named
+from console.api.schemas.records import LedgerDetail, LedgerPage, LedgerReplay, WhatIf
 from console.input.form_values import number_of
 from console.input.row_id import Id
 from console.pages.loops import what_if
@@ -45,7 +48,7 @@ ENTRY_FIELDS = (
 COLUMNS = ("loop", "law", *ENTRY_FIELDS)
 
 
-class Wanted(Schema):
+class LedgerSearch(Schema):
     """The filter; what is left out chooses all. `from` ≤ time < `to`; limited_by `any`: limited at all."""
 
     loop: str = ""
@@ -65,10 +68,10 @@ class Wanted(Schema):
         return LedgerFilter(**self.dict()).check()
 
 
-@router.get("/ledger", summary="Decisions, newest first")
+@router.get("/ledger", response=LedgerPage, summary="Decisions, newest first")
 def list_ledger(
     request: HttpRequest,
-    wanted: Query[Wanted],
+    wanted: Query[LedgerSearch],
     before: Id | None = None,
     after: Id | None = None,
     rows: int = 50,
@@ -81,9 +84,9 @@ def list_ledger(
     return {"entries": [entry_document(each) for each in page.rows], "next": page.older}
 
 
-@router.get("/ledger/export", summary="All decisions of a filter, streamed")
+@router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="All decisions of a filter, streamed")
 def export_ledger(
-    request: HttpRequest, wanted: Query[Wanted], format: Literal["csv", "json"] = "csv"
+    request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
     """As CSV, or as JSON lines; newest first, however many there are."""
     actor_for(request, "plant.view")
@@ -92,7 +95,7 @@ def export_ledger(
     return export(request, pages, COLUMNS, "ledger", format)
 
 
-@router.get("/ledger/{entry_id}", summary="One decision")
+@router.get("/ledger/{entry_id}", response=LedgerDetail, summary="One decision")
 def get_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
     """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
     actor_for(request, "plant.view")
@@ -100,14 +103,18 @@ def get_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
     return {**entry_document(found), "export": ledger.export(found)}
 
 
-@router.get("/ledger/{entry_id}/replay", summary="Decide once more from what is recorded")
+@router.get(
+    "/ledger/{entry_id}/replay", response=LedgerReplay, summary="Decide once more from what is recorded"
+)
 def replay_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
     """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
     actor_for(request, "plant.view")
     return ledger.replay(entry_numbered(entry_id)).to_json()
 
 
-@router.get("/loops/{loop_id}/what-if", summary="What it would have decided with other values")
+@router.get(
+    "/loops/{loop_id}/what-if", response=WhatIf, summary="What it would have decided with other values"
+)
 def ask_what_if(
     request: HttpRequest,
     loop_id: Id,

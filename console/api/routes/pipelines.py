@@ -4,12 +4,19 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Router
 
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.routes.control import Given
+from console.api.request.bodies import Given
+from console.api.schemas.pipelines import (
+    ApplicationList,
+    ApplicationVersion,
+    CriterionHold,
+    CriterionRelease,
+    OperatorTasks,
+)
 from console.connections.control_server import control
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations
@@ -42,7 +49,11 @@ class Criterion(Given):
     minutes: float = USUAL_MINUTES
 
 
-@router.get("/applications", summary="Applications at work in the pipeline, with their versions")
+@router.get(
+    "/applications",
+    response=ApplicationList,
+    summary="Applications at work in the pipeline, with their versions",
+)
 def list_applications(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     versions = PipelineVersion.objects.select_related("owner").order_by("-pk")
@@ -52,7 +63,9 @@ def list_applications(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-@router.post("/applications", summary="Declare an application, or another version of one")
+@router.post(
+    "/applications", response=ApplicationVersion, summary="Declare an application, or another version of one"
+)
 def declare_application(request: HttpRequest, body: Declaration) -> dict[str, Any]:
     """It goes on where the version before is, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
@@ -60,14 +73,22 @@ def declare_application(request: HttpRequest, body: Declaration) -> dict[str, An
     return _version(pipelines.declare(actor, text, body.reason, control()))
 
 
-@router.post("/applications/{name}/operators/{operator}/tasks", summary="How many tasks an operator has")
+@router.post(
+    "/applications/{name}/operators/{operator}/tasks",
+    response=OperatorTasks,
+    summary="How many tasks an operator has",
+)
 def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> dict[str, Any]:
     actor = actor_for(request, "pipeline.steer")
     pipelines.set_tasks(actor, name, operator, body.tasks, body.reason, control(), body.minutes)
     return {"application": name, "operator": operator, "tasks": body.tasks}
 
 
-@router.post("/applications/{name}/criteria/{criterion}", summary="Hold a criterion that rules name")
+@router.post(
+    "/applications/{name}/criteria/{criterion}",
+    response=CriterionHold,
+    summary="Hold a criterion that rules name",
+)
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
     actor = actor_for(request, "pipeline.steer")
     held = pipelines.hold_criterion(
@@ -77,7 +98,9 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
 
 
 @router.post(
-    "/applications/{name}/criteria/{criterion}/release", summary="Let a criterion have its own value again"
+    "/applications/{name}/criteria/{criterion}/release",
+    response=CriterionRelease,
+    summary="Let a criterion have its own value again",
 )
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> dict[str, Any]:
     actor = actor_for(request, "pipeline.steer")

@@ -4,12 +4,13 @@ from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Router
 
 from console.actions import plans
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
 from console.api.request.rows import check_rows
-from console.api.routes.control import Given
+from console.api.schemas.plans import NodeUse, PlanList, PlanRow
 from console.connections.control_server import control, latest_snapshot
 from console.input.row_id import Id
 from queues.errors import BadInput
@@ -46,13 +47,7 @@ class Use(Given):
     reason: str
 
 
-class Reason(Given):
-    """Why, for those who come after you."""
-
-    reason: str
-
-
-@router.get("/plans", summary="Plans, newest first")
+@router.get("/plans", response=PlanList, summary="Plans, newest first")
 def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[str, Any]:
     """Filtered by `state` when it is given."""
     actor_for(request, "plant.view")
@@ -65,51 +60,63 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[st
     return {"plans": [plan_document(each) for each in chosen[:rows]]}
 
 
-@router.get("/plans/{plan_id}", summary="One plan, its moves and how far it is")
+@router.get("/plans/{plan_id}", response=PlanRow, summary="One plan, its moves and how far it is")
 def get_plan(request: HttpRequest, plan_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return plan_document(_found(plan_id))
 
 
-@router.post("/plans", summary="Compute a plan; nothing is moved before it is approved")
+@router.post("/plans", response=PlanRow, summary="Compute a plan; nothing is moved before it is approved")
 def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
     actor = actor_for(request, "plan.propose")
     return plan_document(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
 
 
-@router.post("/plans/{plan_id}/approve", summary="Approve a plan by its hash; it runs within a second")
+@router.post(
+    "/plans/{plan_id}/approve",
+    response=PlanRow,
+    summary="Approve a plan by its hash; it runs within a second",
+)
 def approve(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     made = plans.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
     return plan_document(made)
 
 
-@router.post("/plans/{plan_id}/reject", summary="Turn a proposed plan down")
+@router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Turn a proposed plan down")
 def reject(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     return plan_document(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
 
 
-@router.post("/plans/{plan_id}/stop", summary="Begin nothing more of an approved or running plan")
+@router.post(
+    "/plans/{plan_id}/stop", response=PlanRow, summary="Begin nothing more of an approved or running plan"
+)
 def stop(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.stop")
     return plan_document(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
 
 
-@router.post("/plans/{plan_id}/roll-back", summary="A plan with the inverse of what a plan has moved")
+@router.post(
+    "/plans/{plan_id}/roll-back", response=PlanRow, summary="A plan with the inverse of what a plan has moved"
+)
 def roll_back(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     return plan_document(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
 
 
-@router.post("/queues/{queue}/points", summary="A plan of your own division of a queue's 1000 points")
+@router.post(
+    "/queues/{queue}/points", response=PlanRow, summary="A plan of your own division of a queue's 1000 points"
+)
 def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, Any]:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
     return plan_document(made)
 
 
-@router.post("/nodes/{name}/use", summary="Drain a node (makes a plan), cordon it, or take it back")
+@router.post(
+    "/nodes/{name}/use", response=NodeUse, summary="Drain a node (makes a plan), cordon it, or take it back"
+)
 def use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
     actor, now = actor_for(request, "node.use"), timezone.now()
     if body.use == "drain":

@@ -4,10 +4,12 @@ from typing import Any
 
 from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest
-from ninja import Router
 
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
+from console.api.schemas.snapshot import SnapshotMessage
 from console.connections.control_server import latest_snapshot
 from console.live.view import view_named
 from queues.errors import UnknownQueue
@@ -16,7 +18,7 @@ from queues.models import Node, Queue
 router = Router(tags=["plant"])
 
 
-@router.get("/live", summary="The newest snapshot")
+@router.get("/live", response=SnapshotMessage, summary="The newest snapshot")
 def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
     """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
 
@@ -36,7 +38,7 @@ def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
     }
 
 
-@router.get("/queues", summary="Every queue: configuration, points, live figures")
+@router.get("/queues", response=QueueList, summary="Every queue: configuration, points, live figures")
 def list_queues(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     figures = _figures("queues")
@@ -44,20 +46,20 @@ def list_queues(request: HttpRequest) -> dict[str, Any]:
     return {"queues": [_queue(queue, figures) for queue in found]}
 
 
-@router.get("/queues/{name}", summary="One queue")
+@router.get("/queues/{name}", response=QueueRow, summary="One queue")
 def get_queue(request: HttpRequest, name: str) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return _queue(queue_named(name), _figures("queues"))
 
 
-@router.get("/nodes", summary="Every node: configuration and live figures")
+@router.get("/nodes", response=NodeList, summary="Every node: configuration and live figures")
 def list_nodes(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     figures = _figures("nodes")
     return {"nodes": [_node(node, figures) for node in Node.objects.order_by("name")]}
 
 
-@router.get("/nodes/{name}", summary="One node")
+@router.get("/nodes/{name}", response=NodeRow, summary="One node")
 def get_node(request: HttpRequest, name: str) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return _node(node_named(name), _figures("nodes"))

@@ -10,12 +10,29 @@ from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import NinjaAPI, Path, Query, Router
+from ninja import NinjaAPI, Path, Query
 
 from console.accounts.access import Actor
 from console.actions import plant_control
+from console.api.answer.router import Router
 from console.api.request.authentication import Caller, actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
+from console.api.schemas.plants import (
+    EventCount,
+    LogicalTopology,
+    Milliseconds,
+    OperatorNames,
+    PhysicalTopology,
+    PlantHolder,
+    PlantReleased,
+    PlantTopology,
+    TaskCount,
+    TaskEventCounts,
+    TaskEventCountsVariance,
+    TaskMilliseconds,
+    TaskMillisecondsVariance,
+    TasksSet,
+)
 from console.connections.control_server import control, latest_snapshot
 from console.input.boundary import Documents
 from console.input.row_id import id_of
@@ -87,17 +104,23 @@ def _times(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
 
-@router.get("/getalloperators", summary="Names of all operators")
+@router.get("/getalloperators", response=OperatorNames, summary="Names of all operators")
 def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
     return list(_viewed(request, plant).operators)
 
 
-@router.get("/getlogicaltopology", summary="Every path with its operators, in their order")
+@router.get(
+    "/getlogicaltopology", response=LogicalTopology, summary="Every path with its operators, in their order"
+)
 def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
     return {name: list(path) for name, path in _viewed(request, plant).paths.items()}
 
 
-@router.get("/getphysicaltopology", summary="Tasks of every operator, and the channels between them (ms)")
+@router.get(
+    "/getphysicaltopology",
+    response=PhysicalTopology,
+    summary="Tasks of every operator, and the channels between them (ms)",
+)
 def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any]:
     topology = _viewed(request, plant)
     channels = [
@@ -113,7 +136,11 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any
     return {"tasks": tasks, "channels": channels}
 
 
-@router.get("/gettopology", summary="All of it at one time: operators, tasks, links, measures (seconds)")
+@router.get(
+    "/gettopology",
+    response=PlantTopology,
+    summary="All of it at one time: operators, tasks, links, measures (seconds)",
+)
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> dict[str, Any]:
     """`holder` is who steers it besides whoever asks."""
     actor, topology = actor_for(request, "plant.view"), topology_now(plant)
@@ -121,104 +148,134 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
     return {**topology.to_document(), **({"holder": None, "held_until": None} if own else {})}
 
 
-@router.get("/getoperatorparallelism", summary="How many tasks an operator has")
+@router.get("/getoperatorparallelism", response=TaskCount, summary="How many tasks an operator has")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
     return _viewed(request, plant).operator(operator).parallelism
 
 
-@router.get("/getpathlatency", summary="Mean latency of the paths from a source, ms")
+@router.get("/getpathlatency", response=Milliseconds, summary="Mean latency of the paths from a source, ms")
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     topology = _viewed(request, plant)
     return _times(topology.source_latency_seconds(_source(topology, operator).name), MS)
 
 
-@router.get("/getfailedtuplescount", summary="Events from a source whose work failed")
+@router.get("/getfailedtuplescount", response=EventCount, summary="Events from a source whose work failed")
 def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _source(_viewed(request, plant), operator).failed
 
 
-@router.get("/getackedtuplescount", summary="Events from a source that were worked to their end")
+@router.get(
+    "/getackedtuplescount", response=EventCount, summary="Events from a source that were worked to their end"
+)
 def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _source(_viewed(request, plant), operator).acked
 
 
-@router.get("/getlatency", summary="Latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)")
+@router.get(
+    "/getlatency",
+    response=Milliseconds,
+    summary="Latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)",
+)
 def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
     return _aggregate(_worked(request, plant, operator), "latency_seconds", operation, MS)
 
 
-@router.get("/getoperatorlatency", summary="Latency of each task of an operator, ms")
+@router.get(
+    "/getoperatorlatency", response=TaskMilliseconds, summary="Latency of each task of an operator, ms"
+)
 def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "latency_seconds", MS)
 
 
-@router.get("/getoperatorlatencyvariance", summary="Variance of each task's latency, ms²")
+@router.get(
+    "/getoperatorlatencyvariance",
+    response=TaskMillisecondsVariance,
+    summary="Variance of each task's latency, ms²",
+)
 def getoperatorlatencyvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "latency_variance", MS**2)
 
 
-@router.get("/getoutputcount", summary="Events that an operator gave on, over its tasks")
+@router.get("/getoutputcount", response=EventCount, summary="Events that an operator gave on, over its tasks")
 def getoutputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
     return _aggregate(_viewed(request, plant).operator(operator), "outputs", operation)
 
 
-@router.get("/getoperatoroutputcount", summary="Events that each task gave on")
+@router.get("/getoperatoroutputcount", response=TaskEventCounts, summary="Events that each task gave on")
 def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _by_task(_viewed(request, plant).operator(operator), "outputs")
 
 
-@router.get("/getoperatoroutputcountvariance", summary="Variance of what each task gave on")
+@router.get(
+    "/getoperatoroutputcountvariance",
+    response=TaskEventCountsVariance,
+    summary="Variance of what each task gave on",
+)
 def getoperatoroutputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
     return _by_task(_viewed(request, plant).operator(operator), "outputs_variance")
 
 
-@router.get("/getexecutioncount", summary="Events that an operator worked, over its tasks")
+@router.get(
+    "/getexecutioncount", response=EventCount, summary="Events that an operator worked, over its tasks"
+)
 def getexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
     return _aggregate(_worked(request, plant, operator), "executions", operation)
 
 
-@router.get("/getoperatorexecutioncount", summary="Events that each task worked")
+@router.get("/getoperatorexecutioncount", response=TaskEventCounts, summary="Events that each task worked")
 def getoperatorexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "executions")
 
 
-@router.get("/getoperatorexecutioncountvariance", summary="Variance of what each task worked")
+@router.get(
+    "/getoperatorexecutioncountvariance",
+    response=TaskEventCountsVariance,
+    summary="Variance of what each task worked",
+)
 def getoperatorexecutioncountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "executions_variance")
 
 
-@router.get("/getinputcount", summary="Events that came to an operator, over its tasks")
+@router.get("/getinputcount", response=EventCount, summary="Events that came to an operator, over its tasks")
 def getinputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
     return _aggregate(_worked(request, plant, operator), "inputs", operation)
 
 
-@router.get("/getoperatorinputcount", summary="Events that came to each task")
+@router.get("/getoperatorinputcount", response=TaskEventCounts, summary="Events that came to each task")
 def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "inputs")
 
 
-@router.get("/getoperatorinputcountvariance", summary="Variance of what came to each task")
+@router.get(
+    "/getoperatorinputcountvariance",
+    response=TaskEventCountsVariance,
+    summary="Variance of what came to each task",
+)
 def getoperatorinputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
     return _by_task(_worked(request, plant, operator), "inputs_variance")
 
 
-@router.post("/setoperatorparallelism", summary="Set the tasks of one operator; true when it is done")
+@router.post(
+    "/setoperatorparallelism",
+    response=TasksSet,
+    summary="Set the tasks of one operator; true when it is done",
+)
 def setoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
@@ -235,7 +292,11 @@ def setoperatorparallelism(
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
 
-@router.post("/setmultipleoperatorparallelism", summary="Set the tasks of several operators, all or none")
+@router.post(
+    "/setmultipleoperatorparallelism",
+    response=TasksSet,
+    summary="Set the tasks of several operators, all or none",
+)
 def setmultipleoperatorparallelism(
     request: HttpRequest,
     plant: Path[str],
@@ -249,7 +310,9 @@ def setmultipleoperatorparallelism(
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
 
-@router.post("/hold", summary="Hold the plant without setting anything; until when, s since 1970")
+@router.post(
+    "/hold", response=PlantHolder, summary="Hold the plant without setting anything; until when, s since 1970"
+)
 def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
 ) -> dict[str, Any]:
@@ -259,7 +322,7 @@ def hold(
     return {"holder": plant_control.holder_name(actor, controller), "until": until}
 
 
-@router.post("/release", summary="Let go of the plant; false when it was not ours")
+@router.post("/release", response=PlantReleased, summary="Let go of the plant; false when it was not ours")
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
     return plant_control.release(actor, topology_now(plant).plant, control(), controller=controller)

@@ -4,12 +4,13 @@ import time
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router
 
 from console.actions import plant_control, plant_registration
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.routes.control import Given
+from console.api.request.bodies import Given, Reason
 from console.api.routes.plant_control import topology_now
+from console.api.schemas.plants import HandReleased, PlantList, PlantRemoved, PlantRow, TasksByHand
 from console.connections.control_server import control, latest_snapshot
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
@@ -29,10 +30,6 @@ class NewPlant(Given):
     options: dict[str, str] = {}
 
 
-class Why(Given):
-    reason: str
-
-
 class ByHand(Given):
     """So many tasks of an operator; loops hold for `minutes`."""
 
@@ -42,14 +39,18 @@ class ByHand(Given):
     minutes: float = plant_control.HAND_MINUTES
 
 
-@router.get("/plants", summary="Every registered plant: how it is reached, and how it was last seen")
+@router.get(
+    "/plants",
+    response=PlantList,
+    summary="Every registered plant: how it is reached, and how it was last seen",
+)
 def list_plants(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     seen = (latest_snapshot() or {}).get("plants") or {}
     return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.registered()]}
 
 
-@router.post("/plants", summary="Register a plant, or change how one is reached")
+@router.post("/plants", response=PlantRow, summary="Register a plant, or change how one is reached")
 def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
     actor = actor_for(request, "plant.register")
     made = plant_registration.register(
@@ -64,14 +65,18 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
     return _plant(made, None)
 
 
-@router.post("/plants/{plant}/remove", summary="Forget a plant; its ledger stays")
-def remove_plant(request: HttpRequest, plant: str, body: Why) -> dict[str, Any]:
+@router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")
+def remove_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plant.register")
     plant_registration.remove(actor, plant, body.reason)
     return {"removed": plant}
 
 
-@router.post("/plants/{plant}/tasks", summary="Set an operator's tasks by hand; loops hold meanwhile")
+@router.post(
+    "/plants/{plant}/tasks",
+    response=TasksByHand,
+    summary="Set an operator's tasks by hand; loops hold meanwhile",
+)
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
@@ -88,7 +93,7 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
     return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
 
 
-@router.post("/plants/{plant}/release", summary="Let the loops decide again at once")
+@router.post("/plants/{plant}/release", response=HandReleased, summary="Let the loops decide again at once")
 def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:

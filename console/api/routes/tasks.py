@@ -5,16 +5,16 @@ from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Router
 
 from console.actions import tasks
 from console.actions.task_documents import chunk_document, run_document, task_document
 from console.actions.tasks import WantedTask
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
 from console.api.request.moment import GivenTime
 from console.api.request.rows import check_rows
-from console.api.routes.control import Given
-from console.api.routes.plans import Reason
+from console.api.schemas.tasks import RunDetail, RunList, RunRow, TaskList, TaskRow
 from console.connections.surroundings import surroundings
 from console.input.row_id import Id
 from queues.errors import BadInput
@@ -54,33 +54,35 @@ class NewTask(Change):
     name: str
 
 
-@router.get("/tasks", summary="Every batch task: schedule, next start, last runs")
+@router.get("/tasks", response=TaskList, summary="Every batch task: schedule, next start, last runs")
 def list_tasks(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = Task.objects.select_related("periodic").order_by("name")
     return {"tasks": [task_document(each, timezone.now()) for each in found]}
 
 
-@router.post("/tasks", summary="Make a task of a job")
+@router.post("/tasks", response=TaskRow, summary="Make a task of a job")
 def define(request: HttpRequest, body: NewTask) -> dict[str, Any]:
     actor = actor_for(request, "task.define")
     return task_document(tasks.define(actor, body.name, body.wanted(), body.reason), timezone.now())
 
 
-@router.get("/tasks/{name}", summary="One batch task")
+@router.get("/tasks/{name}", response=TaskRow, summary="One batch task")
 def get_task(request: HttpRequest, name: str) -> dict[str, Any]:
     actor_for(request, "plant.view")
     return task_document(_task(name), timezone.now())
 
 
-@router.post("/tasks/{name}", summary="Change a task: schedule, parameters, workers, on or off")
+@router.post(
+    "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, on or off"
+)
 def change(request: HttpRequest, name: str, body: Change) -> dict[str, Any]:
     actor = actor_for(request, "task.change")
     _task(name)
     return task_document(tasks.change(actor, name, body.wanted(), body.reason), timezone.now())
 
 
-@router.post("/tasks/{name}/run", summary="Run a task now")
+@router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")
 def begin(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
     actor = actor_for(request, "task.run")
     _task(name)
@@ -90,7 +92,7 @@ def begin(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
     return run_document(made)
 
 
-@router.get("/runs", summary="Runs of batch tasks, newest first")
+@router.get("/runs", response=RunList, summary="Runs of batch tasks, newest first")
 def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> dict[str, Any]:
     """Filtered by `task` and `state` when they are given."""
     actor_for(request, "plant.view")
@@ -103,7 +105,9 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     return {"runs": [run_document(each) for each in newest]}
 
 
-@router.get("/runs/{run_id}", summary="One run: how far it is, its chunks, what was skipped")
+@router.get(
+    "/runs/{run_id}", response=RunDetail, summary="One run: how far it is, its chunks, what was skipped"
+)
 def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _run(run_id)
@@ -113,13 +117,15 @@ def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
     }
 
 
-@router.post("/runs/{run_id}/cancel", summary="End a queued or running run; what is done stays")
+@router.post(
+    "/runs/{run_id}/cancel", response=RunRow, summary="End a queued or running run; what is done stays"
+)
 def cancel(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.cancel")
     return run_document(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
 
 
-@router.post("/runs/{run_id}/resume", summary="Go on with a failed or cancelled run")
+@router.post("/runs/{run_id}/resume", response=RunRow, summary="Go on with a failed or cancelled run")
 def resume(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.resume")
     return run_document(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))

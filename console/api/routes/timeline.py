@@ -6,13 +6,15 @@ from typing import Annotated, Any
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Query, Router, Status
+from ninja import Query, Status
 
 from console.actions import marks
+from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
 from console.api.request.moment import GivenTime
-from console.api.routes.control import Given
-from console.api.routes.plans import Reason
+from console.api.schemas.snapshot import PlantSnapshot
+from console.api.schemas.timeline import ChartDecisionList, MarkList, MarkRow
 from console.input.row_id import Id
 from console.models import Mark
 from console.timeline import happenings
@@ -35,7 +37,7 @@ class NewMark(Given):
     until: GivenTime | None = None
 
 
-@router.get("/snapshot", summary="The plant as it was")
+@router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
 def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
     """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
     actor_for(request, "plant.view")
@@ -47,7 +49,7 @@ def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
     return found
 
 
-@router.get("/decisions", summary="What loops did, for a chart")
+@router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")
 def list_decisions(
     request: HttpRequest,
     since: Annotated[float, Query(..., alias="from")],
@@ -84,7 +86,7 @@ def _window(since: float, until: float) -> Window:
     return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
-@router.get("/marks", summary="Deploys and notes that touch a time range")
+@router.get("/marks", response=MarkList, summary="Deploys and notes that touch a time range")
 def list_marks(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -97,7 +99,7 @@ def list_marks(
     return {"marks": [marks.described(each) for each in marks.between(since, until)]}
 
 
-@router.post("/marks", response={201: dict[str, Any]}, summary="Mark a deploy or a note")
+@router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")
 def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
@@ -105,7 +107,7 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
     return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
 
 
-@router.post("/marks/{mark_id}/remove", summary="Show a mark no more")
+@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")
 def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "mark.remove")
     found = Mark.objects.filter(pk=mark_id).first()

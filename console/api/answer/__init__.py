@@ -1,0 +1,1 @@
+"""An answer of the API: what schemas are made of, and routes that declare theirs."""

@@ -1,0 +1,15 @@
+"""Answers that are files: what `openapi_extra` of their routes says."""
+
+from typing import Any
+
+from console.actions.exports import CSV, JSON_LINES
+
+
+def file_of(description: str, *content_types: str) -> dict[str, Any]:
+    """A file of one of these types."""
+    content = {each.partition(";")[0]: {"schema": {"type": "string"}} for each in content_types}
+    return {"responses": {200: {"description": description, "content": content}}}
+
+
+EXPORTED_ROWS = file_of("Rows, newest first, as `format` says: CSV, or JSON lines.", CSV, JSON_LINES)
+STORED_BYTES = file_of("The bytes, as a file.", "application/octet-stream")

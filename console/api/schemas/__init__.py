@@ -1,0 +1,1 @@
+"""What the API answers, as its document shows it: the schemas of one area a module."""

@@ -1,0 +1,115 @@
+"""Answers about settings, users, sessions and tokens."""
+
+from datetime import datetime
+from typing import Annotated, get_args
+
+from pydantic import Field
+
+from console.accounts.access import ROLES
+from console.api.answer.schema import ApiAnswer, Json, one_of
+from console.models import ApiToken
+from controllers.framework.parameter import Parameter
+
+KINDS = get_args(Parameter.__annotations__["kind"])
+
+
+class SettingRow(ApiAnswer):
+    """A setting of the plant as it is declared, and its value."""
+
+    name: str
+    value: Json = Field(description="Now, in `unit`.")
+    default: Json
+    minimum: float
+    maximum: float
+    unit: str
+    help: str
+    kind: Annotated[str, one_of(KINDS)]
+    changed_by: str | None = Field(description="Who changed it last; null: nobody.")
+    changed_at: datetime | None
+
+
+class SettingList(ApiAnswer):
+    settings: list[SettingRow]
+
+
+class SettingChange(ApiAnswer):
+    """A value before and after it was set."""
+
+    name: str
+    before: Json
+    value: Json
+
+
+class UserRow(ApiAnswer):
+    """Somebody who may log in."""
+
+    username: str
+    role: Annotated[str, one_of(ROLES)] | None = Field(description="null: disabled, or without a role.")
+    enabled: bool
+    queues: list[str] = Field(description="The queues that the role is limited to; empty: all.")
+    second_factor: bool = Field(description="Whether a second factor is asked for at the login.")
+    last_login: datetime | None
+    joined: datetime
+
+
+class UserWithPassword(UserRow):
+    """A user whose password was set just now."""
+
+    password: str = Field(description="Shown this once.")
+
+
+class UserList(ApiAnswer):
+    users: list[UserRow]
+
+
+class SessionRow(ApiAnswer):
+    """A browser that is logged in."""
+
+    user: str
+    id: int
+    created_at: datetime
+    seen_at: datetime = Field(description="Its last request.")
+    address: str | None
+    agent: str = Field(description="What the browser calls itself.")
+
+
+class SessionList(ApiAnswer):
+    sessions: list[SessionRow]
+
+
+class SessionEnd(ApiAnswer):
+    id: int
+    ended: bool
+
+
+class TokenRow(ApiAnswer):
+    """An API token, without its secret."""
+
+    owner: str
+    parent: str | None = Field(description="The token it was made with; null: made by a person.")
+    id: int
+    name: str
+    role: Annotated[str, one_of(ApiToken.Role.values)]
+    queues: list[str] = Field(description="The queues it is limited to; empty: all of its role.")
+    actions: list[str] = Field(description="Actions, or families of them; empty: all of its role.")
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None
+    used_at: datetime | None
+    quota_events_per_second: int | None = Field(description="null: as the plant's settings say.")
+    quota_bytes_per_second: int | None = Field(description="null: as the plant's settings say.")
+
+
+class TokenWithSecret(TokenRow):
+    """A token that was made just now."""
+
+    token: str = Field(description="The secret, shown this once.")
+
+
+class TokenList(ApiAnswer):
+    tokens: list[TokenRow]
+
+
+class TokenRevocation(ApiAnswer):
+    id: int
+    revoked: bool = Field(description="false: it had ended before.")

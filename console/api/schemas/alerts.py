@@ -1,0 +1,237 @@
+"""Answers about alerts, silences, rules and receivers."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Instant, Labels, Seconds, one_of
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver
+
+Severity = Annotated[str, one_of(AlertRule.Severity.values)]
+State = Annotated[str, one_of(Alert.State.values)]
+
+
+class OpenAlert(ApiAnswer):
+    """An alert as the snapshot has it."""
+
+    id: int
+    rule: str
+    title: str
+    severity: Severity
+    state: State
+    labels: Labels
+    sentence: str = Field(description="What is wrong, with its figures.")
+    since: Instant | None
+    under: int | None = Field(description="The alert that explains it.")
+    quiet: Annotated[str, one_of(("explained", "silenced", "acknowledged", "snoozed"))] | None = Field(
+        description="Why nobody is notified of it; null: somebody is."
+    )
+    quiet_until: Instant | None
+    acknowledged_by: str | None
+    value: float | None = Field(description="Now, in the unit of its condition.")
+    round: int = Field(description="How often its escalation began.")
+    step: int = Field(description="The next step of its escalation.")
+    announce: str | None = Field(description="What a browser shows once.")
+
+
+class AlertRow(OpenAlert):
+    """An alert with what it did."""
+
+    impact: str
+    worst: float | None = Field(description="In the unit of its condition.")
+    threshold: float
+    came_back: int = Field(description="How often it came back soon after its end.")
+    resolved_at: Instant | None
+
+
+class AlertList(ApiAnswer):
+    alerts: list[AlertRow]
+
+
+class AlertHappening(ApiAnswer):
+    """What happened to an alert, or what somebody wrote to it."""
+
+    at: Instant
+    kind: Annotated[str, one_of(AlertEvent.Kind.values)]
+    by: str | None
+    text: str
+
+
+class LoopsTried(ApiAnswer):
+    """What control loops did since the alert began."""
+
+    entries: list[int] = Field(description="The latest entries of the ledger.")
+    plans: list[int]
+    actions: int
+    effective: int = Field(description="How many of the actions helped.")
+    words: str
+
+
+class AlertDetail(AlertRow):
+    """One alert, what happened to it and what was tried."""
+
+    situation: str
+    tried: LoopsTried
+    events: list[AlertHappening]
+
+
+class ReviewedAlert(ApiAnswer):
+    """An alert of the time that is reviewed."""
+
+    id: int
+    rule: str
+    title: str
+    severity: Severity
+    labels: Labels
+    fired_at: datetime
+    resolved_at: datetime | None
+    seconds: Seconds = Field(description="Open for so long, within the time.")
+    worst: float | None
+    threshold: float
+    came_back: int
+    acknowledged_after_seconds: Seconds | None
+    acknowledged_by: str
+    told: int = Field(description="Notifications sent.")
+    under: int | None = Field(description="The alert that explains it.")
+    actions: int
+    effective: int
+
+
+class ReviewSummary(ApiAnswer):
+    """The time in figures, and in a sentence."""
+
+    alerts: int
+    critical: int
+    open: int
+    explained: int
+    flapped: int
+    told: int = Field(description="Notifications sent.")
+    failed: int = Field(description="Notifications that did not arrive.")
+    acknowledged_seconds: Seconds | None = Field(description="The median until somebody acknowledged, s.")
+    actions: int
+    effective: int
+    sentence: str
+
+
+class AlertReview(ApiAnswer):
+    since: datetime = Field(alias="from")
+    until: datetime = Field(alias="to")
+    summary: ReviewSummary
+    alerts: list[ReviewedAlert]
+
+
+class LabelMatcher(ApiAnswer):
+    """A condition on a label."""
+
+    label: str
+    operator: Annotated[str, one_of(("=", "!=", "~"))] = Field(alias="is")
+    value: str
+
+
+class SilenceRow(ApiAnswer):
+    id: int
+    matchers: list[LabelMatcher] = Field(description="All of them hold for what is silenced.")
+    reason: str
+    owner: str
+    expires_at: Instant
+
+
+class SilenceList(ApiAnswer):
+    silences: list[SilenceRow]
+
+
+class SilencePreview(ApiAnswer):
+    """What a silence would hide."""
+
+    open: list[AlertRow]
+    lately: int = Field(description="Alerts of the last 7 days that match.")
+    of: int = Field(description="All alerts of the last 7 days.")
+
+
+class SilenceEnd(ApiAnswer):
+    ended: bool = Field(description="false: it was over already.")
+
+
+class EscalationStep(ApiAnswer):
+    after_minutes: float
+    receivers: list[str]
+
+
+class RuleRow(ApiAnswer):
+    """A rule as people set it."""
+
+    name: str
+    revision: int = Field(description="Rises with each change.")
+    condition: str
+    matchers: list[LabelMatcher]
+    group_by: list[str] = Field(description="Alerts that agree in these labels come in one message.")
+    escalation: list[EscalationStep]
+    enabled: bool
+    title: str
+    runbook: str
+    severity: Severity
+    threshold: float = Field(description="In the unit of the condition.")
+    clear_threshold: float
+    window_seconds: Seconds
+    for_seconds: Seconds
+    keep_seconds: Seconds
+    acknowledge_minutes: float
+
+
+class RuleList(ApiAnswer):
+    rules: list[RuleRow]
+
+
+class WouldHaveFired(ApiAnswer):
+    labels: Labels
+    at: Instant
+    until: Instant | None
+
+
+class RulePreview(ApiAnswer):
+    """What a rule would have done in the last 24 h."""
+
+    sentence: str
+    stored_seconds: Seconds = Field(description="How much of the day is stored, s.")
+    fired: list[WouldHaveFired]
+
+
+class RuleDetail(RuleRow):
+    preview: RulePreview
+
+
+class MessageRow(ApiAnswer):
+    """One message to one receiver."""
+
+    key: str = Field(description="The same in each try.")
+    state: Annotated[str, one_of(Message.State.values)]
+    tries: int
+    title: str
+    created_at: Instant
+    sent_at: Instant | None
+    error: str
+
+
+class ReceiverRow(ApiAnswer):
+    """Who is notified; the fields of its channel are absent in the others."""
+
+    name: str
+    channel: Annotated[str, one_of(Receiver.Channel.values)]
+    addresses: list[str] = Field([], description="Of email.")
+    url: str = Field("", description="Of a webhook.")
+    secret_environment: str = Field("", description="Of a webhook: the variable with its secret.")
+    tells_resolved: bool
+    enabled: bool
+
+
+class ReceiverWithMessages(ReceiverRow):
+    messages: list[MessageRow] = Field(description="The last 5.")
+
+
+class ReceiverList(ApiAnswer):
+    receivers: list[ReceiverWithMessages]
+
+
+class ReceiverDeleted(ApiAnswer):
+    deleted: str

@@ -1,0 +1,119 @@
+"""Answers about loops, overrides and remedy ladders."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, one_of
+from console.api.schemas.account import KINDS
+from workers.models import Loop
+
+
+class ReplacedOverride(ApiAnswer):
+    """An override that another stands before."""
+
+    id: int
+    scope: str
+    value: Json
+    owner: str
+    reason: str
+    ended: bool = Field(description="Whether it ended then.")
+
+
+class OverrideFields(ApiAnswer):
+    """An override, but for when it began and ends."""
+
+    id: int
+    scope: str
+    loop: str | None
+    law: str | None
+    queue: str | None
+    node: str | None
+    name: str
+    value: Json
+    instead_of: Json = Field(description="The value that it stands before.")
+    owner: str
+    reason: str
+    replaces: list[ReplacedOverride]
+    notice_at: Instant | None = Field(description="When its owner is notified of its end.")
+
+
+class SnapshotOverride(OverrideFields):
+    """An override as the snapshot has it."""
+
+    created_at: Instant
+    expires_at: Instant | None = Field(description="Seconds since 1970; null: it has no end.")
+
+
+class OverrideRow(OverrideFields):
+    """An override."""
+
+    created_at: datetime
+    expires_at: datetime | None = Field(description="null: it has no end.")
+    ended_at: datetime | None
+
+
+class OverrideList(ApiAnswer):
+    overrides: list[OverrideRow]
+
+
+class OverrideEnd(OverrideRow):
+    ended: bool = Field(description="false: it was over already.")
+
+
+class LoopRow(ApiAnswer):
+    """A loop with what is in force."""
+
+    id: int
+    name: str
+    law: str
+    summary: str = Field(description="What its law does.")
+    target: dict[str, str] = Field(description="The queue, node, application, … that it steers.")
+    base_mode: Annotated[str, one_of(Loop.Mode.values)] = Field(description="When nobody overrides it.")
+    mode: Annotated[str, one_of(Loop.Mode.values)]
+    parameters: Document = Field(description="When nobody overrides them.")
+    effective: Document = Field(description="The parameters in force.")
+    overrides: list[OverrideRow]
+    actuator: str = Field(description="What it sets.")
+    interval_seconds: Seconds
+    ticked_at: datetime | None
+
+
+class LoopList(ApiAnswer):
+    loops: list[LoopRow]
+
+
+class LoopParameter(ApiAnswer):
+    """A parameter of a loop's law as it is declared, and its values."""
+
+    name: str
+    label: str
+    value: Json
+    effective: Json = Field(description="In force.")
+    default: Json
+    minimum: float
+    maximum: float
+    unit: str
+    help: str
+    kind: Annotated[str, one_of(KINDS)]
+    choices: list[str]
+    override: int | None
+
+
+class LoopDetail(LoopRow):
+    declared: list[LoopParameter]
+    guard: Document = Field(description="The guard's settings in force.")
+
+
+class LoopMode(ApiAnswer):
+    mode: Annotated[str, one_of(Loop.Mode.values)]
+    override: OverrideRow | None
+
+
+class LadderCap(ApiAnswer):
+    """How far the remedies of a queue may go."""
+
+    queue: str
+    before: str
+    after: str

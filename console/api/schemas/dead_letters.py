@@ -1,0 +1,82 @@
+"""Answers about dead letters."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.actions.letter_steering import ACTIONS
+from console.api.answer.schema import ApiAnswer, Bytes, Events, Json, one_of
+
+
+class LetterEvent(ApiAnswer):
+    """An event of a dead letter."""
+
+    id: str | None
+    time: datetime | None
+    type: str | None
+    source: str | None
+    key: str | None
+    value: float | None
+    attributes: Json
+
+
+class UnreadableBytes(ApiAnswer):
+    error: str
+    bytes: Bytes
+    hex: str = Field(description="The first of them.")
+
+
+class LetterRow(ApiAnswer):
+    """A dead letter with its events."""
+
+    name: str = Field(description="What an action takes.")
+    queue: str
+    node: str
+    id: str
+    at: datetime
+    events: list[LetterEvent] = Field(description="None when they can't be read.")
+    unreadable: UnreadableBytes | None
+    error: str
+    tries: int
+    worker: str
+    block_id: str
+    fixes: int = Field(description="How often it was changed.")
+
+
+class LetterGroup(ApiAnswer):
+    """Letters of a queue with the same error."""
+
+    queue: str
+    error: str
+    letters: int
+    events: Events
+    at: datetime = Field(description="The first of them.")
+    last: datetime
+
+
+class LetterList(ApiAnswer):
+    """What a filter finds; an action on all of it takes count, through and digest."""
+
+    count: int
+    events: Events
+    through: datetime = Field(description="When the last of them came.")
+    digest: str
+    more: bool = Field(description="Whether there may be more than was looked through.")
+    unreachable: list[str] = Field(description="Nodes that did not answer.")
+    groups: list[LetterGroup]
+    letters: list[LetterRow]
+
+
+class RefusedLetter(ApiAnswer):
+    letter: str
+    why: str
+
+
+class LetterActionReport(ApiAnswer):
+    """What was done with dead letters."""
+
+    action: Annotated[str, one_of(ACTIONS)]
+    letters: int
+    events: Events
+    refused: list[RefusedLetter]

@@ -1,0 +1,91 @@
+"""Answers about the lab."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, one_of
+from console.api.schemas.account import KINDS
+from console.api.schemas.tasks import RunProgress
+from workers.models import Run
+
+
+class ScenarioSetting(ApiAnswer):
+    """A setting of a scenario as it is declared."""
+
+    name: str
+    unit: str
+    help: str
+    default: Json
+    minimum: float
+    maximum: float
+    kind: Annotated[str, one_of(KINDS)]
+    choices: list[str]
+
+
+class ScenarioMetric(ApiAnswer):
+    name: str
+    unit: str
+    better: Annotated[str, one_of(("lower", "higher", "none"))]
+
+
+class ScenarioRow(ApiAnswer):
+    name: str
+    about: str
+    laws: list[str]
+    settings: list[ScenarioSetting]
+    metrics: list[ScenarioMetric]
+
+
+class ScenarioList(ApiAnswer):
+    scenarios: list[ScenarioRow]
+    traces: list[str] = Field(description="Files of arrivals that may be chosen.")
+
+
+class ExperimentTrace(ApiAnswer):
+    name: str
+    column: str
+    rows: int
+
+
+class ExperimentRow(ApiAnswer):
+    """An experiment and what has come out so far."""
+
+    id: int
+    scenario: str
+    title: str
+    laws: list[str]
+    parameters: Document = Field(description="The scenario's settings.")
+    changed: Document = Field(description="The settings that are not the scenario's own.")
+    seed: int
+    trace: ExperimentTrace | None
+    owner: str | None
+    created_at: datetime
+    run: int | None
+    state: Annotated[str, one_of(Run.State.values)]
+    error: str
+    results: dict[str, dict[str, float | None]] = Field(description="Law, then metric.")
+    seconds: dict[str, Seconds] = Field(description="How long each law's simulation took, s.")
+    command: str = Field(description="The same from a command line.")
+    progress: RunProgress
+
+
+class ExperimentList(ApiAnswer):
+    experiments: list[ExperimentRow]
+
+
+class ExperimentCurve(ApiAnswer):
+    """A series as it is drawn."""
+
+    seconds: list[Seconds]
+    values: list[float | None]
+
+
+class ExperimentSeries(ApiAnswer):
+    experiment: int
+    laws: dict[str, dict[str, ExperimentCurve]] = Field(description="Law, then series.")
+
+
+class AppliedOverrides(ApiAnswer):
+    overrides: list[int]

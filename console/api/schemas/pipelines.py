@@ -1,0 +1,50 @@
+"""Answers about declared applications of the pipeline."""
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Instant
+
+
+class ApplicationAtWork(ApiAnswer):
+    """A declared application as the pipeline has it."""
+
+    name: str
+    version: int = Field(description="0: it came with Weir.")
+    text: str = Field(description="YAML.")
+    refused: str | None = Field(description="Why the pipeline refuses it.")
+
+
+class ApplicationVersion(ApiAnswer):
+    """A version of a declared application."""
+
+    application: str
+    number: int
+    active: bool
+    reason: str
+    text: str = Field(description="YAML.")
+    owner: str | None
+
+
+class ApplicationList(ApiAnswer):
+    at_work: dict[str, ApplicationAtWork]
+    versions: list[ApplicationVersion]
+
+
+class OperatorTasks(ApiAnswer):
+    application: str
+    operator: str
+    tasks: int
+
+
+class CriterionRelease(ApiAnswer):
+    application: str
+    criterion: str
+
+
+class CriterionHold(CriterionRelease):
+    """A value in place of a criterion's own."""
+
+    value: float
+    until_seconds: Instant | None
+    owner: str
+    reason: str

@@ -1,0 +1,85 @@
+"""Answers about plans of moved points."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, Points, Seconds, Share, one_of
+from queues.nodes.node_state import STATES
+from workers.models import Plan
+
+
+class PlannedMove(ApiAnswer):
+    """A move of points, and how far it is."""
+
+    queue: str
+    source: str = Field(alias="from", description="The node that gives.")
+    target: str = Field(alias="to", description="The node that takes.")
+    points: Points
+    state: Annotated[str, one_of(("pending", "moved", "transferring", "done"))]
+    points_moved: Points
+    blocks: int = Field(description="Blocks of events transferred.")
+    blocks_total: int
+    events: Events
+    bytes: Bytes
+
+
+class PlannedNode(ApiAnswer):
+    """A node before or after a plan."""
+
+    utilisation: Share | None
+    state: Annotated[str, one_of(STATES)] | None
+    points: Points
+
+
+class PlanApproval(ApiAnswer):
+    by: str
+    reason: str
+    at: Instant
+
+
+class PlanSummary(ApiAnswer):
+    """A plan as the snapshot has it."""
+
+    id: int
+    hash: str = Field(description="64 hexadecimal digits; an approval names it.")
+    kind: Annotated[str, one_of(Plan.Kind.values)]
+    title: str
+    state: Annotated[str, one_of(Plan.State.values)]
+    moves: list[PlannedMove]
+    points: Points
+    progress_share: Share
+    note: str = Field(description="What it waits for, or why it ended so.")
+    empties: str | None = Field(description="The node that is to hold nothing at the end.")
+    expires_at: Instant
+
+
+class PlanRow(PlanSummary):
+    """A plan with what it does to the nodes."""
+
+    short_hash: str
+    reason: str
+    before: dict[str, PlannedNode]
+    after: dict[str, PlannedNode]
+    estimated_seconds: Seconds | None
+    estimated_bytes: Bytes
+    owner: str
+    approvals: list[PlanApproval]
+    law: str | None
+    entry: int | None = Field(description="The ledger entry that it comes from.")
+    undoes: int | None = Field(description="The plan that it undoes.")
+    created_at: Instant
+    started_at: Instant | None
+    ended_at: Instant | None
+    can_approve: bool
+    can_stop: bool
+    can_roll_back: bool
+
+
+class PlanList(ApiAnswer):
+    plans: list[PlanRow]
+
+
+class NodeUse(ApiAnswer):
+    node: str
+    plan: PlanRow | None = Field(description="The plan that drains it.")

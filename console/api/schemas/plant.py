@@ -1,0 +1,47 @@
+"""Answers about queues and nodes: how they are configured, and their live figures."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Bytes, PerSecond, Points, Seconds, Share, one_of
+from console.api.schemas.snapshot import SnapshotNode, SnapshotQueue
+from queues.models import Queue
+
+
+class QueueRow(ApiAnswer):
+    """A queue as it is configured, and its live figures."""
+
+    name: str
+    kind: Annotated[str, one_of(Queue.Kind.values)]
+    minimum_containers: int
+    priority: int = Field(description="0 is served first, 9 last.")
+    handler: str
+    events_per_worker: int
+    tries: int
+    handler_timeout_seconds: Seconds
+    points: dict[str, Points] = Field(description="By node.")
+    live: SnapshotQueue | None
+
+
+class QueueList(ApiAnswer):
+    queues: list[QueueRow]
+
+
+class NodeRow(ApiAnswer):
+    """A node as it is configured, and its live figures."""
+
+    name: str
+    capacity_events_per_second: PerSecond
+    capacity_memory_bytes: Bytes
+    busy_threshold: Share
+    toobusy_threshold: Share
+    drained: bool
+    cordoned: bool
+    offline_since: datetime | None
+    live: SnapshotNode | None
+
+
+class NodeList(ApiAnswer):
+    nodes: list[NodeRow]

@@ -1,0 +1,176 @@
+"""Answers about plants: those that are registered, and a plant's operators and tasks (the control API)."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field, RootModel
+
+from console.api.answer.schema import ApiAnswer, Instant, PerSecond, Seconds, one_of
+from workers.plants.models import RegisteredPlant
+
+
+class TaskMeasures(ApiAnswer):
+    """What is measured of a task; null: not known. Counts are of the plant's window."""
+
+    latency_seconds: Seconds | None = Field(
+        description="From an event's being taken to its being given on, s."
+    )
+    latency_variance: float | None = Field(description="s².")
+    service_seconds: Seconds | None = Field(description="Between the takings of two events, s.")
+    service_variance: float | None = Field(description="s².")
+    arrival_interval_seconds: Seconds | None
+    arrival_interval_variance: float | None = Field(description="s².")
+    utilisation: float | None = Field(description="A share.")
+    inputs: float | None = Field(description="Events that came to it.")
+    inputs_variance: float | None = Field(description="Events².")
+    executions: float | None = Field(description="Events that it worked.")
+    executions_variance: float | None = Field(description="Events².")
+    outputs: float | None = Field(description="Events that it gave on.")
+    outputs_variance: float | None = Field(description="Events².")
+
+
+class OperatorTopology(ApiAnswer):
+    """An operator of a plant and what is measured of its tasks."""
+
+    kind: Annotated[str, one_of(("source", "operator"))] = Field(
+        description="A source only brings events in."
+    )
+    parallelism: int = Field(description="Tasks now.")
+    minimum: int = Field(description="Tasks that may be set.")
+    maximum: int = Field(description="Tasks that may be set.")
+    fixed: str | None = Field(description="Why its tasks can't be set; null: they can.")
+    failed: float | None = Field(description="Of a source: events whose work failed in the window.")
+    acked: float | None = Field(description="Of a source: events worked to their end in the window.")
+    tasks: list[TaskMeasures] = Field(description="From the first.")
+
+
+class OperatorLink(ApiAnswer):
+    source: str = Field(description="The operator that gives.")
+    target: str = Field(description="The operator that takes.")
+    latency_seconds: Seconds | None = Field(description="From being given to being taken, s.")
+    batching_seconds: Seconds | None = Field(description="Of it, in the giver's buffer, s.")
+
+
+class PlantTopology(ApiAnswer):
+    """A plant's operators and links, measured at one moment."""
+
+    plant: str
+    at: Instant
+    window_seconds: Seconds = Field(description="Over which counts are, s.")
+    holder: str | None = Field(description="Who steers it besides whoever asks; null: nobody.")
+    held_until: Instant | None
+    operators: dict[str, OperatorTopology]
+    links: list[OperatorLink]
+
+
+class PlantHolder(ApiAnswer):
+    """Who steers a plant through the control API."""
+
+    holder: str
+    until: Instant
+
+
+class SnapshotPlant(ApiAnswer):
+    """A registered plant as the snapshot has it; most views leave out its topology."""
+
+    kind: str
+    state: str
+    age_seconds: Seconds | None
+    error: str | None
+    tasks: int | None
+    in_per_second: PerSecond | None
+    latency_seconds: Seconds | None = Field(description="Of its slowest path, s.")
+    steered_by: PlantHolder | None
+    topology: PlantTopology | None = None
+
+
+class TaskChannel(ApiAnswer):
+    """A channel from a task to a task."""
+
+    source: str
+    target: str
+    latency: float | None = Field(description="ms.")
+    batching: float | None = Field(description="Of it, in the giver's buffer, ms.")
+
+
+class PhysicalTopology(ApiAnswer):
+    tasks: dict[str, list[str]] = Field(description="The names of each operator's tasks.")
+    channels: list[TaskChannel]
+
+
+class OperatorNames(RootModel[list[str]]):
+    """Names of operators."""
+
+
+class LogicalTopology(RootModel[dict[str, list[str]]]):
+    """The operators of each path, in their order."""
+
+
+class TaskCount(RootModel[int]):
+    """Tasks of an operator."""
+
+
+class EventCount(RootModel[float | None]):
+    """Events in the plant's window; null: not known."""
+
+
+class Milliseconds(RootModel[float | None]):
+    """Milliseconds; null: not known."""
+
+
+class TaskMilliseconds(RootModel[dict[str, float | None]]):
+    """Milliseconds by task; null: not known."""
+
+
+class TaskMillisecondsVariance(RootModel[dict[str, float | None]]):
+    """Milliseconds² by task; null: not known."""
+
+
+class TaskEventCounts(RootModel[dict[str, float | None]]):
+    """Events in the plant's window by task; null: not known."""
+
+
+class TaskEventCountsVariance(RootModel[dict[str, float | None]]):
+    """Events² by task; null: not known."""
+
+
+class TasksSet(RootModel[bool]):
+    """true: the tasks are set."""
+
+
+class PlantReleased(RootModel[bool]):
+    """false: the plant was not held by whoever asks."""
+
+
+class PlantRow(ApiAnswer):
+    """How a plant is reached, and how it was last seen."""
+
+    name: str
+    kind: Annotated[str, one_of(RegisteredPlant.Kind.values)]
+    url: str
+    secret_environment: str = Field(description="The variable that holds its token.")
+    options: dict[str, str]
+    created_at: datetime
+    seen: SnapshotPlant | None
+
+
+class PlantList(ApiAnswer):
+    plants: list[PlantRow]
+
+
+class PlantRemoved(ApiAnswer):
+    removed: str
+
+
+class TasksByHand(ApiAnswer):
+    """Tasks that were set by hand."""
+
+    plant: str
+    operator: str
+    tasks: int
+    until: Instant = Field(description="Loops hold until then, in seconds since 1970.")
+
+
+class HandReleased(ApiAnswer):
+    plant: str
+    released: bool

@@ -1,0 +1,168 @@
+"""Answers about the ledger and the audit: pages of what only grows."""
+
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, one_of
+from workers.models import LedgerEntry, Loop
+
+Row = TypeVar("Row", bound=ApiAnswer)
+
+
+class CursorPage(ApiAnswer, Generic[Row]):
+    """Rows, newest first, and where the older ones begin."""
+
+    entries: list[Row]
+    next: int | None = Field(description="Give it as `before` for older rows; null: there are none.")
+
+
+class AuditRow(ApiAnswer):
+    """One change by a person or a token."""
+
+    id: int
+    at: datetime
+    actor: str = Field(description="A user name, or token:NAME.")
+    action: str
+    target: str
+    reason: str
+    before: Json
+    after: Json
+    address: str | None
+    request_id: str
+
+
+class AuditPage(CursorPage[AuditRow]):
+    """Changes, newest first."""
+
+
+class ExpectedEffect(ApiAnswer):
+    """What should come of an action."""
+
+    metric: str
+    direction: Annotated[str, one_of(("up", "down"))]
+    amount: float = Field(description="In the unit of the metric.")
+    within_seconds: Seconds
+
+
+class LedgerRow(ApiAnswer):
+    """One decision of a loop, and whether it helped."""
+
+    loop: str
+    law: str
+    id: int
+    at: datetime
+    mode: Annotated[str, one_of(Loop.Mode.values)]
+    observation: Document | None
+    parameters: Document
+    action: Document | None = Field(description="null: nothing was to be done.")
+    raw: float | None = Field(description="The value before the guard.")
+    guarded: float | None = Field(description="The value after the guard.")
+    reason: str
+    terms: Document = Field(description="What the decision was computed from.")
+    limited_by: str | None
+    expected: ExpectedEffect | None
+    outcome: Document | None = Field(description="What came of it, once that is judged.")
+    applied: bool
+    error: str
+    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
+    code: str = Field(description="The digest of the code that decided.")
+
+
+class LedgerPage(CursorPage[LedgerRow]):
+    """Decisions, newest first."""
+
+
+class GuardRequest(ApiAnswer):
+    """What the guard knew when the decision was made."""
+
+    settings: Document | None
+    state: Json
+    now_seconds: Instant
+    age_seconds: Seconds | None = Field(description="Of what was measured, s.")
+    unfit: Json = Field(description="Why what was measured is no valid measurement.")
+    idle: Json
+
+
+class DecideRequest(ApiAnswer):
+    """What `manage.py decide` takes."""
+
+    law: str
+    parameters: Document
+    state: Json
+    observation: Document
+    guard: GuardRequest
+    manual: Json = None
+
+
+class LedgerDetail(LedgerRow):
+    export: DecideRequest
+
+
+class ReplayedField(ApiAnswer):
+    recorded: Json
+    replayed: Json
+
+
+class ReplayedDecision(ApiAnswer):
+    """A decision as a law answers it."""
+
+    action: Document | None
+    reason: str
+    terms: Document
+    limited_by: str | None
+    raw: float | None
+    expected: ExpectedEffect | None
+
+
+class LedgerReplay(ApiAnswer):
+    """A decision made once more from its record."""
+
+    same: bool | None = Field(description="null: it can't be replayed.")
+    differences: dict[str, ReplayedField] = Field(description="By field.")
+    decision: ReplayedDecision | None
+    code: str = Field(description="The digest of the code that replayed.")
+    recorded_code: str
+    error: str
+
+
+class RerunSide(ApiAnswer):
+    """What one side came to."""
+
+    actions: int
+    total: float = Field(description="The sum of all actions.")
+    movement: float = Field(description="The sum of the changes between decisions.")
+
+
+class RerunSeries(ApiAnswer):
+    """The sizes of actions, decision by decision."""
+
+    at: list[Instant]
+    did: list[float]
+    would: list[float]
+
+
+class RerunDifference(ApiAnswer):
+    at: Instant
+    entry: int
+    did: float
+    would: float
+    did_reason: str
+    would_reason: str
+    differs: bool
+
+
+class WhatIf(ApiAnswer):
+    """The recorded observations, decided on with other values."""
+
+    open_loop: str
+    decisions: int
+    differing: int
+    skipped: int = Field(description="Entries that are no longer valid for the law.")
+    left: int = Field(description="Entries that there was no time for.")
+    first_error: str
+    did: RerunSide
+    would: RerunSide
+    series: RerunSeries
+    first_differences: list[RerunDifference]

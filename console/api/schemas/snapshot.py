@@ -1,0 +1,240 @@
+"""The snapshot: the plant at one moment. null: not known. A view leaves out fields of rows."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import (
+    ApiAnswer,
+    Bytes,
+    Events,
+    Instant,
+    Json,
+    PerSecond,
+    Points,
+    Seconds,
+    Share,
+    one_of,
+)
+from console.api.schemas.alerts import OpenAlert
+from console.api.schemas.control import SnapshotOverride
+from console.api.schemas.pipeline_status import PipelineStatus
+from console.api.schemas.plans import PlanSummary
+from console.api.schemas.plants import PlantHolder, SnapshotPlant
+from queues.models import Queue
+from queues.nodes.node_state import STATES
+from workers.models import LedgerEntry, Loop, Run
+
+NodeState = Annotated[str, one_of(STATES)]
+
+
+class PlantHealth(ApiAnswer):
+    state: NodeState
+    sentence: str
+
+
+class PlantTotals(ApiAnswer):
+    """The whole plant."""
+
+    in_per_second: PerSecond | None
+    out_per_second: PerSecond | None
+    latency_p95_seconds: Seconds | None
+    backlog_events: Events | None
+    backlog_change_events: Events | None = None
+    backlog_seconds: Seconds | None = Field(description="Of the queue that waits longest, s.")
+    shed_share: Share
+    nodes_in_use: int
+    nodes: int
+    workers_busy: int
+    worker_slots: int
+    dead_letters: int | None
+
+
+class ProducerFigures(ApiAnswer):
+    in_per_second: PerSecond | None
+    age_seconds: Seconds = Field(description="Since it was heard, s.")
+    queues: dict[str, PerSecond | None]
+    rejected: Events = Field(description="Malformed events.")
+    rerouted: Events
+
+
+class SnapshotContainer(ApiAnswer):
+    """A queue on one node."""
+
+    points: Points | None = None
+    waiting_events: Events | None = None
+    waiting_bytes: Bytes | None = None
+    in_per_second: PerSecond | None = None
+    out_per_second: PerSecond | None = None
+    dead_per_second: PerSecond | None = None
+    load: float | None = Field(None, description="The share of its node's capacity.")
+    server_time_share: Share | None = None
+    oldest_seconds: Seconds | None = Field(None, description="For how long the oldest event has waited, s.")
+    inserted_events: Events | None = None
+    removed_events: Events | None = None
+    leaving_blocks: int = Field(0, description="Blocks that are being transferred to another node.")
+    dead_letters: int | None = None
+    retry_blocks: int | None = None
+    waiting_to_run: int | None = Field(None, description="Workers that are started and wait for a process.")
+    workers_started: int | None = None
+    workers_busy: int | None = None
+
+
+class SnapshotQueue(ApiAnswer):
+    """Live figures of a queue."""
+
+    kind: Annotated[str, one_of(Queue.Kind.values)]
+    handler: str | None
+    sink: str | None = None
+    priority: int
+    minimum_containers: int
+    in_per_second: PerSecond | None
+    out_per_second: PerSecond | None
+    waiting_events: Events | None
+    waiting_bytes: Bytes | None
+    wait_seconds: Seconds | None = Field(description="How long what waits takes at the present rate, s.")
+    oldest_seconds: Seconds | None
+    latency_p95_seconds: Seconds | None
+    dead_letters: int | None
+    retry_blocks: int | None
+    workers_at_once: float | None
+    service_seconds: Seconds | None = Field(description="Of one event, s.")
+    trouble: str | None = Field(None, description="The last error of its workers.")
+    containers: dict[str, SnapshotContainer] = Field(description="By node.")
+
+
+class SnapshotNode(ApiAnswer):
+    """Live figures of a node."""
+
+    state: NodeState | None = None
+    stale: bool | None = Field(None, description="Not heard for two beats.")
+    age_seconds: Seconds | None = None
+    utilisation: Share | None = None
+    raw: Share | None = Field(None, description="The utilisation before it is smoothed.")
+    parts: dict[str, Share | None] = Field({}, description="Of CPU, memory, events, …")
+    busy: Share | None = Field(None, description="The threshold.")
+    toobusy: Share | None = Field(None, description="The threshold.")
+    in_per_second: PerSecond | None = None
+    out_per_second: PerSecond | None = None
+    memory_bytes: Bytes | None = None
+    memory_capacity_bytes: Bytes | None = None
+    capacity_events_per_second: PerSecond | None = None
+    points: Points | None = None
+    containers: int | None = None
+    drained: bool | None = None
+    cordoned: bool | None = None
+    last_state: NodeState | None = None
+
+
+class CompletedWork(ApiAnswer):
+    """What a pool of processes has completed."""
+
+    seq: int
+    recent_seconds: list[Seconds]
+    full_seconds: Seconds
+    per_second: PerSecond | None
+
+
+class WorkerHost(ApiAnswer):
+    """A pool of worker processes."""
+
+    role: str | None = None
+    slots: int | None = None
+    busy: int | None = None
+    age_seconds: Seconds | None = None
+    pid: int | None = None
+    resizable: bool | None = None
+    started_with: int | None = None
+    trouble: str | None = Field(None, description="Its last error.")
+    done: CompletedWork | None = None
+
+
+class SnapshotLoop(ApiAnswer):
+    """A loop and its last decision."""
+
+    id: int | None = None
+    law: str | None = None
+    target: dict[str, str] = {}
+    mode: Annotated[str, one_of(Loop.Mode.values)] | None = None
+    measured: Json = None
+    setpoint: Json = None
+    actuator: Json = None
+    at: Instant | None = None
+    reason: str | None = None
+    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)] | None = None
+    entry: int | None = None
+    overrides: int = 0
+    terms: dict[str, Json] = {}
+
+
+class SnapshotRun(ApiAnswer):
+    """A run of a batch task."""
+
+    task: str
+    state: Annotated[str, one_of(Run.State.values)]
+    share: Share | None
+    rows: int
+    chunks_done: int
+    chunks_total: int | None
+    stages_done: int
+    stages_total: int
+    working: int
+    workers_wanted: int
+    started_at: Instant | None
+    deadline_at: Instant | None
+
+
+class RecentAction(ApiAnswer):
+    """What the loops of a law did last."""
+
+    law: str
+    entry: int
+    at: Instant
+    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
+    did: str
+    points: Points
+
+
+class LoadForecast(ApiAnswer):
+    """What will be offered to an application."""
+
+    at: Instant
+    window_seconds: Seconds
+    mean_per_second: list[PerSecond] | None = Field(description="Per window.")
+    deviation_per_second: list[PerSecond] | None
+    days: float = Field(description="Of the past that it is made of.")
+    trained_until: str | None
+    refused: str | None = Field(description="Why there is none.")
+
+
+class PlantSnapshot(ApiAnswer):
+    """The plant at one moment."""
+
+    seq: int
+    at: Instant
+    plant: str
+    health: PlantHealth
+    totals: PlantTotals
+    producers: dict[str, ProducerFigures]
+    queues: dict[str, SnapshotQueue]
+    nodes: dict[str, SnapshotNode]
+    hosts: dict[str, WorkerHost]
+    pipeline: PipelineStatus
+    loops: dict[str, SnapshotLoop]
+    overrides: list[SnapshotOverride]
+    plans: list[PlanSummary]
+    runs: dict[str, SnapshotRun] = {}
+    alerts: list[OpenAlert]
+    deeds: list[RecentAction] = Field([], description="The newest first.")
+    steered_by: PlantHolder | None
+    plants: dict[str, SnapshotPlant]
+    forecasts: dict[str, LoadForecast] = Field({}, description="By application.")
+
+
+class SnapshotMessage(ApiAnswer):
+    """The newest snapshot, as a websocket starts with it."""
+
+    seq: int
+    at: Instant
+    topic: Annotated[str, one_of(("plant",))]
+    snapshot: PlantSnapshot

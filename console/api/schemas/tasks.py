@@ -1,0 +1,96 @@
+"""Answers about batch tasks and their runs."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, Share, one_of
+from workers.models import Chunk, Run
+
+
+class SkippedFile(ApiAnswer):
+    file: str
+    why: str
+
+
+class RunStages(ApiAnswer):
+    done: int
+    total: int
+
+
+class RunProgress(ApiAnswer):
+    """How far a run is; empty before its first report."""
+
+    rows: int = 0
+    share: Share | None = Field(None, description="0 to 1; null: not known.")
+    stages: RunStages | None = None
+    chunks: int = Field(0, description="Those that have ended.")
+    working: list[str] = Field([], description="The chunks that are worked on.")
+    skipped: list[SkippedFile] = []
+
+
+class RunRow(ApiAnswer):
+    """A run of a task."""
+
+    run: int
+    task: str
+    state: Annotated[str, one_of(Run.State.values)]
+    owner: str | None = Field(description="null: the schedule.")
+    parameters: Document
+    progress: RunProgress
+    chunks_total: int | None = Field(description="null: not known beforehand.")
+    chunks_done: int
+    workers_wanted: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    deadline_at: datetime | None
+    seconds: Seconds | None = Field(description="How long it took, s; null: it has not ended.")
+    error: str
+    command: str = Field(description="The same from a command line.")
+
+
+class RunList(ApiAnswer):
+    runs: list[RunRow]
+
+
+class ChunkRow(ApiAnswer):
+    """A part of a run that is done whole or not at all."""
+
+    identifier: str
+    state: Annotated[str, one_of(Chunk.State.values)]
+    worker: str
+    tries: int
+    rows: int
+    seconds: Seconds | None
+    skipped: list[SkippedFile]
+    error: str
+
+
+class RunDetail(RunRow):
+    chunks: list[ChunkRow]
+
+
+class TaskRow(ApiAnswer):
+    """A batch task, its schedule and its last runs."""
+
+    name: str
+    job: str
+    help: str
+    sound: bool = Field(description="false: its job can't be imported, and help says why.")
+    parameters: dict[str, Json]
+    schedule: str
+    interval_seconds: Seconds | None
+    crontab: str | None
+    next_at: datetime | None
+    requirements: list[str]
+    single_instance: bool
+    parallel: int = Field(description="Workers at once, at most.")
+    deadline: str | None = Field(description="HH:MM (UTC) by which a run is to be done.")
+    enabled: bool
+    runs: list[RunRow]
+
+
+class TaskList(ApiAnswer):
+    tasks: list[TaskRow]

@@ -1,0 +1,48 @@
+"""Answers about the past: series, decisions and marks."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Instant, one_of
+from console.models import Mark
+from workers.models import LedgerEntry
+
+
+class HistorySeries(ApiAnswer):
+    """Columns for a chart, over one axis of time."""
+
+    time: list[Instant]
+    series: dict[str, list[float | None]] = Field(description="By name; null: not known.")
+
+
+class ChartDecision(ApiAnswer):
+    """A decision that acted, or several that are too near to one another."""
+
+    at: Instant
+    law: str
+    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)] = Field(description="The gravest of them.")
+    count: int
+    url: str = Field(description="A page that lists them.")
+    title: str
+
+
+class ChartDecisionList(ApiAnswer):
+    decisions: list[ChartDecision]
+
+
+class MarkRow(ApiAnswer):
+    """A deploy or a note."""
+
+    id: int
+    kind: Annotated[str, one_of(Mark.Kind.values)]
+    title: str
+    text: str
+    at: datetime
+    until: datetime | None = Field(description="null: a moment.")
+    author: str
+
+
+class MarkList(ApiAnswer):
+    marks: list[MarkRow]

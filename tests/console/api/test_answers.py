@@ -1,0 +1,111 @@
+"""Every route that reads answers as the API's document says, on a plant with something of everything.
+
+What other tests get from the API is held to the document, too (tests/conftest.py).
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+from django.utils import timezone
+
+from queues import keys
+from queues.models import Node
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
+from tests.console.accounts.test_access import DOORS, QUERY, address_of, of_api
+from tests.console.accounts.test_access import things as things
+from tests.console.api import answers
+from tests.console.api.test_plant_control import SOURCE
+from tests.console.conftest import bury
+from tests.workers.snapshot.test_local_plant import beat_all, host
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, Receiver
+from workers.history.snapshot_archive import Recorder
+from workers.lab.models import ExperimentResult
+from workers.models import Chunk, LedgerEntry, Plan, Run
+from workers.placement.move_forecast import NOTHING_YET
+from workers.snapshot.local import LocalPlant
+
+pytestmark = pytest.mark.django_db
+DESCRIBING = ("GET api/", "GET api/schema", "GET control/")
+READING = [door for door in DOORS if of_api(door) and door.startswith("GET ") and door not in DESCRIBING]
+OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
+
+
+@pytest.fixture
+def rich(things, nodes, people, snapshot, settings, tmp_path) -> dict[str, Any]:
+    """Rows with all that they may hold, and the addresses' places filled with them."""
+    Node.objects.filter(name="n1").update(url=nodes["n1"].url)
+    bury(nodes["n1"], "n1")
+    (letter,) = DeadLetters(Segment(nodes["n1"].client(), "alert")).read(1)
+    now = timezone.now()
+    LedgerEntry.objects.update(
+        observation={"backlog": 12, "age_seconds": 0.4},
+        action={"start": 1},
+        expected={"metric": "waiting_events", "direction": "down", "amount": 12.0, "within_seconds": 30.0},
+        outcome={"before": {}, "after": None},
+        raw=1.5,
+        verdict="effective",
+    )
+    move = {"queue": "alert", "from": "n1", "to": "n2", "points": 120}
+    node = {"utilisation": 0.3, "state": "NORMAL", "points": 1000}
+    approval = {"by": "operator", "reason": "a test", "at": now.timestamp()}
+    Plan.objects.update(
+        moves=[move], progress=[NOTHING_YET], before={"n1": node}, after={"n1": node}, approvals=[approval]
+    )
+    run = Run.objects.get()
+    skipped = [{"file": "a.parquet", "why": "is none"}]
+    progress = {"rows": 2, "share": 0.5, "stages": {"done": 1, "total": 2}, "chunks": 1, "working": ["a"]}
+    Run.objects.update(started_at=now, ended_at=now, progress=progress, owner=people["operator"])
+    Chunk.objects.create(run=run, identifier="a", place=0, skipped=skipped, seconds=1.5)
+    ExperimentResult.objects.create(
+        experiment_id=things["<experiment_id>"],
+        law="thesis",
+        metrics={"events_lost": 1, "x": None},
+        seconds=2,
+    )
+    alert = Alert.objects.get()
+    AlertEvent.objects.create(alert=alert, kind="note", by=people["operator"], text="a test")
+    Message.objects.create(key="k", receiver=Receiver.objects.get(), content={"title": "a test"}, sent_at=now)
+    return {**things, "<dead_id>": letter.dead_id}
+
+
+@pytest.fixture
+def kept(snapshot, settings, tmp_path) -> str:
+    """When a snapshot was kept."""
+    settings.WEIR_DATA = tmp_path
+    at = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
+    Recorder(tmp_path).add(at.timestamp(), orjson.dumps({**snapshot, "at": at.timestamp()}))
+    return (at + timedelta(seconds=1)).isoformat()
+
+
+def test_every_reading_answers_as_the_document_says(browsers, rich, kept, control, snapshot):
+    asked = {**QUERY, "GET api/v1/snapshot": {"at": kept}}
+    asked |= {f"GET control/<plant>/v1/{name}": {"operator": SOURCE} for name in OF_SOURCES}
+    for door in READING:
+        # The control API answers only while the snapshot is new.
+        control.set(keys.SNAPSHOT, orjson.dumps({**snapshot, "at": timezone.now().timestamp()}))
+        answer = browsers["administrator"].get(address_of(door.removeprefix("GET "), rich), asked.get(door))
+        assert answer.status_code == 200, (door, answer.content)
+        if answer["Content-Type"] == answers.JSON:
+            answers.hold(answer.wsgi_request, answer)
+
+
+@pytest.mark.usefixtures("plant_topology")
+def test_a_snapshot_of_a_plant_is_as_the_document_says(control, things):
+    plant = LocalPlant(control)
+    for seq in (1, 2):
+        now = timezone.now().timestamp()
+        beat_all(control, seq, at=now, inserted_events=100 * seq, inserted_bytes=100)
+        host(control, at=now)
+        observed = plant.observe()
+    answers.validator("#/components/schemas/PlantSnapshot").validate(orjson.loads(orjson.dumps(observed)))
+
+
+def test_an_answer_with_a_key_that_is_not_declared_is_not_as_the_document_says():
+    row = {"queue": "alert", "before": "shed", "after": "nodes"}
+    cap = answers.validator("#/components/schemas/LadderCap")
+    assert cap.is_valid(row)
+    assert not cap.is_valid({**row, "more": 1})
+    assert not cap.is_valid({"queue": "alert", "before": "shed"})
