@@ -13,7 +13,8 @@ from controllers.framework import guard
 from controllers.framework.decision import Json
 from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.parameter import Parameter, read_object, read_values
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from queues import checks
 from queues.errors import BadInput
 
 TOTAL = 1000
@@ -12,9 +13,7 @@ def checked(points: object, field: str = "points", least: int = 1) -> dict[str, 
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= TOTAL:
-            message = f"takes a whole number from {least} to {TOTAL}, not {value!r}."
-            raise BadInput(f"{field}.{node}", message)
+        checks.whole(least, TOTAL).of(value, f"{field}.{node}", end=".")
     if sum(points.values()) != TOTAL:
         raise BadInput(field, f"sum to {sum(points.values())}; they must sum to {TOTAL}.")
     return dict(points)
@@ -49,7 +48,7 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
         raise BadInput("from", f"{source} holds no points; the nodes that do are {', '.join(before)}.")
     if source == target:
         raise BadInput("to", "takes another node than from.")
-    if isinstance(amount, bool) or not isinstance(amount, int) or not 1 <= amount <= before[source]:
+    if not checks.is_whole(amount, 1, before[source]):
         raise BadInput("points", f"takes a whole number from 1 to {before[source]}, what {source} holds.")
     after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
     return {node: value for node, value in after.items() if value}
@@ -83,7 +82,7 @@ def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]
     others = {name: value for name, value in before.items() if name != node}
     spare = {name: value - 1 for name, value in others.items()}
     most = sum(spare.values())
-    if isinstance(amount, bool) or not isinstance(amount, int) or not 1 <= amount <= most:
+    if not checks.is_whole(amount, 1, most):
         raise BadInput("points", f"takes a whole number from 1 to {most}: each other node keeps at least 1.")
     taken = apportion(amount, spare)
     after = {name: before[name] - taken.get(name, 0) for name in before}

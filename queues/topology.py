@@ -1,13 +1,12 @@
 """The plant's nodes and queues as one value: what `weir:topology` holds; `projection` builds it."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queues import keys
+from queues import checks, keys
 from queues import points as thousand
 from queues.errors import BadInput, BadTopology, UnknownQueue
 
@@ -186,8 +185,6 @@ def _queue(name: str, document: Any) -> QueueSpec:
     where = f"queues.{name}"
     _named(name, where)
     _closed(document, where, tuple(_queue_document(QueueSpec(name, "jobs", {}))))
-    if document["kind"] not in KINDS:
-        raise BadTopology(f"{where}.kind", f"takes jobs or pipeline, not {document['kind']!r}.")
     try:
         points = thousand.checked(document["points"], f"{where}.points", least=0)
     except BadInput as error:
@@ -196,7 +193,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
         raise BadTopology(f"{where}.handler_options", "takes an object.")
     return QueueSpec(
         name=name,
-        kind=document["kind"],
+        kind=checks.choice(KINDS, " or ".join(KINDS)).of(document["kind"], f"{where}.kind", BadTopology, "."),
         points=points,
         priority=_whole(document["priority"], f"{where}.priority", 0, 9),
         minimum_containers=_whole(document["minimum_containers"], f"{where}.minimum_containers", 1, 1000),
@@ -223,18 +220,13 @@ def _closed(document: Any, where: str, keys: tuple[str, ...]) -> None:
     for key in keys:
         if key not in document:
             raise BadTopology(f"{where}.{key}", "is missing.")
-    for key in document:
-        if key not in keys:
-            raise BadTopology(f"{where}.{key}", f"is not known; the keys are {', '.join(keys)}.")
+    message = "is not known; the keys are {known}."
+    checks.refuse_unknown(document, keys, where, BadTopology, message)
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise BadTopology(where, f"takes a finite number above 0, not {value!r}.")
-    return float(value)
+    return float(checks.above(0).of(value, where, BadTopology, "."))
 
 
 def _whole(value: Any, where: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadTopology(where, f"takes a whole number from {least} to {most}, not {value!r}.")
-    return value
+    return int(checks.whole(least, most).of(value, where, BadTopology, "."))

@@ -29,6 +29,7 @@ from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import ApiToken
 from controllers.framework.parameter import Parameter
+from queues import checks
 from queues.errors import BadInput
 from queues.models import Queue
 from workers.steering import plant_settings
@@ -107,8 +108,7 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
     if role not in grantable_roles(actor):
         raise BadInput("role", f"{role} is more than {actor.name} may do.")
     most = plant_settings.value("token.maximum_days")
-    if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= most:
-        raise BadInput("days", f"takes a whole number from 1 to {most}, not {str(days)[:40]}.")
+    checks.whole(1, most).of(days, "days", end=".")
 
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:

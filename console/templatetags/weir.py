@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString
 from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
+from queues import checks
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from workers.control.kinds.registry import display_of
 from workers.models import LedgerEntry
@@ -95,7 +96,7 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 def known(value: Any) -> bool:
     """Whether a value is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return checks.is_number(value)
 
 
 @register.filter

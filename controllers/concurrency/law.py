@@ -34,8 +34,9 @@ from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range, read_object, refuse_unknown
+from controllers.framework.parameter import Parameter, check_range, read_object
 from controllers.framework.reason import because, counted, no_action
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 # How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.

@@ -10,8 +10,10 @@ from controllers.design import friendliness, lqr, network, placement
 from controllers.design.lqr import Floats
 from controllers.design.placement import FORMS, Gains, GainsReport, Model
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_document, read_object, refuse_unknown
+from controllers.framework.parameter import Parameter, read_document, read_object
 from controllers.patterns import selectivity
+from queues import checks
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 MODEL = (
@@ -139,4 +141,4 @@ def _check_square(a: Floats) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and abs(value) <= GREATEST
+    return checks.is_number(value, -GREATEST, GREATEST)

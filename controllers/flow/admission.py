@@ -24,8 +24,9 @@ from controllers.design.placement import FORMS, Gains, Model
 from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, first, follow
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.parameter import Parameter, read_object, read_values
 from controllers.framework.reason import because
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 PARAMETERS = (

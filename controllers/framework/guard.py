@@ -21,8 +21,9 @@ from typing import Any
 
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Lasting, Law, Values
-from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.parameter import Parameter, read_object, read_values
 from controllers.framework.reason import NO_ACTION, because, no_action
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from queues import checks
 from queues.errors import BadInput
 
+MOST_SHOWN = 40
 OTHER_KINDS = {
     "text": "takes text that is not empty",
     "flag": "takes true or false",
@@ -57,7 +59,7 @@ class Parameter:
     def check(self, value: Any, where: str) -> Any:
         """The value, or `BadInput` for `where.name` saying what it takes."""
         if not self._fits(value):
-            raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {_short(value)}")
+            raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {checks.shown(value, MOST_SHOWN)}")
         if self.kind == "numbers":
             return [float(each) for each in value]
         if self.kind == "table":
@@ -79,7 +81,7 @@ class Parameter:
         if self.kind == "text":
             return isinstance(value, str) and value != ""
         if self.kind == "flag":
-            return isinstance(value, bool)
+            return checks.FLAG.accepts(value)
         if self.kind == "numbers":
             return isinstance(value, list) and all(map(self._is_number, value))
         if self.kind == "table":
@@ -102,11 +104,7 @@ class Parameter:
         return alike and all(self._is_number(each) for row in value for each in row)
 
     def _is_number(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        # NaN fails the comparison, infinities fall outside every range, and a huge integer is compared
-        # exactly.
-        if not self.minimum <= value <= self.maximum:
+        if not checks.is_number(value, self.minimum, self.maximum):
             return False
         return self.kind != "integer" or float(value).is_integer()
 
@@ -115,25 +113,11 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
     """The document when it is a JSON object, or `BadInput`."""
     if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes an object, not {_short(document)}")
+        raise BadInput(where, f"takes an object, not {checks.shown(document, MOST_SHOWN)}")
     return document
-
-
-def refuse_unknown(document: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    """`BadInput` naming the first key that isn't known, and the ones that are."""
-    for key in document:
-        if key not in known:
-            raise BadInput(
-                f"{where}.{key}" if where else str(key), f"is not known; known: {', '.join(known)}"
-            )
 
 
 def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dict[str, Any]:
@@ -143,7 +127,7 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     range.
     """
     given = read_object({} if document is None else document, where)
-    refuse_unknown(given, [parameter.name for parameter in declared], where)
+    checks.refuse_unknown(given, [parameter.name for parameter in declared], where)
     return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
 
 

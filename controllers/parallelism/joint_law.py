@@ -21,7 +21,7 @@ import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range, read_object, read_values, refuse_unknown
+from controllers.framework.parameter import Parameter, check_range, read_object, read_values
 from controllers.framework.reason import NO_ACTION, because, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
@@ -38,6 +38,7 @@ from controllers.parallelism.needs import (
 from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import ScalingCurve, remember
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 MOST_TASKS = 100_000

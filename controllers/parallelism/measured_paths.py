@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.parameter import read_object, refuse_unknown
+from controllers.framework.parameter import read_object
 from controllers.framework.reason import listed, no_action
+from queues.checks import refuse_unknown
 
 
 def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:

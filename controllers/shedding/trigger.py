@@ -7,9 +7,10 @@ import numpy as np
 
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter, read_object, read_values, refuse_unknown
+from controllers.framework.parameter import Parameter, read_object, read_values
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs
+from queues.checks import refuse_unknown
 
 STATE = (
     Parameter(

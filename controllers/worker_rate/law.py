@@ -17,10 +17,11 @@ from typing import Any
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, read_object, refuse_unknown
+from controllers.framework.parameter import Parameter, read_object
 from controllers.worker_rate import forecast_manager, thesis_manager
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import Manager, Start, bounded
+from queues.checks import refuse_unknown
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import gcd
 
+from queues import checks
 from queues.errors import BadInput
 
 MAXIMUM_POINTS = 1_000_000_000
@@ -17,10 +18,7 @@ def checked_points(points: object, field: str = "points") -> dict[str, int]:
     for name, value in points.items():
         if not isinstance(name, str) or not name:
             raise BadInput(field, "takes container names that are not empty.")
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAXIMUM_POINTS:
-            raise BadInput(
-                f"{field}.{name}", f"takes a whole number from 0 to {MAXIMUM_POINTS}, not {value!r}."
-            )
+        checks.whole(0, MAXIMUM_POINTS).of(value, f"{field}.{name}", end=".")
     if not any(points.values()):
         raise BadInput(field, "takes at least one container with points above 0; all are 0.")
     return dict(points)
@@ -172,7 +170,5 @@ def split_request(document: object) -> dict[str, list[str]]:
     for key in ("points", "count"):
         if key not in document:
             raise BadInput(key, "is missing.")
-    count = document["count"]
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAXIMUM_COUNT:
-        raise BadInput("count", f"takes a whole number from 0 to {MAXIMUM_COUNT}, not {count!r}.")
+    count = checks.whole(0, MAXIMUM_COUNT).of(document["count"], "count", end=".")
     return {"sequence": Splitter(checked_points(document["points"])).sequence(count)}

@@ -58,3 +58,32 @@ def test_a_kind_of_loop_names_no_law():
     kinds = [(name, line, text) for name, line, text in texts() if name.startswith("workers/control/kinds/")]
     scenarios = {kind.scenario for kind in KINDS.values()}
     assert [each for each in kinds if each[2].partition("/")[0] in set(LAWS) - scenarios] == []
+
+
+# Who tells truth values from numbers beside the checks: readers of each event, and what only computes.
+TELL_TRUTH_VALUES = {
+    "queues/checks.py",
+    "queues/events/block.py",
+    "queues/events/columns.py",
+    "workers/pipeline/events/attributes.py",
+    "workers/pipeline/patterns/predicate.py",
+    "workers/control/parts/actions.py",
+    "console/api/routes/lab.py",
+}
+
+
+def is_truth_test(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id="bool")]):
+            return True
+    return False
+
+
+def test_values_from_outside_are_checked_in_one_module():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if any(map(is_truth_test, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert found - TELL_TRUTH_VALUES == set(), "check the value by queues.checks"

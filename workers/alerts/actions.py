@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from queues import checks
 from queues.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle import machine
@@ -93,7 +94,6 @@ def _text(text: Any, required: bool) -> str:
 
 
 def _minutes(minutes: Any) -> float:
-    good = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if not good or not 0 < minutes <= MOST_SNOOZE_MINUTES:
+    if not checks.is_number(minutes, 0, MOST_SNOOZE_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"takes minutes above 0 up to {MOST_SNOOZE_MINUTES} (a day).")
     return float(minutes)

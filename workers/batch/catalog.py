@@ -8,7 +8,7 @@ from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import retention, spill
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
-from workers.batch.jobs.parameters import JobParameter, timestamp
+from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
 from workers.history import event_archive, metric_files
 
@@ -72,7 +72,7 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """One chunk: an extract is one file. Raises BadInput for an empty range or nothing archived in it."""
-    since, until = timestamp(values["since"]), timestamp(values["until"])
+    since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
         raise BadInput("until", "is not after since; a range ends after it begins.")
     # A block lies at the day of its newest event: some events of a day may lie at the next.

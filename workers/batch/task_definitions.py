@@ -12,6 +12,7 @@ from celery.schedules import ParseException, crontab
 from django.db import transaction
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
+from queues import checks
 from queues.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
@@ -113,9 +114,9 @@ def _when(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any]
 
 
 def _interval(every_seconds: Any) -> IntervalSchedule:
-    whole = isinstance(every_seconds, int) and not isinstance(every_seconds, bool)
-    if not whole or not 1 <= every_seconds <= MOST_INTERVAL_SECONDS:
-        raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {every_seconds!r}.")
+    if not checks.is_whole(every_seconds, 1, MOST_INTERVAL_SECONDS):
+        said = checks.shown(every_seconds)
+        raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {said}.")
     row, _ = IntervalSchedule.objects.get_or_create(every=every_seconds, period=IntervalSchedule.SECONDS)
     return row
 
@@ -141,9 +142,7 @@ def _requirements(wanted: Sequence[str]) -> list[str]:
 
 
 def _parallel(workers: Any) -> int:
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_PARALLEL:
-        raise BadInput("parallel", f"takes a whole number from 1 to {MOST_PARALLEL}, not {workers!r}.")
-    return workers
+    return int(checks.whole(1, MOST_PARALLEL).of(workers, "parallel", end="."))
 
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import redis
 from redis.typing import EncodableT, FieldT
 
-from queues import keys
+from queues import checks, keys
 from queues.nodes.node_state import STATES
 from queues.redis_types import Entries
 
@@ -135,5 +135,5 @@ def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> I
 def _numbers(prefix: str, document: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
     for name in names:
         value = document.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if checks.is_number(value):
             yield f"{prefix}.{name}", value

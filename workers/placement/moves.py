@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from queues import checks
 from queues import points as thousand
 from queues.errors import BadInput
 from queues.topology import NodeSpec, Topology
@@ -114,8 +115,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     if (why := closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)
-    if isinstance(move.points, bool) or not isinstance(move.points, int) or move.points < 1:
-        raise BadInput(f"{where}.points", f"takes a whole number from 1, not {move.points!r}.")
+    checks.whole(1).of(move.points, f"{where}.points", end=".")
     if move.points > most:
         raise BadInput(
             f"{where}.points", f"takes at most the {most} that {move.source} holds, not {move.points}."

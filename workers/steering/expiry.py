@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from queues import checks
 from queues.errors import BadInput
 from workers.steering import plant_settings
 
@@ -36,10 +37,9 @@ class Expiry:
 def in_minutes(minutes: Any, most: timedelta) -> timedelta:
     """A period of minutes above 0 up to `most`. Raises `BadInput` naming minutes."""
     limit = most.total_seconds() / 60
-    good = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= limit
-    if not good:
+    if not checks.is_number(minutes, 0, limit) or minutes <= 0:
         span = f"{limit:.0f} ({most.days} days)"
-        raise BadInput("minutes", f"takes minutes above 0 up to {span}, not {minutes!r}")
+        raise BadInput("minutes", f"takes minutes above 0 up to {span}, not {checks.shown(minutes)}")
     return timedelta(minutes=minutes)
 
 

@@ -30,7 +30,7 @@ from django.db.models import F, Q, QuerySet
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
-from queues import projection
+from queues import checks, projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers.models import Loop, Override
@@ -304,8 +304,7 @@ def effective_guard(
 def _checked_threshold(node: Node, name: str, value: Any, now: datetime) -> tuple[float, float]:
     if name not in THRESHOLDS:
         raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= 1.0:
-        raise BadInput("value", f"takes a share of capacity above 0 up to 1, not {value!r}")
+    checks.above(0, 1, "a share of capacity").of(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
     proposed = {**holding, key: float(value)}

@@ -10,6 +10,7 @@ from controllers.framework.parameter import Parameter
 from controllers.rebalancing import law as rebalancing
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
+from queues import checks
 from queues.errors import BadInput
 from workers.lab.models import Experiment
 
@@ -56,7 +57,7 @@ def read_wanted(
 ) -> WantedExperiment:
     """Raises BadInput naming scenario, law, seed, title or the setting."""
     scenario = scenario_named(name)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+    if not checks.is_whole(seed, 0, 2**63 - 1):
         raise BadInput("seed", f"takes a whole number from 0 up, not {str(seed)[:40]}.")
     if len(title) > MOST_TITLE:
         raise BadInput("title", f"takes at most {MOST_TITLE} characters.")

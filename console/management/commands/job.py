@@ -16,7 +16,6 @@ from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import Surroundings
-from workers.batch.jobs.parameters import timestamp
 from workers.models import Run, Task
 
 ACTIONS = ("list", "run", "show", "cancel", "resume")
@@ -105,7 +104,7 @@ def read_values(texts: list[str]) -> dict[str, str]:
 
 def _deadline(text: str | None) -> datetime | None:
     try:
-        return None if text is None else timestamp(text)
+        return None if text is None else checks.timestamp(text)
     except ValueError:
         raise BadInput("deadline", f"takes a time as 2026-11-20T06:00:00Z, not {text!r}.") from None
 

@@ -1,6 +1,5 @@
 """Rules as people set them: read, checked, kept. Errors name their field, and then nothing was changed."""
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,6 +9,7 @@ from django.db import transaction
 
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import capitalised
+from queues import checks
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, condition
 from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
@@ -90,9 +90,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
 
 def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All fields of a rule, the given ones in the place of those before. Raises BadInput."""
-    for name in fields:
-        if name not in FIELDS:
-            raise BadInput(str(name), f"is not known; a rule has {', '.join(FIELDS)}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is not known; a rule has {known}.")
     given = {**(before or {}), **fields}
     watched = condition(given.get("condition", ""))
     numbers = {each.name: _number(each, given) for each in NUMBERS}
@@ -155,17 +153,12 @@ def _runbook(link: Any) -> str:
 
 
 def _severity(severity: Any) -> str:
-    if severity not in AlertRule.Severity.values:
-        raise BadInput(
-            "severity", f"takes {', '.join(AlertRule.Severity.values)}, not {str(severity)[:40]!r}."
-        )
-    return str(severity)
+    known = AlertRule.Severity.values
+    return str(checks.choice(known, ", ".join(known)).of(severity, "severity", end="."))
 
 
 def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput("enabled", "takes true or false.")
-    return value
+    return bool(checks.FLAG.of(value, "enabled", end="."))
 
 
 def _labels(labels: Any) -> list[str]:
@@ -188,9 +181,7 @@ def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
         raise BadInput(where, "takes after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
-    good = isinstance(minutes, int | float) and not isinstance(minutes, bool) and math.isfinite(minutes)
-    if not good or not 0 <= minutes <= LONGEST_DELAY_MINUTES:
-        raise BadInput(f"{where}.after_minutes", f"takes minutes from 0 to {LONGEST_DELAY_MINUTES}.")
+    checks.number(0, LONGEST_DELAY_MINUTES, "minutes").of(minutes, f"{where}.after_minutes", end=".")
     return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
+from queues import checks
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.lifecycle.open_alerts import OPEN
@@ -57,8 +58,7 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 
 
 def _minutes(minutes: Any) -> float:
-    good = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if not good or not 0 < minutes <= MOST_MINUTES:
+    if not checks.is_number(minutes, 0, MOST_MINUTES) or minutes <= 0:
         raise BadInput(
             "minutes", f"takes minutes above 0 up to {MOST_MINUTES} (7 days): no silence is for ever."
         )

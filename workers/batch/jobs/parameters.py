@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any
 
+from queues import checks
 from queues.errors import BadInput
 from workers.steering.names import NAME
 
@@ -32,99 +32,39 @@ class JobParameter:
             if self.default is ...:
                 raise BadInput(self.name, f"is missing: {self.help}.")
             return self.default
-        try:
-            return _READERS[self.kind](self, value)
-        except (ValueError, TypeError, OverflowError):
-            raise BadInput(self.name, f"takes {self.takes()}, not {value!r}.") from None
+        return self.check().of(value, self.name, end=".")
+
+    def check(self) -> checks.Check:
+        """What it takes. A number may be given as text: commands and forms have nothing else."""
+        return {
+            "integer": checks.from_text(checks.whole(self.least, self.most), checks.integral),
+            "number": checks.from_text(checks.number(self.least, self.most), float),
+            "name": _NAMED,
+            "names": checks.Check("names separated by commas", _names),
+            "text": checks.text(),
+            "choice": checks.choice(self.choices, " or ".join(self.choices)),
+            "day": checks.DAY,
+            "moment": checks.TIMESTAMP,
+        }[self.kind]
 
     def takes(self) -> str:
         """What it takes, in words."""
-        return {
-            "integer": f"a whole number{self._range()}",
-            "number": f"a number{self._range()}",
-            "name": "letters, digits, dot, - and _",
-            "names": "names separated by commas",
-            "text": "a text",
-            "choice": " or ".join(self.choices),
-            "day": "a day as 2026-11-20",
-            "moment": "a time as 2026-11-20T06:00:00Z",
-        }[self.kind]
-
-    def _range(self) -> str:
-        low = "" if self.least == -math.inf else f" from {self.least:g}"
-        return low if self.most == math.inf else f"{low} to {self.most:g}"
+        return self.check().takes
 
 
 def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters, defaults filled in. Raises BadInput for an unknown name or a value that doesn't fit."""
     known = {parameter.name: parameter for parameter in declared}
-    for name in given:
-        if name not in known:
-            takes = ", ".join(known) or "none"
-            raise BadInput(str(name), f"is unknown to {job}; its parameters are: {takes}.")
+    message = f"is unknown to {job}; its parameters are: {{known}}."
+    checks.refuse_unknown(given, known, "", message=message)
     return {name: parameter.read(given.get(name)) for name, parameter in known.items()}
 
 
-def timestamp(text: str) -> datetime:
-    """An instant's text as an aware datetime."""
-    read = datetime.fromisoformat(text)
-    return read if read.tzinfo else read.replace(tzinfo=UTC)
+_NAMED = checks.named(NAME, "letters, digits, dot, - and _")
 
 
-def _integer(parameter: JobParameter, value: Any) -> int:
-    number = _number(parameter, value)
-    if number != int(number):
-        raise ValueError
-    return int(number)
-
-
-def _number(parameter: JobParameter, value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError
-    number = float(value)
-    if not math.isfinite(number) or not parameter.least <= number <= parameter.most:
-        raise ValueError
-    return number
-
-
-def _name(parameter: JobParameter, value: Any) -> str:
-    if not NAME.match(value):
-        raise ValueError
-    return str(value)
-
-
-def _names(parameter: JobParameter, value: Any) -> list[str]:
+def _names(value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
-    return [_name(parameter, part.strip()) for part in parts]
-
-
-def _text(parameter: JobParameter, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _choice(parameter: JobParameter, value: Any) -> str:
-    if value not in parameter.choices:
+    if not isinstance(parts, list):
         raise ValueError
-    return str(value)
-
-
-def _day(parameter: JobParameter, value: Any) -> str:
-    return date.fromisoformat(value).isoformat()
-
-
-def _moment(parameter: JobParameter, value: Any) -> str:
-    return timestamp(value).astimezone(UTC).isoformat()
-
-
-_READERS = {
-    "integer": _integer,
-    "number": _number,
-    "name": _name,
-    "names": _names,
-    "text": _text,
-    "choice": _choice,
-    "day": _day,
-    "moment": _moment,
-}
+    return [_NAMED.read(part.strip() if isinstance(part, str) else part) for part in parts]

@@ -6,11 +6,11 @@ is replayed after a crash uses the controls it was planned with.
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
@@ -100,13 +100,9 @@ class Controls:
         """
         if not isinstance(document, dict):
             raise BadInput("controls", "takes a JSON object")
+        checks.refuse_unknown(document, _CHECKS, "controls", message="is not known; the controls are {known}")
         for name, value in document.items():
-            if name not in _CHECKS:
-                known = ", ".join(field.name for field in fields(self))
-                raise BadInput(f"controls.{name}", f"is not known; the controls are {known}")
-            takes, accepts = _CHECKS[name]
-            if not accepts(value):
-                raise BadInput(f"controls.{name}", f"takes {takes}, not {value!r}")
+            _CHECKS[name].of(value, f"controls.{name}")
         return replace(self, **document)
 
     @classmethod
@@ -121,71 +117,29 @@ class Controls:
         return default.changed(document)
 
 
-Check = tuple[str, Callable[[Any], bool]]
-
-
-def _whole(least: int, most: int) -> Check:
-    return (
-        f"a whole number from {least} to {most}",
-        lambda value: type(value) is int and least <= value <= most,
-    )
-
-
-def _number(least: float, most: float, unit: str = "a number") -> Check:
-    def accepts(value: Any) -> bool:
-        return type(value) in (int, float) and math.isfinite(value) and least <= value <= most
-
-    return f"{unit} from {least:g} to {most:g}", accepts
-
-
-def _mapping(check: Check) -> Check:
-    takes, accepts = check
-
-    def all_accepted(value: Any) -> bool:
-        return isinstance(value, dict) and all(
-            isinstance(name, str) and accepts(item) for name, item in value.items()
-        )
-
-    return f"an object of name: {takes}", all_accepted
-
-
-def _or_null(check: Check) -> Check:
-    takes, accepts = check
-    return f"{takes}, or null", lambda value: value is None or accepts(value)
-
-
-def _record(**checks: Check) -> Check:
-    def accepts(value: Any) -> bool:
-        return (
-            isinstance(value, dict)
-            and set(value) == set(checks)
-            and all(check[1](value[name]) for name, check in checks.items())
-        )
-
-    return f"an object of {', '.join(checks)}", accepts
-
-
-_SECONDS = _number(0, 86_400, "seconds")
-_CRITERION = _number(-1e300, 1e300)
-_TEXT: Check = ("a text", lambda value: isinstance(value, str))
-_CHECKS: dict[str, Check] = {
-    "admit_events_per_second": _or_null(_number(0, 1e9)),
-    "admit_until_seconds": _or_null(_number(0, 1e12)),
-    "admit_events_per_batch": _whole(0, 100_000_000),
-    "combine_events_per_batch": _whole(1, 100_000_000),
-    "shares": _mapping(_number(0, 1)),
-    "parallelism": _whole(1, 1_024),
-    "tasks": _mapping(_whole(1, 64)),
-    "result_bytes": _whole(2**20, 2**40),
+_SHARE = checks.number(0, 1)
+_SECONDS = checks.number(0, 86_400, "seconds")
+_CRITERION = checks.number(-1e300, 1e300)
+_EVENTS_PER_SECOND = checks.number(0, 1e9)
+_UNTIL = checks.or_null(checks.number(0, 1e12))
+_CHECKS: dict[str, checks.Check] = {
+    "admit_events_per_second": checks.or_null(_EVENTS_PER_SECOND),
+    "admit_until_seconds": _UNTIL,
+    "admit_events_per_batch": checks.whole(0, 100_000_000),
+    "combine_events_per_batch": checks.whole(1, 100_000_000),
+    "shares": checks.mapping_of(_SHARE),
+    "parallelism": checks.whole(1, 1_024),
+    "tasks": checks.mapping_of(checks.whole(1, 64)),
+    "result_bytes": checks.whole(2**20, 2**40),
     "lateness_seconds": _SECONDS,
     "ahead_seconds": _SECONDS,
     "hold_seconds": _SECONDS,
-    "criteria": _mapping(_CRITERION),
-    "held_criteria": _mapping(
-        _record(value=_CRITERION, until_seconds=_or_null(_number(0, 1e12)), owner=_TEXT, reason=_TEXT)
+    "criteria": checks.mapping_of(_CRITERION),
+    "held_criteria": checks.mapping_of(
+        checks.record(value=_CRITERION, until_seconds=_UNTIL, owner=checks.text(), reason=checks.text())
     ),
-    "shed": _mapping(_mapping(_number(0, 1))),
-    "shed_by": (" or ".join(UNITS), lambda value: value in UNITS),
-    "spared_keys_share": _number(0, 1),
-    "revision": _whole(0, 2**62),
+    "shed": checks.mapping_of(checks.mapping_of(_SHARE)),
+    "shed_by": checks.choice(UNITS, " or ".join(UNITS)),
+    "spared_keys_share": _SHARE,
+    "revision": checks.whole(0, 2**62),
 }

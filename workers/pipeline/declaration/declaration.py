@@ -31,13 +31,13 @@ condition} (a symbol not defined is an event type), key (column), within_seconds
 consume (once), quiet_seconds (0), emits (type of the complex event; the name), severity (warning).
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from queues import checks
 from queues.documents import MOST_YAML_CHARACTERS, read_yaml
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
@@ -199,9 +199,7 @@ def _monitored(
             )
         if item["column"] not in numbers:
             raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
-        quantile = item["quantile"]
-        if type(quantile) not in (int, float) or not 0 <= quantile <= 1:
-            raise BadInput(f"{where}.quantile", f"takes a number from 0 to 1, not {quantile!r}")
+        quantile = checks.number(0, 1).of(item["quantile"], f"{where}.quantile")
         window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "takes 1 or more")
@@ -212,11 +210,7 @@ def _monitored(
 
 
 def _replicas(value: Any) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_REPLICAS:
-        raise BadInput(
-            "replicas", f"takes a whole number from 1 to {MOST_REPLICAS}, not {fields.shown(value)}"
-        )
-    return value
+    return int(checks.whole(1, MOST_REPLICAS).of(value, "replicas"))
 
 
 def _attributes(document: Any) -> tuple[Attribute, ...]:
@@ -232,19 +226,16 @@ def _attribute(name: Any, value: Any) -> Attribute:
     if not isinstance(value, dict):
         value = {"type": value}
     fields.mapping(value, where, ("type", "required"), required=("type",))
-    if value["type"] not in TYPES:
-        raise BadInput(where, f"takes {', '.join(TYPES)}, not {value['type']!r}")
-    if not isinstance(value.get("required", False), bool):
-        raise BadInput(f"{where}.required", "takes true or false")
-    return Attribute(name, value["type"], value.get("required", False))
+    kind = checks.choice(TYPES, ", ".join(TYPES)).of(value["type"], where)
+    required = checks.FLAG.of(value.get("required", False), f"{where}.required")
+    return Attribute(name, kind, required)
 
 
 def _criteria(document: Any) -> dict[str, float]:
     fields.pairs(document, "criteria", "name: number", MOST_CRITERIA)
     for name, value in document.items():
         fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise BadInput(f"criteria.{name}", f"takes a number, not {value!r}")
+        checks.number().of(value, f"criteria.{name}")
     return {name: float(value) for name, value in document.items()}
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.pipeline.rules.reference import ReferenceTable, table_path
@@ -44,8 +45,7 @@ def _project(name: str, document: Any, where: str) -> Project:
 
 
 def _sample(name: str, value: Any, where: str) -> Sample:
-    if type(value) not in (int, float) or not 0 < value <= 1:
-        raise BadInput(where, f"takes a share above 0 and up to 1, not {fields.shown(value)}")
+    checks.above(0, 1, "a share").of(value, where)
     return Sample(name, float(value))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.matching.kept.matches import KEYED, joined
 from workers.pipeline.matching.matcher import Matcher, masks_of
@@ -98,7 +99,7 @@ def _check_event(event: dict[str, Any], where: str) -> None:
     if not isinstance(event.get("id"), str):
         raise BadInput(f"{where}.id", f"takes a text, not {event.get('id')!r}")
     time: Any = event.get("time")
-    if not _is_number(time) or abs(time) > MOST_SECONDS:
+    if not checks.is_number(time, -MOST_SECONDS, MOST_SECONDS):
         raise BadInput(f"{where}.time", f"takes seconds as a number, not {time!r}")
     if not isinstance(event.get("type", ""), str):
         raise BadInput(f"{where}.type", f"takes a text, not {event['type']!r}")

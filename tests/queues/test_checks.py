@@ -1,0 +1,106 @@
+"""What every check of outside values has in common: what it refuses, and how it says so."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues import checks
+from queues.errors import BadInput, BadTopology, Forbidden
+
+NUMBERS = {
+    "number": checks.number(),
+    "number in a range": checks.number(0, 10),
+    "number above": checks.above(0),
+    "whole": checks.whole(),
+    "whole in a range": checks.whole(0, 10),
+    "text": checks.from_text(checks.number(0, 10), float),
+}
+OTHERS = {
+    "text": checks.text(),
+    "text that says something": checks.text(blank=False),
+    "name": checks.named(re.compile(r"[a-z]+\Z"), "a name"),
+    "choice": checks.choice(("a", "b")),
+    "flag": checks.FLAG,
+    "day": checks.DAY,
+    "moment": checks.TIMESTAMP,
+    "object": checks.mapping_of(checks.whole()),
+    "record": checks.record(a=checks.whole()),
+    "list": checks.list_of(checks.whole(), "a list of whole numbers"),
+}
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize("value", [True, False, math.nan, math.inf, -math.inf, None, [], {}, "x", 1j])
+@pytest.mark.parametrize("check", NUMBERS.values(), ids=NUMBERS)
+def test_what_is_no_finite_number_is_refused_as_one(check, value):
+    assert not check.accepts(value)
+
+
+@pytest.mark.parametrize("check", [*NUMBERS.values(), *OTHERS.values(), checks.or_null(checks.whole())])
+@given(value=anything)
+def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value):
+    try:
+        check.of(value, "a.field")
+    except BadInput as error:
+        assert error.field == "a.field"
+        assert error.message.startswith(f"takes {check.takes}, not ")
+        assert len(error.message) < len(check.takes) + 2 * checks.MOST_SHOWN
+    else:
+        assert check.accepts(value)
+
+
+@pytest.mark.parametrize(("check", "words"), [
+    (checks.number(), "a number"),
+    (checks.number(0), "a number from 0"),
+    (checks.number(0, 86_400, "seconds"), "seconds from 0 to 86400"),
+    (checks.above(0), "a finite number above 0"),
+    (checks.above(0, 1, "a share"), "a share above 0 up to 1"),
+    (checks.whole(1, 2**62), f"a whole number from 1 to {2**62}"),
+    (checks.choice(("b", "a")), "one of b, a"),
+    (checks.or_null(checks.whole(0, 1)), "a whole number from 0 to 1, or null"),
+    (checks.mapping_of(checks.number(0, 1)), "an object of name: a number from 0 to 1"),
+    (checks.record(value=checks.number(), owner=checks.text()), "an object of value, owner"),
+])  # fmt: skip
+def test_it_says_in_words_what_it_takes(check, words):
+    assert check.takes == words
+
+
+def test_a_number_that_is_given_as_text_is_kept_as_a_number():
+    whole = checks.from_text(checks.whole(0, 10), checks.integral)
+    assert [whole.read(each) for each in ("5", 5, 5.0)] == [5, 5, 5]
+    assert not any(whole.accepts(each) for each in ("5.5", "11", "", "five", "1e999", True))
+
+
+def test_a_whole_number_is_compared_exactly_however_large():
+    assert checks.is_whole(2**63, 0, 2**63) and not checks.is_whole(2**63 + 1, 0, 2**63)
+    assert not checks.is_number(10**400, 0, 1e300)
+
+
+def test_a_moment_without_a_zone_is_utc():
+    assert checks.TIMESTAMP.read("2026-11-20T06:00:00") == "2026-11-20T06:00:00+00:00"
+    assert checks.TIMESTAMP.read("2026-11-20T06:00:00+02:00") == "2026-11-20T04:00:00+00:00"
+
+
+def test_unknown_names_are_refused_with_their_path_and_the_known_ones():
+    with pytest.raises(BadTopology, match=r"^nodes\.n1\.colour: is not known; known: url, busy$"):
+        checks.refuse_unknown({"colour": 1}, ("url", "busy"), "nodes.n1", BadTopology)
+    with pytest.raises(BadInput) as refused:
+        checks.refuse_unknown({"x" * 10_000: 1}, (), "")
+    assert refused.value.field == "x" * checks.MOST_KEY
+
+
+def test_what_is_too_long_is_forbidden_and_not_quoted():
+    with pytest.raises(Forbidden, match=r"^rules: takes at most 2 characters, not 3$"):
+        checks.refuse_longer("abc", 2, "rules", " characters")
+
+
+def test_what_was_given_is_quoted_in_short():
+    for value in ("x" * 10**6, 10**5_000, [10**5_000], ["x" * 100] * 100, {"a": {"b": "x" * 1_000}}):
+        assert len(checks.shown(value)) <= checks.MOST_SHOWN
