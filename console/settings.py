@@ -145,23 +145,13 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": keys.CHANNELS},
-    }
-}
-
 # Celery: strict priorities on Redis (0 is served first), one broker database for all roles.
 CELERY_BROKER_URL = REDIS_URL
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "control"
 CELERY_TASK_DEFAULT_PRIORITY = 5
-CELERY_TASK_ROUTES = {
-    "workers.tasks.consume": {"queue": "jobs"},
-    "workers.jobs.*": {"queue": "spark"},
-}
+CELERY_TASK_ROUTES = {"workers.tasks.consume": {"queue": "jobs"}}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False

@@ -327,7 +327,6 @@ PIPELINE_LATE = Key(
 
 # Libraries
 CELERY = Key("weir:celery:", "prefix", "web workers → web workers", "Celery's queues")
-CHANNELS = Key("weir:channels", "prefix", "web → web", "Channels' groups")
 
 KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key))
 

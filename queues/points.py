@@ -64,18 +64,6 @@ def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]
     return move(before, source, target, before[source] // 2)
 
 
-def divert(points: Mapping[str, int], node: str) -> dict[str, int]:
-    """Fail-over: a lost node's points go to the others in proportion to their own."""
-    before = checked(points)
-    if node not in before:
-        raise BadInput("node", f"{node} holds no points; the nodes that do are {', '.join(before)}.")
-    if len(before) == 1:
-        raise BadInput("node", f"{node} holds the queue's only container: there is none to take its points.")
-    others = {name: value for name, value in before.items() if name != node}
-    extra = apportion(before[node], others)
-    return {name: value + extra[name] for name, value in others.items()}
-
-
 def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]:
     """Give a node that came back `amount` points, from the others in proportion; each keeps at least 1."""
     before = checked(points)

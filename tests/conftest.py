@@ -129,8 +129,6 @@ def control_server(_control_server: Server, settings) -> Iterator[Server]:
     _revived(_control_server).flushall()
     settings.REDIS_URL = _control_server.url
     settings.CELERY_BROKER_URL = _control_server.url
-    layers = {**settings.CHANNEL_LAYERS["default"], "CONFIG": {"hosts": [_control_server.url]}}
-    settings.CHANNEL_LAYERS = {"default": layers}
     yield _control_server
     _disconnect(_control_server)
 

@@ -18,6 +18,7 @@ from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
 from queues import environment as variables
+from queues import keys
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.rules.rules import NUMBERS
 from workers.alerts.rules.shipped import FIRST_RULES
@@ -44,6 +45,7 @@ def made() -> Mapping[str, str]:
         "reference/commands.md": commands(),
         "reference/plant-settings.md": plant_settings(),
         "reference/environment.md": environment(),
+        "reference/keys.md": server_keys(),
         "understand/map.md": house_map(),
     }
 
@@ -59,6 +61,7 @@ def index() -> str:
         "commands.md": "Commands of manage.py",
         "plant-settings.md": "Settings of the plant",
         "environment.md": "Environment variables",
+        "keys.md": "Keys on the servers: who writes them, who reads them",
     }
     links = "\n".join(f"- [{title}]({page})" for page, title in pages.items())
     return (
@@ -212,6 +215,23 @@ def environment() -> str:
         "# Environment variables\n\nA variable that is empty is not set. Secrets that handlers, receivers and"
         " plants name are in variables of their own, `WEIR_SECRET_…` or `WEIR_…_TOKEN`; passwords of the"
         " servers' users in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
+    )
+
+
+def server_keys() -> str:
+    """Every key on the control server, then those of a queue on its nodes (`queues.keys`)."""
+    heads = ("Key", "Type", "Written by", "Read by", "Holds")
+    parts = []
+    for title, on_nodes in (("On the control server", False), ("On a queue's nodes", True)):
+        rows = (
+            (f"`{key}`", key.kind, ", ".join(key.writers), ", ".join(key.readers), key.holds)
+            for key in keys.KEYS
+            if key.on_nodes is on_nodes
+        )
+        parts.append(f"## {title}\n\n{table(heads, rows)}")
+    return (
+        "# Keys on the servers\n\nProcesses of other versions know these names: one that has been released"
+        " stays. The roles are the servers' users.\n\n" + "\n".join(parts)
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from console.help import reference
 from queues import keys
 from queues.nodes.server_roles import ROLES
 from tests.house.test_structure import ROOT, named
@@ -100,3 +101,10 @@ def test_a_name_takes_its_parts_in_order():
 def test_a_copy_of_a_name_is_a_plain_text():
     assert type(copy.deepcopy(keys.CELERY)) is str
     assert copy.deepcopy(keys.CELERY) == keys.CELERY
+
+
+def test_the_reference_has_each_key_with_who_writes_and_reads_it():
+    page = reference.server_keys()
+    for key in keys.KEYS:
+        row = f"| `{key}` | {key.kind} | {', '.join(key.writers)} | {', '.join(key.readers)} | "
+        assert row in page, key

@@ -18,7 +18,6 @@ from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import rules
 
 Kind = AlertEvent.Kind
-SNOOZE_MINUTES = (15, 60, 240, 480)
 MOST_SNOOZE_MINUTES = 24 * 60
 LONGEST_NOTE = 2_000
 

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from queues import checks
 from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import retention, spill

@@ -60,7 +60,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
 # Of ours, and not the console's own: its signing key must not be sent to anybody.
-SECRET_NAME = re.compile(r"(?:WEIR_SECRET_(?!KEY)[A-Z0-9_]{1,60}|WEIR_[A-Z0-9_]{1,60}_TOKEN)\Z")
+SECRET_NAME = re.compile(
+    rf"(?:{variables.SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z"
+)
 SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 

@@ -12,6 +12,7 @@ from console.actions import tasks
 from console.actions.task_documents import run_document, task_document
 from console.connections.surroundings import surroundings
 from console.management.document import JsonCommand
+from queues import checks
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker

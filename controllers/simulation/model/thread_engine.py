@@ -62,7 +62,6 @@ class ThreadEngine:
         self.draws = _pareto(chance)
         self.gaps = _exponential(chance)
         self.competitor_per_second = 0.0
-        self.competitor_waiting = 0
 
     def resize(self, pool: int, threads: int) -> None:
         """The pool's size from now on."""

@@ -88,7 +88,7 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
         publish("AB", "s2")
         until(lambda: emitted(nodes) == [("pairs", "s1"), ("pairs", "s2")], START_SECONDS)
 
-        declarations.unwant("second")
+        control.hdel(keys.PIPELINE_WANTED, "second")
         until(lambda: "second" not in declarations.at_work(), START_SECONDS)
         publish("AB", "s3")
         assert state_of(running, "exact") == "running"

@@ -162,8 +162,8 @@ def _flag(value: Any) -> bool:
 
 
 def _labels(labels: Any) -> list[str]:
-    if not isinstance(labels, list) or any(each not in matching.LABELS for each in labels):
-        raise BadInput("group_by", f"takes a list of {', '.join(matching.LABELS)}.")
+    known = checks.list_of(checks.choice(matching.LABELS), f"a list of {', '.join(matching.LABELS)}")
+    known.of(labels, "group_by", end=".")
     return list(dict.fromkeys(labels))
 
 

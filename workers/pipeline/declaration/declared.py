@@ -50,10 +50,6 @@ class Declarations:
         document = {"version": declared.version, "text": declared.text}
         self._control.hset(keys.PIPELINE_WANTED, declared.name, json.dumps(document))
 
-    def unwant(self, name: str) -> None:
-        """From now on it is not run; what waits in its queues waits."""
-        self._control.hdel(keys.PIPELINE_WANTED, name)
-
     def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
         self._control.hset(

@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 import psutil
 
-STUCK_SECONDS = 120.0
-
 log = logging.getLogger("weir.pipeline")
 
 

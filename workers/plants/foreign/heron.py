@@ -26,7 +26,6 @@ from queues.errors import BadInput
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
-NOT_LIVE = "not run against a live cluster"
 WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
 UPDATE_SECONDS = 120.0
 MOST_TASKS = 256
