@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from queues.errors import BadInput, Forbidden
 
@@ -71,7 +71,7 @@ _SHORT.maxstring = _SHORT.maxother = MOST_SHOWN
 _SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
 
 
-def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
+def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:
     """A finite number in [least, most]; a truth value is none. However large: a whole number is compared
     exactly.
     """

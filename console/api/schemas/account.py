@@ -5,7 +5,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
-from console.accounts.access import ROLES
+from console.accounts.identity_settings import ROLES
 from console.api.answer.schema import ApiAnswer, Json, one_of
 from console.models import ApiToken
 from controllers.framework.parameter import Parameter
