@@ -142,6 +142,13 @@ def integral(value: Any) -> int:
     return int(read)
 
 
+def digits(text: str, most: int = 18) -> int | None:
+    """The number that at most so many ASCII digits are; None for any other text. 64 bits hold every number of
+    18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
+
+
 def text(noun: str = "a text", blank: bool = True) -> Check:
     """Text; `blank`: it may be empty. `refuse_longer` says how long."""
     return Check(noun, lambda value: _kept(isinstance(value, str) and (blank or value.strip() != ""), value))

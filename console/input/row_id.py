@@ -4,10 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-MOST_DIGITS = 18  # 64 bits hold every number of so many
+from queues import checks
+
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def id_of(text: str) -> int | None:
     """The id that a text is; None when it is none that a database knows."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+    return checks.digits(text)

@@ -104,3 +104,9 @@ def test_what_is_too_long_is_forbidden_and_not_quoted():
 def test_what_was_given_is_quoted_in_short():
     for value in ("x" * 10**6, 10**5_000, [10**5_000], ["x" * 100] * 100, {"a": {"b": "x" * 1_000}}):
         assert len(checks.shown(value)) <= checks.MOST_SHOWN
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "²", "٣", "7" * 19, "7" * 5_000])
+def test_only_so_many_ascii_digits_are_a_number(text):
+    assert checks.digits(text) is None
+    assert checks.digits("9" * 18) == 10**18 - 1

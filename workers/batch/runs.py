@@ -7,7 +7,7 @@ from typing import Any
 import redis
 from django.db import IntegrityError, transaction
 
-from queues import keys
+from queues import checks, keys
 from queues.errors import BadInput
 from workers.batch import catalog, deadline
 from workers.batch.jobs.job import Surroundings
@@ -28,9 +28,10 @@ def task_of(name: str) -> Task:
 
 def run_of(number: Any) -> Run:
     """Raises BadInput naming the run."""
-    run = Run.objects.select_related("task").filter(pk=number).first() if str(number).isdecimal() else None
+    known = checks.digits(str(number)[: checks.MOST_SHOWN])
+    run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
-        raise BadInput("run", f"{number} is no run.")
+        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is no run.")
     return run
 
 

@@ -59,6 +59,8 @@ FILTERS = {
     "to=2026-05-02T00:00:00": 3,
     "from=2026-05-01T00:00:00&to=2026-05-02T00:00:00&acted=1": 1,
     "loop=none": 0,
+    f"loop={'7' * 5_000}": 0,  # Python refuses to read so many digits
+    "loop=²": 0,  # a digit that is no number
     "law=rebalancing&node=n1": 0,
     "from=2031-01-01T00:00:00": 0,
 }

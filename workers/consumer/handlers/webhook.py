@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import orjson
 
+from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.consumer.handlers.delivery import Delivery
@@ -138,7 +139,7 @@ class Webhook:
     @staticmethod
     def _retry_after_seconds(response: httpx.Response) -> float:
         told = response.headers.get("Retry-After", "")
-        return min(float(told), LONGEST_RETRY_AFTER_SECONDS) if told.isdigit() else 0.0
+        return min(float(checks.digits(told) or 0), LONGEST_RETRY_AFTER_SECONDS)
 
     @staticmethod
     def _checked_url(url: str) -> str:

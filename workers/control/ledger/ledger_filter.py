@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Coalesce
 
+from queues import checks
 from queues.errors import BadInput
 from workers.control.ledger import ledger_search
 from workers.models import LedgerEntry, Loop
@@ -98,7 +99,8 @@ class LedgerFilter:
             return None
         loops = Loop.objects.all()
         if self.loop:
-            loops = loops.filter(**({"pk": int(self.loop)} if self.loop.isdigit() else {"name": self.loop}))
+            number = checks.digits(self.loop)
+            loops = loops.filter(name=self.loop) if number is None else loops.filter(pk=number)
         targets = {"law": self.law, "target__queue": self.queue, "target__node": self.node}
         loops = loops.filter(**{name: value for name, value in targets.items() if value})
         return list(loops.values_list("pk", flat=True))
