@@ -48,6 +48,9 @@ def east(stored_snapshot, control):
             "state": "seen",
             "age_seconds": 1.0,
             "error": None,
+            "tasks": None,
+            "in_per_second": None,
+            "latency_seconds": None,
             "steered_by": None,
             "topology": topology,
         }
