@@ -8,11 +8,11 @@ from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
-from console.pages.pipeline import pipeline
+from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import plans, plant, plants
 from console.pages.queues import dead_letters, ladder, queues
 from console.pages.records import audit, ledger, timeline
-from console.pages.work import lab, tasks
+from console.pages.work import lab, run, tasks
 
 handler403 = "console.pages.frame.action.forbidden"
 handler500 = "console.web.problem.failed"
@@ -47,8 +47,8 @@ urlpatterns = [
         pipeline.release_criterion,
         name="criterion-release",
     ),
-    path("pipeline/<str:name>/declaration/", pipeline.declaration, name="pipeline-declaration"),
-    path("pipeline/<str:name>/declare", pipeline.declare, name="pipeline-declare"),
+    path("pipeline/<str:name>/declaration/", pipeline_declaration.declaration, name="pipeline-declaration"),
+    path("pipeline/<str:name>/declare", pipeline_declaration.declare, name="pipeline-declare"),
     path("plants/", plants.plants, name="plants"),
     path("plants/register", plants.register, name="plant-register"),
     path("plants/<str:name>/", plants.plant, name="plant"),
@@ -86,9 +86,9 @@ urlpatterns = [
     path("lab/<int:experiment_id>/cancel", lab.cancel, name="experiment-cancel"),
     path("lab/<int:experiment_id>/apply", lab.apply, name="experiment-apply"),
     path("lab/<int:experiment_id>/plan", lab.propose, name="experiment-plan"),
-    path("runs/<int:run_id>/", tasks.run, name="run"),
-    path("runs/<int:run_id>/cancel", tasks.cancel, name="run-cancel"),
-    path("runs/<int:run_id>/resume", tasks.resume, name="run-resume"),
+    path("runs/<int:run_id>/", run.run, name="run"),
+    path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
+    path("runs/<int:run_id>/resume", run.resume, name="run-resume"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/<int:alert_id>/", alerts.alert, name="alert"),
     path("alerts/<int:alert_id>/acknowledge", alerts.acknowledge, name="alert-acknowledge"),

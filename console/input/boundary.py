@@ -8,6 +8,7 @@ JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, cast
@@ -16,12 +17,12 @@ import orjson
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
-from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 from ninja.parser import Parser
 
 from console.input.plain_text import UNSTORABLE, is_plain
 from console.web.problem import is_for_a_program
+from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 from queues.errors import BadInput
 
@@ -30,6 +31,17 @@ HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Re
 MOST_DEPTH = 64
 MOST_DOCUMENT_BYTES = 2 * 2**20
 MOST_NUMBER = 2**63
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedPage(TemplateContext):
+    """What was sent can't be read."""
+
+    TEMPLATE = "refused.html"
+
+    field: str
+    message: str
+    title: str
 
 
 class Boundary(MiddlewareMixin):
@@ -79,8 +91,8 @@ def refused(request: HttpRequest, status: int, field: str, message: str) -> Http
     if is_for_a_program(request):
         body = orjson.dumps({"errors": {field[:100]: [message]}})
         return HttpResponse(body, status=status, content_type="application/json")
-    context = {"field": field, "message": message, "title": HTTPStatus(status).phrase}
-    return render(None, "refused.html", context, status=status)
+    page = RefusedPage(field=field, message=message, title=HTTPStatus(status).phrase)
+    return render_context(None, page, status)
 
 
 class Documents(Parser):

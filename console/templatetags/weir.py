@@ -417,16 +417,16 @@ def since(value: Any) -> SafeString:
 
 
 @register.simple_tag
-def count(item: dict[str, Any]) -> SafeString:
+def count(item: Any) -> SafeString:
     """How much on a page calls for somebody, beside its name in the rail, kept up to date."""
-    if item["count"] is None:
+    if item.count is None:
         return SafeString("")
     return format_html(
         '<span class="count" data-derived="{}" aria-label="{} {}">{}</span>',
-        item["counted"],
-        item["count"],
-        item["counted_words"],
-        item["count"] or "",
+        item.counted,
+        item.count,
+        item.counted_words,
+        item.count or "",
     )
 
 

@@ -7,14 +7,15 @@ besides.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
 import orjson
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 
+from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
 CONTENT_TYPE = "application/problem+json"
@@ -52,6 +53,22 @@ SCHEMA = {
         "errors": {"type": ["object", "array"]},
     },
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedPage(TemplateContext):
+    """The console failed; the log has the cause under request_id."""
+
+    TEMPLATE = "500.html"
+
+    request_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgedPage(TemplateContext):
+    """A form without a CSRF token that is right."""
+
+    TEMPLATE = "403_csrf.html"
 
 
 def document(status: int, instance: str, request_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +144,7 @@ def failed(request: HttpRequest) -> HttpResponse:
     needed for it.
     """
     request_id = getattr(request, "request_id", "")
-    return render(None, "500.html", {"request_id": request_id}, status=500)
+    return render_context(None, FailedPage(request_id=request_id), 500)
 
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
@@ -136,4 +153,4 @@ def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
         return HttpResponse(
             orjson.dumps({"errors": {"csrf": [FORGED]}}), status=403, content_type="application/json"
         )
-    return render(request, "403_csrf.html", status=403)
+    return render_context(request, ForgedPage(), 403)

@@ -16,7 +16,7 @@ from console.api.routes.plant import node_named
 from console.api.schemas.control import LoopDetail, LoopList, LoopMode, OverrideEnd, OverrideList, OverrideRow
 from console.connections.control_server import control
 from console.input.row_id import Id, id_of
-from console.pages.loops.loops import describe, described, parameter_rows
+from console.pages.loops.loop_view import describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
 from workers.models import Loop, Override

@@ -1,12 +1,14 @@
 """Alert rules: what is watched, when it fires, who is notified; a change is previewed on the last day."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import redis
 from django.conf import settings
 from django.db.models import Count, Q
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -19,9 +21,10 @@ from console.input.form_values import number_of
 from console.input.row_id import id_of
 from console.pages.alerts.matchers import matchers_of, rows_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show
+from console.pages.frame.page import Document, Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import preview as previews
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
@@ -31,24 +34,67 @@ STEPS = 3
 MOST_SHOWN = 8
 
 
+@dataclass(frozen=True)
+class ListedRule:
+    """A rule, annotated with its alerts that are `open` and those of a `week`, and what it says."""
+
+    rule: AlertRule
+    words: str
+
+
+@dataclass(frozen=True)
+class EscalationStep:
+    """Who is notified after how long; `at` is its place."""
+
+    at: int
+    after_minutes: float | str
+    receivers: Collection[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertRuleForm:
+    """What the form of a rule is filled with, and what can be chosen in it."""
+
+    numbers: list[Document]  # name, unit, help and value of each
+    conditions: Collection[Condition]
+    severities: Collection[str]
+    steps: list[EscalationStep]
+    receivers: list[str]
+    rows: list[Document]  # of matchers
+    labels: Collection[str]
+    operators: Collection[str]
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertRulesPage(FormPage):
+    """All rules, and the one that is open, with its form."""
+
+    TEMPLATE, NAME = "alerts/alert_rules.html", "alerts"
+
+    found: list[ListedRule]  # by severity and name
+    rule: AlertRule | None
+    form: AlertRuleForm | None
+
+
 @require_safe
 @requires("plant.view")
 def alert_rules(request: HttpRequest) -> HttpResponse:
-    """Context: `found`: {rule, condition, words, open, week}, by severity and name."""
+    """The list of rules."""
     return rules_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def alert_rule(request: HttpRequest, name: str) -> HttpResponse:
-    """The same, and `rule`: the one that is open, with its form; `new` opens an empty form."""
+    """The same with one that is open; `new` opens an empty form."""
     return rules_page(request, name=name)
 
 
 def rules_page(
-    request: HttpRequest, errors: Any = None, submitted: Any = None, name: str = ""
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, name: str = ""
 ) -> HttpResponse:
-    name = name or (submitted or {}).get("name", "")
+    name = name or (submitted or QueryDict()).get("name", "")
     fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
     counted = AlertRule.objects.annotate(
         open=Count("alerts", filter=Q(alerts__state__in=OPEN)),
@@ -64,20 +110,14 @@ def rules_page(
         )
     elif name:
         opened = get_object_or_404(AlertRule, name=name)
-    return show(
-        request,
-        "alerts/alert_rules.html",
-        "alerts",
-        "frame",
-        found=[
-            {"rule": each, "condition": CONDITIONS.get(each.condition), "words": in_words(each)}
-            for each in found
-        ],
+    page = AlertRulesPage(
+        found=[ListedRule(each, in_words(each)) for each in found],
         rule=opened,
         form=_form(opened) if opened else None,
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
 def in_words(rule: AlertRule) -> str:
@@ -93,13 +133,12 @@ def in_words(rule: AlertRule) -> str:
     return f"{rule.condition.replace('_', ' ')} {sign} {rule.threshold:g}{unit}{held}{where}{clear}"
 
 
-def _form(rule: AlertRule) -> dict[str, Any]:
-    """What the form is filled with."""
+def _form(rule: AlertRule) -> AlertRuleForm:
     names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
     steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
     condition = CONDITIONS[rule.condition]
-    return {
-        "numbers": [
+    return AlertRuleForm(
+        numbers=[
             {
                 "name": each.name,
                 "unit": condition.unit or "of 1" if "condition" in each.unit else each.unit,
@@ -108,15 +147,15 @@ def _form(rule: AlertRule) -> dict[str, Any]:
             }
             for each in rules.NUMBERS
         ],
-        "conditions": CONDITIONS.values(),
-        "severities": AlertRule.Severity.values,
-        "steps": [{**step, "at": at} for at, step in enumerate(steps)],
-        "receivers": names,
-        "rows": rows_of(rule.matchers),
-        "labels": matching.LABELS,
-        "operators": matching.OPERATORS,
-        "words": in_words(rule),
-    }
+        conditions=CONDITIONS.values(),
+        severities=AlertRule.Severity.values,
+        steps=[EscalationStep(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
+        receivers=names,
+        rows=rows_of(rule.matchers),
+        labels=matching.LABELS,
+        operators=matching.OPERATORS,
+        words=in_words(rule),
+    )
 
 
 def _fields(request: HttpRequest) -> dict[str, Any]:

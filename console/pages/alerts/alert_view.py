@@ -2,22 +2,25 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
+from console.pages.frame.page import Document
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle import machine, on_call
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert
+from workers.alerts.lifecycle.models import Alert, AlertEvent
 from workers.alerts.lifecycle.open_alerts import suppression_of
-from workers.alerts.rules import runbook, silences
+from workers.alerts.rules import runbook
 
 MOST_EVENTS = 60
 MOST_ALIKE, MOST_FOLDED = 4, 200
@@ -36,82 +39,129 @@ TITLES = {
 }
 
 
-def listed(alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-    """{"alert", "quiet", "explained", "more"}: those that notify first, the most severe, the oldest.
-
-    `explained`: rows of those it explains; `more`: rows alike that are folded below it, so that a thousand of
-    one rule hide no other.
+@dataclass
+class ListedAlert:
+    """A row of the list. suppression: why it notifies nobody; explained: rows of those it explains; more:
+    rows alike that are folded below it, so that a thousand of one rule hide no other.
     """
-    rows: dict[int, dict[str, Any]] = {
-        alert.pk: {"alert": alert, "quiet": suppression_of(alert)[0], "explained": [], "more": []}
-        for alert in alerts
-    }
-    top: list[dict[str, Any]] = []
+
+    alert: Alert
+    suppression: str | None
+    explained: list["ListedAlert"] = field(default_factory=list)
+    more: list["ListedAlert"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ChartSeries:
+    """A line of a chart: its path in the snapshot, and its name."""
+
+    path: str
+    label: str
+
+
+@dataclass(frozen=True)
+class ChartLane:
+    """Lines on one axis. scale: what a value is multiplied by; threshold: before that."""
+
+    title: str
+    scale: float
+    series: list[ChartSeries]
+    threshold: float | None
+
+
+@dataclass(frozen=True)
+class AlertChart:
+    """What an alert watches against its threshold, and what it is about beside it. until: seconds since the
+    epoch, None while it goes on live.
+    """
+
+    lanes: list[ChartLane]
+    minutes: int
+    until: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertDetails:
+    """All that the page says of one alert."""
+
+    id: int
+    row: Alert
+    is_open: bool
+    suppression: str | None
+    situation: Document
+    unit: str
+    above: bool  # it fires above its threshold, not below
+    chart: AlertChart | None
+    impact: str
+    first_steps: str
+    tried: Document
+    events: list[AlertEvent]
+    explained: QuerySet[Alert]
+    flaps: bool
+    links: dict[str, str]
+    runbook: str
+    next_step: str  # whom escalating would notify; "" when no step is left
+
+
+def listed(alerts: Sequence[Alert]) -> list[ListedAlert]:
+    """Those that notify first, the most severe first, then the oldest."""
+    rows = {alert.pk: ListedAlert(alert, suppression_of(alert)[0]) for alert in alerts}
+    top: list[ListedAlert] = []
     for alert in alerts:
         cause = rows.get(alert.under_id or 0)
-        (top if cause is None else cause["explained"]).append(rows[alert.pk])
+        (top if cause is None else cause.explained).append(rows[alert.pk])
     for row in rows.values():
-        row["explained"].sort(key=_order)
+        row.explained.sort(key=_order)
     return _folded(sorted(top, key=_order))
 
 
-def _folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _folded(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
     """The first few of each rule; the others are the last one's `more`."""
-    alike: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    alike: dict[tuple[str, bool], list[ListedAlert]] = {}
     for row in rows:
-        alike.setdefault((row["alert"].rule_name, row["quiet"] is None), []).append(row)
+        alike.setdefault((row.alert.rule_name, row.suppression is None), []).append(row)
     for group in alike.values():
-        group[:MOST_ALIKE][-1]["more"] = group[MOST_ALIKE:][:MOST_FOLDED]
+        group[:MOST_ALIKE][-1].more = group[MOST_ALIKE:][:MOST_FOLDED]
     folded = {id(row) for group in alike.values() for row in group[MOST_ALIKE:]}
     return [row for row in rows if id(row) not in folded]
 
 
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    alert = row["alert"]
-    return (row["quiet"] is not None, -GRAVITY[alert.severity], alert.fired_at)
+def _order(row: ListedAlert) -> tuple[Any, ...]:
+    return (row.suppression is not None, -GRAVITY[row.alert.severity], row.alert.fired_at)
 
 
-def context_of(alert: Alert) -> dict[str, Any]:
-    """All that the page says of one alert."""
+def details_of(alert: Alert) -> AlertDetails:
+    """Everything about one alert."""
     condition = CONDITIONS.get(alert.condition)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
-    return {
-        "id": alert.pk,
-        "row": alert,
-        "is_open": alert.resolved_at is None,
-        "quiet": suppression_of(alert)[0],
-        "situation": on_call.situation(alert),
-        "unit": condition.unit if condition else "",
-        "above": condition.above if condition else True,
-        "chart": _chart(alert),
-        "impact": alert.impact or impact.GENERAL.get(alert.condition, ""),
-        "first_steps": impact.FIRST_STEPS.get(alert.condition, ""),
-        "tried": history.tried(alert),
-        "events": list(events),
-        "explained": list(alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at")),
-        "flaps": alert.came_back >= machine.FLAPS,
-        "links": _links(alert),
-        "runbook": runbook.path(alert.rule) if alert.rule else "",
-        "matchers": [
-            {"label": label, "is": "=", "value": value}
-            for label, value in silences.labels_of(alert).items()
-            if label != "severity"
-        ],
-        "next_step": _next_step(alert),
-    }
+    return AlertDetails(
+        id=alert.pk,
+        row=alert,
+        is_open=alert.resolved_at is None,
+        suppression=suppression_of(alert)[0],
+        situation=on_call.situation(alert),
+        unit=condition.unit if condition else "",
+        above=condition.above if condition else True,
+        chart=_chart(alert),
+        impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
+        first_steps=impact.FIRST_STEPS.get(alert.condition, ""),
+        tried=history.tried(alert),
+        events=list(events),
+        explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
+        flaps=alert.came_back >= machine.FLAPS,
+        links=_links(alert),
+        runbook=runbook.path(alert.rule) if alert.rule else "",
+        next_step=_next_step(alert),
+    )
 
 
 def _next_step(alert: Alert) -> str:
-    """Whom escalating would notify; empty when no step is left."""
     steps = alert.rule.escalation if alert.rule else []
     return " and ".join(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
 
 
-def _chart(alert: Alert) -> dict[str, Any] | None:
-    """What it watches against its threshold, and what it is about beside it: {"lanes", "minutes", "until"}.
-
-    The chart of an open alert goes on live; that of one that is over shows its hour.
-    """
+def _chart(alert: Alert) -> AlertChart | None:
+    """The chart of an open alert goes on live; that of one that is over shows its hour."""
     condition = CONDITIONS.get(alert.condition)
     names = condition.charted(alert.labels) if condition else []
     if condition is None or not names:
@@ -120,42 +170,41 @@ def _chart(alert: Alert) -> dict[str, Any] | None:
     for label, path in BESIDE.items():
         name = path.format(**{label: alert.labels.get(label, "")})
         if label in alert.labels and name not in names:
-            beside = {"title": TITLES[_key(path)], "scale": 1.0, "threshold": None}
-            lanes.append({**beside, "series": _series([name])})
+            lanes.append(ChartLane(TITLES[_key(path)], 1.0, _series([name]), None))
             break
-    return {"lanes": lanes, **_hour(alert)}
+    minutes, until = _hour(alert)
+    return AlertChart(lanes, minutes, until)
 
 
-def _lane(condition: Condition, names: list[str], threshold: float) -> dict[str, Any]:
+def _lane(condition: Condition, names: list[str], threshold: float) -> ChartLane:
     """What is watched, against its threshold; or, where that is made of more, what it is made of."""
     watched = condition.scale is not None
     title = f"{condition.help.rstrip('.')}, {condition.unit}"
-    return {
-        "title": title if watched else TITLES[_key(names[0])],
-        "scale": condition.scale or 1.0,
-        "series": _series(names),
-        "threshold": threshold / condition.scale if condition.scale else None,
-    }
+    return ChartLane(
+        title=title if watched else TITLES[_key(names[0])],
+        scale=condition.scale or 1.0,
+        series=_series(names),
+        threshold=threshold / condition.scale if condition.scale else None,
+    )
 
 
-def _series(names: list[str]) -> list[dict[str, str]]:
-    return [{"path": name, "label": LABELS.sub("", _key(name)).replace("_", " ")} for name in names]
+def _series(names: list[str]) -> list[ChartSeries]:
+    return [ChartSeries(name, LABELS.sub("", _key(name)).replace("_", " ")) for name in names]
 
 
 def _key(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _hour(alert: Alert) -> dict[str, Any]:
+def _hour(alert: Alert) -> tuple[int, float | None]:
+    """Its length in minutes, and its end."""
     now = timezone.now()
     if alert.resolved_at is None:
         minutes = (now - alert.began_at + LEAD).total_seconds() / 60
-        return {"minutes": round(min(MOST_LIVE_MINUTES, max(LEAST_MINUTES, minutes))), "until": None}
+        return round(min(MOST_LIVE_MINUTES, max(LEAST_MINUTES, minutes))), None
     end = min(now, alert.resolved_at + AFTER)
-    return {
-        "minutes": round(min(LONGEST, end - alert.began_at + BEFORE).total_seconds() / 60),
-        "until": end.timestamp(),
-    }
+    minutes = min(LONGEST, end - alert.began_at + BEFORE).total_seconds() / 60
+    return round(minutes), end.timestamp()
 
 
 def _links(alert: Alert) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """Alerts: the list, and beside it everything about one; what people do to it."""
 
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.core.paginator import Page, Paginator
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
 from console.input.form_values import minutes_of
-from console.pages.alerts.alert_view import context_of, listed
+from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, listed
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
+from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
@@ -24,12 +24,27 @@ PER_PAGE = 25
 UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlertsPage(FormPage):
+    """All alerts, and everything about one: the one of the address, else the first that is open, which a
+    phone leaves out (`chosen` is false).
+    """
+
+    TEMPLATE, NAME = "alerts/alerts.html", "alerts"
+
+    open_alerts: list[ListedAlert]  # most severe first, what they explain below them
+    page_obj: Page[Alert]  # those that are over
+    query: str = ""
+    alert: AlertDetails | None
+    chosen: bool
+    looked_at: datetime | None  # of the alerter's last check
+    unwatched: bool
+
+
 @require_safe
 @requires("plant.view")
 def alerts(request: HttpRequest) -> HttpResponse:
-    """Context: `open_alerts` (most severe first, what they explain below them), page_obj of those that are
-    over; `alert`: the context of the first open one, which a phone leaves out (`chosen` is false).
-    """
+    """The list, and the first that is open."""
     return alerts_page(request)
 
 
@@ -41,37 +56,36 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
 
 
 def alert_page(
-    request: HttpRequest, alert_id: int, errors: Any = None, submitted: Any = None
+    request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     fired = Alert.objects.filter(fired_at__isnull=False)
     return alerts_page(request, errors, submitted, chosen=get_object_or_404(fired, pk=alert_id))
 
 
 def alerts_page(
-    request: HttpRequest, errors: Any = None, submitted: Any = None, chosen: Alert | None = None
+    request: HttpRequest,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
+    chosen: Alert | None = None,
 ) -> HttpResponse:
     rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under")
     standing = listed(list(rows.filter(state__in=OPEN)))
     over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
     page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))
-    first = standing[0]["alert"] if standing else None
-    shown = chosen or first
+    shown = chosen or (standing[0].alert if standing else None)
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     looked_at = watch.looked_at if watch else None
-    return show(
-        request,
-        "alerts/alerts.html",
-        "alerts",
-        view_of(shown),
+    page = AlertsPage(
         open_alerts=standing,
         page_obj=page_obj,
-        alert=context_of(shown) if shown else None,
+        alert=details_of(shown) if shown else None,
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, view_of(shown))
 
 
 def view_of(alert: Alert | None) -> str:

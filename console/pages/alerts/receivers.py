@@ -1,9 +1,12 @@
 """Receivers: who is notified and how, whether messages arrive, and a test of each."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -12,7 +15,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show
+from console.pages.frame.page import Document, Errors, FormPage, render_page
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery.channels.webhook import derived_secret, setup_error
 from workers.alerts.lifecycle.models import Message, Receiver
@@ -20,25 +23,50 @@ from workers.alerts.lifecycle.models import Message, Receiver
 MOST_MESSAGES = 30
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListedReceiver:
+    """A receiver. last: its newest message; failing: the one tried most often in vain; secret: for
+    administrators who have lately proved who they are.
+    """
+
+    receiver: Receiver
+    used_by: list[str]
+    last: Message | None
+    failing: Message | None
+    secret: str
+    setup_error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiversPage(FormPage):
+    """Everybody who is notified, and the latest messages."""
+
+    TEMPLATE, NAME = "alerts/receivers.html", "alerts"
+
+    found: list[ListedReceiver]
+    hides_secrets: bool
+    editing: Receiver | None  # the one that `?edit=` names
+    form: Document
+    channels: Collection[str]
+    messages_sent: QuerySet[Message]
+    mail_host: str
+
+
 @require_safe
 @requires("plant.view")
 def receivers(request: HttpRequest) -> HttpResponse:
-    """Context: `found`: {receiver, used_by, last, failing, secret (for administrators who have lately proved
-    who they are)}, `hides_secrets`, `messages_sent`: the latest; `editing`: the receiver that `?edit=` names.
-    """
+    """The list of receivers."""
     return receivers_page(request)
 
 
-def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = None, **_: Any) -> HttpResponse:
+def receivers_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **_: Any
+) -> HttpResponse:
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
     rows = [_row(each, shows_secrets) for each in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
-    return show(
-        request,
-        "alerts/receivers.html",
-        "alerts",
-        "frame",
+    page = ReceiversPage(
         found=rows,
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
@@ -49,9 +77,10 @@ def receivers_page(request: HttpRequest, errors: Any = None, submitted: Any = No
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
-def _form(editing: Receiver | None, submitted: Any) -> dict[str, Any]:
+def _form(editing: Receiver | None, submitted: QueryDict | None) -> Document:
     """What the form is filled with: what was typed and refused, else the receiver that is changed."""
     if submitted:
         return dict(submitted.dict())
@@ -62,19 +91,17 @@ def _form(editing: Receiver | None, submitted: Any) -> dict[str, Any]:
     return {"name": editing.name, "channel": editing.channel, **editing.settings, "addresses": lines, **flags}
 
 
-def _row(receiver: Receiver, shows_secrets: bool) -> dict[str, Any]:
+def _row(receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
     derived = receiver.channel == Receiver.Channel.WEBHOOK and not receiver.settings.get("secret_environment")
-    last = receiver.messages.order_by("-pk").first()
-    return {
-        "receiver": receiver,
-        "used_by": kept.used_by(receiver),
-        "last": last,
-        "failing": receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
-        .order_by("-tries")
-        .first(),
-        "secret": derived_secret(receiver) if derived and shows_secrets else "",
-        "trouble": setup_error(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
-    }
+    waiting = receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
+    return ListedReceiver(
+        receiver=receiver,
+        used_by=kept.used_by(receiver),
+        last=receiver.messages.order_by("-pk").first(),
+        failing=waiting.order_by("-tries").first(),
+        secret=derived_secret(receiver) if derived and shows_secrets else "",
+        setup_error=setup_error(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
+    )
 
 
 @action("receiver.change", receivers_page)

@@ -1,5 +1,7 @@
 """The morning review: what fired in a time range, how long, what helped, what flapped; as page and as CSV."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,31 +13,41 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.actions.exports import export
 from console.input.form_values import iso, time_of
-from console.pages.frame.frame import show
+from console.pages.frame.page import ConsolePage, Document, Errors, render_page
 from queues.errors import BadInput
 from workers.alerts import review as reviews
 
 HOURS = (12, 24, 72, 168)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReviewPage(ConsolePage):
+    """What fired in a time. hours: how many up to now; None for a time of one's own."""
+
+    TEMPLATE, NAME = "alerts/review.html", "alerts"
+
+    since: datetime
+    until: datetime
+    from_text: str
+    to_text: str
+    hours: int | None
+    choices: Sequence[int]
+    found: list[reviews.Row]  # the most severe and longest first
+    summary: Document
+    errors: Errors
+
+
 @require_safe
 @requires("plant.view")
 def review(request: HttpRequest) -> HttpResponseBase:
-    """`?hours=12` up to now, or `?from=…&to=…`; `&format=csv` (or json) downloads it.
-
-    Context: since, until, `found` (workers.alerts.review.Row, the most severe and longest first), summary.
-    """
+    """`?hours=12` up to now, or `?from=…&to=…`; `&format=csv` (or json) downloads it."""
     since, until, errors = _span(request)
     rows = reviews.rows(since, until)
     if request.GET.get("format") in ("csv", "json") and not errors:
         documents = ([row.document()] for row in rows)
         return export(request, documents, reviews.HEADER, "alert-review", request.GET["format"])
     found = sorted(rows, key=_worst_first)
-    return show(
-        request,
-        "alerts/review.html",
-        "alerts",
-        "frame",
+    page = ReviewPage(
         since=since,
         until=until,
         from_text=iso(since),
@@ -46,6 +58,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
         summary=reviews.summary(found, since, until),
         errors=errors,
     )
+    return render_page(request, page, "frame")
 
 
 def _worst_first(row: reviews.Row) -> Any:

@@ -1,8 +1,9 @@
 """Silences: in force, and over; a new one is shown with what it hides before it is set."""
 
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -14,7 +15,7 @@ from console.input.form_values import minutes_of
 from console.input.row_id import id_of
 from console.pages.alerts.matchers import matchers_of, rows_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
+from console.pages.frame.page import Document, Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import matching
@@ -24,38 +25,55 @@ from workers.alerts.rules.silences import in_force
 MOST_ENDED = 25
 
 
+@dataclass(frozen=True)
+class ListedSilence:
+    """A silence, its matchers in words, and the open alerts that it hides."""
+
+    silence: Silence
+    words: str
+    hides: Collection[Alert] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilencesPage(FormPage):
+    """Silences in force, those that are over, and the form of another."""
+
+    TEMPLATE, NAME = "alerts/silences.html", "alerts"
+
+    current: list[ListedSilence]
+    ended: list[ListedSilence]
+    rows: list[Document]  # of matchers
+    labels: Collection[str]
+    operators: Collection[str]
+
+
 @require_safe
 @requires("plant.view")
 def silences(request: HttpRequest) -> HttpResponse:
-    """Context: `standing` ({silence, words, hides}), `ended`, `rows` of the form; `?alert=` fills it in."""
+    """The list of silences; `?alert=` fills in the form."""
     return silences_page(request)
 
 
-def silences_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def silences_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     now = timezone.now()
-    standing = [
-        {
-            "silence": each,
-            "words": matching.in_words(each.matchers),
-            "hides": kept.hidden(each.matchers, now)["open"],
-        }
+    current = [
+        ListedSilence(each, matching.in_words(each.matchers), kept.hidden(each.matchers, now)["open"])
         for each in in_force(now).select_related("owner")
     ]
-    over = Silence.objects.exclude(pk__in=[row["silence"].pk for row in standing]).select_related("owner")
+    over = Silence.objects.exclude(pk__in=[row.silence.pk for row in current]).select_related("owner")
     ended = over.order_by("-created_at")[:MOST_ENDED]
-    return show(
-        request,
-        "alerts/silences.html",
-        "alerts",
-        "frame",
-        standing=standing,
-        ended=[{"silence": each, "words": matching.in_words(each.matchers)} for each in ended],
+    page = SilencesPage(
+        current=current,
+        ended=[ListedSilence(each, matching.in_words(each.matchers)) for each in ended],
         rows=rows_of(matchers_of(submitted) if submitted else _filled(request)),
         labels=matching.LABELS,
         operators=matching.OPERATORS,
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
 def _filled(request: HttpRequest) -> list[dict[str, str]]:

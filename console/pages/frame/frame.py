@@ -1,15 +1,15 @@
 """What every page has around it: the rail, the strip, and what the visitor may do."""
 
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest
 from django.urls import reverse
 
 from console.accounts.access import actor_of
 from console.connections.control_server import latest_snapshot
-from console.live.view import view_named
 from console.pages.frame import past
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
@@ -41,18 +41,58 @@ RAIL_ACTIONS = {"audit": "audit.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 
 
-def show(request: HttpRequest, template: str, page: str, view: str = "whole", **context: Any) -> HttpResponse:
-    """Render a page: `snapshot` (newest, or None) and `page` (its name on the rail) are always there.
+@dataclass(frozen=True)
+class RailItem:
+    """A page on the rail. counted: the derived value that keeps `count` up to date; None: it has no count."""
 
-    `view` names the part of the snapshot (`console.live.view`) that the page's scripts get, and follow.
-    """
-    snapshot = snapshot_of(request)
-    # A page that only has parts of it written anew (static/js/values/refresh.js) has the snapshot already.
-    parts_only = "X-Weir-Parts" in request.headers
-    watched = None if parts_only else snapshot and view_named(view).narrowed(snapshot)
-    return render(
-        request, template, {"page": page, "snapshot": snapshot, "watched": watched, "view": view, **context}
-    )
+    name: str
+    label: str
+    section: str
+    url: str
+    count: int | None
+    counted: str | None
+    counted_words: str | None
+
+
+@dataclass(frozen=True)
+class HealthStrip:
+    """How the plant is, in a line; all but the sentence is None while there is no snapshot."""
+
+    state: str | None
+    sentence: str
+    at: float | None  # seconds since the epoch
+    seq: int | None
+
+
+@dataclass(frozen=True)
+class PlantChoice:
+    """A plant in the menu: its page, its state, and the state's word."""
+
+    name: str
+    url: str
+    state: str
+    word: str
+    stale: bool
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What every page has around it."""
+
+    plant: str
+    shows_plant: bool  # the page is of one plant
+    plants: list[PlantChoice]
+    plants_stale: bool
+    strip: HealthStrip
+    past: past.PastInstant | None
+    rail: list[RailItem]
+    tabs: list[RailItem]
+    overrides: list[dict[str, Any]]
+    alerts: list[dict[str, Any]]
+    user: str
+    role: str | None
+    submission: str  # of a form that is sent without a script
+    can: dict[str, bool]  # by action, its dots as underscores: see console.accounts.access.ACTIONS
 
 
 def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
@@ -66,70 +106,65 @@ def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
     return noted.weir_snapshot
 
 
-def frame(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `frame` with strip, rail, overrides, role and `can` (see
-    console.accounts.access.ACTIONS).
-    """
+def frame(request: HttpRequest) -> dict[str, Frame | None]:
+    """Context processor: `frame`, None for who is not logged in."""
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {"frame": None}
     actor = actor_of(request)
     snapshot = snapshot_of(request) if actor.may("plant.view") else None
-    was = past.past_of(request)
+    was, known = past.past_of(request), plants(snapshot)
     counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
     rail = [
         _item(*entry, counts, was) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
     ]
+    shown = _shown_plant(request)
     return {
-        "frame": {
-            "plant": _shown_plant(request),
-            "plants": (known := plants(snapshot)),
-            "plants_troubled": any(each["stale"] for each in known),
-            "strip": _strip(snapshot),
-            "past": was,
-            "rail": rail,
-            "tabs": [item for item in rail if item["name"] in TABS],
-            "overrides": (snapshot or {}).get("overrides", []),
-            "alerts": calling(snapshot),
-            "user": actor.name,
-            "role": actor.role,
+        "frame": Frame(
+            plant=shown or LOCAL,
+            shows_plant=shown is not None,
+            plants=known,
+            plants_stale=any(each.stale for each in known),
+            strip=_strip(snapshot),
+            past=was,
+            rail=rail,
+            tabs=[item for item in rail if item.name in TABS],
+            overrides=(snapshot or {}).get("overrides", []),
+            alerts=calling(snapshot),
+            user=actor.name,
+            role=actor.role,
+            submission=secrets.token_hex(16),
             # What is past can't be steered.
-            "submission": secrets.token_hex(16),  # of a form that is sent without a script
-            "can": actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
-        }
+            can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
+        )
     }
 
 
-def _strip(snapshot: dict[str, Any] | None) -> dict[str, Any]:
+def _strip(snapshot: dict[str, Any] | None) -> HealthStrip:
     if snapshot is None:
-        return {"state": None, "sentence": NO_SNAPSHOT, "at": None, "seq": None}
-    return {**snapshot["health"], "at": snapshot["at"], "seq": snapshot["seq"]}
+        return HealthStrip(None, NO_SNAPSHOT, None, None)
+    health = snapshot["health"]
+    return HealthStrip(health["state"], health["sentence"], snapshot["at"], snapshot["seq"])
 
 
-def plants(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """This plant, which is this console, and the registered ones: name, url, state and its word."""
-    here = {
-        "name": LOCAL,
-        "url": reverse("overview"),
-        "state": NORMAL,
-        "word": "this console",
-        "stale": False,
-    }
+def plants(snapshot: dict[str, Any] | None) -> list[PlantChoice]:
+    """This plant, which is this console, and the registered ones."""
+    here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
     others = (snapshot or {}).get("plants") or {}
     return [here, *(_plant(name, row) for name, row in others.items())]
 
 
-def _plant(name: str, row: dict[str, Any]) -> dict[str, Any]:
+def _plant(name: str, row: Mapping[str, Any]) -> PlantChoice:
     url, seen = reverse("plant", args=[name]), row["state"] == "seen"
     if seen and row["error"] is None:
-        return {"name": name, "url": url, "state": NORMAL, "word": "seen", "stale": False}
+        return PlantChoice(name, url, NORMAL, "seen", stale=False)
     word = "answers wrongly" if seen else "stale" if row["state"] == "stale" else "not seen yet"
-    return {"name": name, "url": url, "state": BUSY if seen else OFFLINE, "word": word, "stale": not seen}
+    return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
 
 
-def _shown_plant(request: HttpRequest) -> str:
-    """The plant whose page it is; every other page is of this one."""
+def _shown_plant(request: HttpRequest) -> str | None:
+    """The plant whose page it is; every other page is of this one, and names none."""
     match = request.resolver_match
-    return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else LOCAL
+    return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
 
 
 def proposals(snapshot: dict[str, Any] | None) -> int:
@@ -150,14 +185,14 @@ COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 
 def _item(
     name: str, label: str, section: str, counts: dict[str, int], was: past.PastInstant | None
-) -> dict[str, Any]:
+) -> RailItem:
     """Who sees the past stays there, from page to page that can show it."""
-    return {
-        "name": name,
-        "label": label,
-        "section": section,
-        "url": reverse(name) + (was.query if was is not None and name in past.PAGES else ""),
-        "count": counts.get(name),
-        "counted": COUNTED.get(name),
-        "counted_words": COUNTED_WORDS.get(name),
-    }
+    return RailItem(
+        name=name,
+        label=label,
+        section=section,
+        url=reverse(name) + (was.query if was is not None and name in past.PAGES else ""),
+        count=counts.get(name),
+        counted=COUNTED.get(name),
+        counted_words=COUNTED_WORDS.get(name),
+    )

@@ -1,14 +1,16 @@
 """A page of the ledger or the audit: its place and its filter, read from the address, and the rows there."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from console.input.form_values import time_of
 from console.input.row_id import id_of
+from console.pages.frame.page import Errors
 from queues.errors import BadInput
 from workers.coordination import keyset
 
@@ -16,21 +18,34 @@ PLACES = ("before", "after")
 PAGE_ROWS = 50
 
 
-def listing(request: HttpRequest, read: Any, rows: QuerySet[Any]) -> dict[str, Any]:
-    """Context of a filtered list: listed (a keyset page), counted and most_counted, filters (the query),
-    errors by field, query (for page links). `read` makes a filter of a query; a refused one lists nothing.
+@dataclass(frozen=True, kw_only=True)
+class FilteredList:
+    """What a page with a filtered list has of it: its own context inherits these fields.
+
+    query: what the links to the pages beside it keep.
     """
+
+    listed: keyset.KeysetPage
+    counted: int  # at most one more than most_counted
+    most_counted: int
+    filters: QueryDict
+    errors: Errors
+    query: str
+
+
+def listing(request: HttpRequest, read: Any, rows: QuerySet[Any]) -> FilteredList:
+    """The list that an address asks for. `read` makes a filter of a query; a refused one lists nothing."""
     wanted, errors = chosen_or_refused(read, request.GET)
     chosen = rows.none() if wanted is None else wanted.choose(rows)
     listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
-    return {
-        "listed": listed,
-        "counted": keyset.counted(chosen, listed),
-        "most_counted": keyset.MOST_COUNTED,
-        "filters": request.GET,
-        "errors": errors,
-        "query": query_without_place(request),
-    }
+    return FilteredList(
+        listed=listed,
+        counted=keyset.counted(chosen, listed),
+        most_counted=keyset.MOST_COUNTED,
+        filters=request.GET,
+        errors=errors,
+        query=query_without_place(request),
+    )
 
 
 def place_of(query: Mapping[str, str]) -> dict[str, int | None]:

@@ -1,5 +1,8 @@
 """Help: the documentation in the console's own frame, and a search over it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from django.http import FileResponse, Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -7,30 +10,39 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.help import contents
-from console.help.rendering import rendered
-from console.pages.frame.frame import show
+from console.help.contents import HelpGroup, HelpPage
+from console.help.rendering import RenderedPage, rendered
+from console.pages.frame.page import ConsolePage, render_page
 
 MOST_FOUND = 30
 LONGEST_SEARCH = 200
 
 
+@dataclass(frozen=True, kw_only=True)
+class DocumentationPage(ConsolePage):
+    """A page of the documentation. words, found: of a search (`?q=`)."""
+
+    TEMPLATE, NAME = "help/help.html", "help"
+
+    rendered: RenderedPage
+    parts: Sequence[HelpGroup]  # the table of contents
+    open_part: HelpGroup
+    shown: HelpPage
+    words: str
+    found: Sequence[HelpPage] | None
+
+
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
-    """Context: the page, its body and headings, `parts` (the table of contents) and `open_part`; `words` and
-    `found` of a search (`?q=`). An address that ends in .png answers with the picture.
-    """
+    """The page at an address; one that ends in .png answers with the picture."""
     if address in contents.pictures():
         return FileResponse(contents.pictures()[address].open("rb"), content_type="image/png")
     shown = contents.by_address().get(address)
     if shown is None:
         raise Http404(f"Help has no page {address}.")
     words = request.GET.get("q", "")[:LONGEST_SEARCH].strip()
-    return show(
-        request,
-        "help/help.html",
-        "help",
-        "frame",
+    read = DocumentationPage(
         shown=shown,
         rendered=rendered(shown.source, reverse("help")),
         parts=contents.parts(),
@@ -38,3 +50,4 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
         words=words,
         found=contents.search(words)[:MOST_FOUND] if words else None,
     )
+    return render_page(request, read, "frame")

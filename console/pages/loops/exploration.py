@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 
 from console.input.form_values import number_of
+from console.pages.frame.page import Document
 from console.pages.loops.plane import Plane
 from console.timeline.axis import value_ticks
 from controllers import catalog
@@ -15,6 +16,7 @@ from controllers.concurrency.law import LAW
 from controllers.concurrency.throughput_curve import Curve, Point
 from controllers.concurrency.throughput_prediction import (
     PredictedThroughput,
+    Saturation,
     bottleneck,
     curve_through,
     predicted_throughput,
@@ -68,13 +70,27 @@ class Numbers:
         return [each for each in (self.threads, self.rest, self.would, self.asked) if each]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownExploration:
+    """What is known of a loop's processes. refusal: why what was asked for can't be answered, else ""."""
+
+    numbers: Numbers
+    sentence: str
+    points: list[Point]
+    bottleneck: Saturation | None
+    predictions: list[Document]
+    drawing: Document | None
+    cycles: list[Document]
+    refusal: str = ""
+
+
 def shown(
     loop: Loop,
     parameters: Mapping[str, Any],
     asked: int | None = None,
     would: Mapping[str, Any] | None = None,
-) -> dict[str, Any] | None:
-    """What loops/parts/exploration.html takes; `asked` is a number of threads, `would` are other parameters.
+) -> ShownExploration | None:
+    """`asked` is a number of threads, `would` are other parameters.
     None for a loop of another law. Raises BadInput where `would` contradict each other."""
     if loop.law != LAW.name:
         return None
@@ -87,15 +103,15 @@ def shown(
     would_rest = None if curve is None or would is None else target(would, curve)
     numbers = Numbers(now["threads"], rests, would_rest if would_rest != rests else None, asked)
     rows = [] if curve is None else _predictions(curve, numbers)
-    return {
-        "numbers": numbers,
-        "sentence": _sentence(now["phase"], numbers, seen, rows),
-        "points": points,
-        "bottleneck": None if curve is None else bottleneck(curve),
-        "prospects": rows,
-        "drawing": _drawing(points, curve, numbers),
-        "cycles": cycles(seen)[:SHOWN_CYCLES],
-    }
+    return ShownExploration(
+        numbers=numbers,
+        sentence=_sentence(now["phase"], numbers, seen, rows),
+        points=points,
+        bottleneck=None if curve is None else bottleneck(curve),
+        predictions=rows,
+        drawing=_drawing(points, curve, numbers),
+        cycles=cycles(seen)[:SHOWN_CYCLES],
+    )
 
 
 def read_asked(text: str) -> int | None:

@@ -1,13 +1,14 @@
 """Loop pages: what steers, with which parameters, and what people put in their place."""
 
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -18,156 +19,143 @@ from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import (
+    ConsolePage,
+    Document,
+    Errors,
+    FormPage,
+    render_page,
+)
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
-from console.pages.queues.ladder_view import ladder_of
+from console.pages.loops.exploration import ShownExploration
+from console.pages.loops.loop_view import describe, described, guard_rows, parameter_rows
+from console.pages.loops.parallelism_view import ShownParallelism
+from console.pages.loops.prediction import ShownPrediction
+from console.pages.loops.shedding_view import ShownShedding
+from console.pages.queues.ladder_view import LadderSteps, ladder_of
+from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
-from controllers.framework import guard
 from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
 from workers.control.kinds.registry import display_of
-from workers.models import Loop, Override
+from workers.control.parts.kind import Lanes
+from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
-from workers.steering.scope import Scope, active_loops
+from workers.steering.scope import Scope
 
 LATEST_ENTRIES = 50
-TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
 WOULD = "would-"  # the loop page's fields: one for each parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopsPage(ConsolePage):
+    """All loops."""
+
+    TEMPLATE, NAME = "loops/loops.html", "loops"
+
+    loops: Mapping[str, Document]  # `describe`, by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopPage(FormPage):
+    """One loop; what only some laws have is None for the others."""
+
+    TEMPLATE, NAME = "loops/loop.html", "loops"
+
+    loop: Document  # `describe`
+    lanes: Lanes
+    law_words: list[str]  # templates that say what the law does: the first that is there
+    parameters: list[Document]  # `parameter_rows`
+    guard: list[Document]  # `guard_rows`
+    prediction: ShownPrediction | None
+    shedding: ShownShedding | None
+    ladder: LadderSteps | None
+    parallelism: ShownParallelism | None
+    exploration: ShownExploration | None
+    entries: QuerySet[LedgerEntry]  # the latest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorationPart(TemplateContext):
+    """A part of the loop's page, written anew for other parameters."""
+
+    TEMPLATE = "loops/parts/exploration.html"
+
+    loop: Loop
+    exploration: ShownExploration
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionPart(TemplateContext):
+    """A part of the loop's page, written anew for other parameters."""
+
+    TEMPLATE = "loops/parts/prediction.html"
+
+    loop: Loop
+    prediction: ShownPrediction | None
 
 
 @require_safe
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
-    """Context: loops by name (see `describe`)."""
+    """The list of loops."""
     by_name = {each["name"]: each for each in described(timezone.now())}
-    return show(request, "loops/loops.html", "loops", view="loops", loops=by_name)
+    return render_page(request, LoopsPage(loops=by_name), "loops")
 
 
 @require_safe
 @requires("plant.view")
 def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: loop (`describe`), lanes, law_words (templates that say what the law does: the first that is
-    there), parameters (`parameter_rows`), guard, entries (last 50), errors; of some laws parallelism
-    (`parallelism_view.shown`), shedding (`shed_view`) or ladder (`ladder_of`)."""
+    """One loop."""
     return loop_page(request, loop_id)
 
 
-def loop_page(request: HttpRequest, loop_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def loop_page(
+    request: HttpRequest, loop_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     held = overrides.on(found, now)
     law = catalog.law(found.law)
     effective = overrides.effective_parameters(law, found.parameters, held, now)
-    errors = dict(errors or {})
-    return show(
-        request,
-        "loops/loop.html",
-        "loops",
-        view=f"queue:{found.target['queue']}" if "queue" in found.target else "whole",
+    shedding, unasked = _shedding(request, found, effective)
+    page = LoopPage(
         loop=describe(found, held, now),
         lanes=display_of(found.law).lanes,
         law_words=[f"loops/laws/{found.law}.html", "loops/laws/any.html"],
         parameters=parameter_rows(law, found.parameters, held, now),
         guard=guard_rows(law, found.guard, held, now),
         prediction=prediction.shown(found.law, effective),
-        shedding=_shedding(request, found, effective, errors),
+        shedding=shedding,
         ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
             found, snapshot_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
-        errors=errors,
+        errors={**(errors or {}), **unasked},
         submitted=submitted or {},
     )
+    view = f"queue:{found.target['queue']}" if "queue" in found.target else "whole"
+    return render_page(request, page, view)
 
 
-def _shedding(request: HttpRequest, loop: Loop, effective: dict[str, Any], errors: Any) -> Any:
-    """See `shed_view`; what is asked for and can't be is among the errors, and left out."""
+def _shedding(
+    request: HttpRequest, loop: Loop, effective: Mapping[str, Any]
+) -> tuple[ShownShedding | None, Errors]:
+    """What is asked for and can't be is among the errors, and left out."""
     if loop.law != SHEDDING.name:
-        return None
+        return None, {}
     applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
     row = applications.get(loop.target.get("application"))
     try:
-        return shedding_view.shed_view(loop, effective, row, request.GET)
+        return shedding_view.shed_view(loop, effective, row, request.GET), {}
     except BadInput as error:
-        errors[error.field] = [error.message]
-        return shedding_view.shed_view(loop, effective, row, {})
-
-
-def described(now: datetime) -> list[dict[str, Any]]:
-    """Every loop that has a target, by name."""
-    found = list(active_loops().order_by("name"))
-    held = overrides.by_loop(found, now)
-    return [describe(loop, held[loop.pk], now) for loop in found]
-
-
-def describe(loop: Loop, held: list[Override], now: datetime) -> dict[str, Any]:
-    """A loop with what is in force: mode and effective parameters are those with overrides in their place."""
-    law = catalog.law(loop.law)
-    about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
-    return {
-        "id": loop.pk,
-        "name": loop.name,
-        "law": loop.law,
-        "summary": about,
-        "target": loop.target,
-        "base_mode": loop.mode,
-        "mode": overrides.value_of("mode", held, now) or loop.mode,
-        "parameters": catalog.read_parameters(law, loop.parameters),
-        "effective": overrides.effective_parameters(law, loop.parameters, held, now),
-        "overrides": held,
-        "actuator": law.actuator,
-        "interval_seconds": loop.interval_seconds,
-        "ticked_at": loop.ticked_at,
-    }
-
-
-def parameter_rows(
-    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
-) -> list[dict[str, Any]]:
-    """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
-    values = catalog.read_parameters(law, given)
-    in_force = overrides.effective_parameters(law, given, held, now)
-    return [
-        _row(each, each.name, values, in_force, held) for each in law.parameters if each.kind not in TABLES
-    ]
-
-
-def guard_rows(
-    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
-) -> list[dict[str, Any]]:
-    """Each setting of the guard likewise; an override of it is named `guard.NAME`."""
-    values = guard.read_settings(law, given)
-    in_force = overrides.effective_guard(law, given, held, now)
-    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.settings_of(law)]
-
-
-def _row(
-    declared: Parameter,
-    name: str,
-    values: Mapping[str, Any],
-    in_force: Mapping[str, Any],
-    held: Iterable[Override],
-) -> dict[str, Any]:
-    by_name = {override.name: override for override in held}
-    return {
-        "name": name,
-        "label": declared.name,
-        "value": values[declared.name],
-        "effective": in_force[declared.name],
-        "default": declared.default,
-        "minimum": declared.minimum,
-        "maximum": declared.maximum,
-        "unit": declared.unit,
-        "help": declared.help,
-        "kind": declared.kind,
-        "choices": declared.choices,
-        "override": by_name.get(name),
-    }
+        return shedding_view.shed_view(loop, effective, row, {}), {error.field: [error.message]}
 
 
 def _asked(request: HttpRequest) -> int | None:
@@ -181,8 +169,8 @@ def _asked(request: HttpRequest) -> int | None:
 @require_safe
 @requires("plant.view")
 def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Context: prediction or exploration, of the parameters in force and of those asked for (`would-NAME`,
-    `threads`); a part of the loop's page. What is not a value that is taken is said in its sentence."""
+    """The part of the loop's page that is of the parameters in force and of those asked for (`would-NAME`,
+    `threads`). What is not a value that is taken is said in its sentence."""
     found = get_object_or_404(Loop, pk=loop_id)
     law, now = catalog.law(found.law), timezone.now()
     in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
@@ -195,11 +183,10 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
         refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
         explored, would = exploration.shown(found, in_force), None
     if explored is not None:
-        named = {"id": loop_id, "name": found.name}
-        context = {"exploration": {**explored, "refusal": refusal}, "loop": named}
-        return render(request, "loops/parts/exploration.html", context)
+        part = ExplorationPart(loop=found, exploration=replace(explored, refusal=refusal))
+        return render_context(request, part)
     told = prediction.shown(found.law, in_force, would, refusal)
-    return render(request, "loops/parts/prediction.html", {"prediction": told, "loop": {"id": loop_id}})
+    return render_context(request, PredictionPart(loop=found, prediction=told))
 
 
 def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Overrides: all in force, those that are over, and new ones on many loops at once; ended and extended."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -15,8 +17,8 @@ from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
 from console.pages.frame.keyset import place_of, query_without_place
+from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loops import loop_page
 from console.pages.plant.plant import node_page
 from controllers import catalog
@@ -36,21 +38,54 @@ MODE = Parameter(
 RELATED = ("loop", "node", "owner", "ended_by")
 
 
+@dataclass(frozen=True)
+class OverrideOption:
+    """What can be overridden: what a form posts of it, its name, and what it takes."""
+
+    value: str
+    name: str
+    takes: str
+    help: str
+
+
+@dataclass(frozen=True)
+class OverrideOptions:
+    """The options of one law, or ("") of any."""
+
+    group: str
+    law: str
+    options: list[OverrideOption]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverridesPage(FormPage):
+    """All overrides, and the form of a new one."""
+
+    TEMPLATE, NAME = "loops/overrides.html", "overrides"
+
+    held: QuerySet[Override]  # in force, the next to revert first
+    listed: keyset.KeysetPage  # those that are over
+    query: str
+    laws: Sequence[str]
+    queues: QuerySet[Queue, str]
+    nodes: QuerySet[Node, str]
+    choices: Sequence[OverrideOptions]
+
+
 @require_safe
 @requires("plant.view")
 def overrides(request: HttpRequest) -> HttpResponse:
-    """Context: held (in force, next to revert first), listed (those that are over), what a new one takes."""
+    """The list of overrides."""
     return overrides_page(request)
 
 
-def overrides_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def overrides_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     now = timezone.now()
     rows = Override.objects.select_related(*RELATED)
     held = in_force.in_force(now).select_related(*RELATED)
-    return show(
-        request,
-        "loops/overrides.html",
-        "overrides",
+    page = OverridesPage(
         held=in_force.soonest_first(held),
         listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),
@@ -61,27 +96,23 @@ def overrides_page(request: HttpRequest, errors: Any = None, submitted: Any = No
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page)
 
 
-def choices() -> Iterator[dict[str, Any]]:
-    """What can be overridden on many loops: {group, options: [{value, name, takes, help}]}."""
-    yield {"group": "Any loop", "law": "", "options": [_option("mode", MODE)]}
+def choices() -> Iterator[OverrideOptions]:
+    """What can be overridden on many loops."""
+    yield OverrideOptions("Any loop", "", [_option("mode", MODE)])
     of_guard = [_option(f"guard.{each.name}", each) for each in guard.PARAMETERS]
-    yield {"group": "The guard of any loop", "law": "", "options": of_guard}
+    yield OverrideOptions("The guard of any loop", "", of_guard)
     for name, law in catalog.LAWS.items():
         own = [_option(f"{name}/{each.name}", each) for each in law.parameters]
         if law.actuator is not None:
             own.append(_option(f"{name}/{law.actuator}", catalog.actuator_parameter(law)))
-        yield {"group": name, "law": name, "options": own}
+        yield OverrideOptions(name, name, own)
 
 
-def _option(value: str, parameter: Parameter) -> dict[str, Any]:
-    return {
-        "value": value,
-        "name": parameter.name,
-        "takes": parameter.takes(),
-        "help": parameter.help,
-    }
+def _option(value: str, parameter: Parameter) -> OverrideOption:
+    return OverrideOption(value, parameter.name, parameter.takes(), parameter.help)
 
 
 @action("override.set", overrides_page)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
+from console.pages.frame.page import Document
 from console.pages.loops.plane import Plane
 from console.timeline.axis import value_ticks
 from controllers import catalog
@@ -50,8 +51,26 @@ class StoredFigures:
         return np.asarray(found["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
 
 
-def shown(loop: Loop, snapshot: Any, kept: StoredFigures, now: datetime) -> dict[str, Any] | None:
-    """Context of `loops/parts/parallelism.html`; None for a loop of another law. snapshot: or None."""
+@dataclass(frozen=True, kw_only=True)
+class ShownParallelism:
+    """What is shown of a loop's operators. joint: the number of the loop of the joint law with its target."""
+
+    operators: list[Document]
+    paths: list[Document]
+    forecast: Document | None
+    deciders: list[Document]
+    cost: Document | None
+    rescales: list[Document]
+    application: str | None
+    joint: int | None
+    is_joint: bool
+    by_hand: Mapping[str, int]
+
+
+def shown(
+    loop: Loop, snapshot: Document | None, kept: StoredFigures, now: datetime
+) -> ShownParallelism | None:
+    """None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
     topology, _ = topology_inputs(loop.target, snapshot or {}, now.timestamp())
@@ -59,18 +78,18 @@ def shown(loop: Loop, snapshot: Any, kept: StoredFigures, now: datetime) -> dict
     newest = _newest(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
-    return {
-        "operators": [_operator(each, terms, topology) for each in steered],
-        "paths": _paths(topology, terms, joint, now),
-        "forecast": _forecast(loop, snapshot or {}, kept, now.timestamp()),
-        "deciders": [*_deciders(loop)],
-        "cost": _cost(loop, [each.name for each in steered], kept, now.timestamp()),
-        "rescales": [*_rescales(loop)],
-        "application": loop.target.get("application"),
-        "joint": joint.pk if joint else None,
-        "is_joint": loop.law == JOINT,
-        "by_hand": terms.get("by_hand", {}),
-    }
+    return ShownParallelism(
+        operators=[_operator(each, terms, topology) for each in steered],
+        paths=_paths(topology, terms, joint, now),
+        forecast=_forecast(loop, snapshot or {}, kept, now.timestamp()),
+        deciders=[*_deciders(loop)],
+        cost=_cost(loop, [each.name for each in steered], kept, now.timestamp()),
+        rescales=[*_rescales(loop)],
+        application=loop.target.get("application"),
+        joint=joint.pk if joint else None,
+        is_joint=loop.law == JOINT,
+        by_hand=terms.get("by_hand", {}),
+    )
 
 
 def by_hand(loop: Loop, now: datetime) -> dict[str, int]:

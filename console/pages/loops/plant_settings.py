@@ -1,8 +1,9 @@
 """The plant's settings, and each loop's own values: what every one takes, what it is, and who changed it."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -13,31 +14,40 @@ from console.actions import plant_settings
 from console.input.form_values import number_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
-from console.pages.loops.loops import guard_rows, parameter_rows
+from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.loops.loop_view import guard_rows, parameter_rows
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering.scope import active_loops
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlantSettingsPage(FormPage):
+    """The plant's settings, and the own values of one loop."""
+
+    TEMPLATE, NAME = "loops/plant_settings.html", "settings"
+
+    settings: list[Document]  # each with its value and who changed it
+    loops: list[Loop]
+    loop: Loop | None  # the chosen one
+    own: list[Document]  # see `own_rows`
+
+
 @require_safe
 @requires("plant.view")
 def settings(request: HttpRequest) -> HttpResponse:
-    """Context: settings (with value and who changed it), loops, loop (the chosen one) and its own values."""
+    """The settings, and the loop that the address chooses."""
     return settings_page(request)
 
 
 def settings_page(
-    request: HttpRequest, errors: Any = None, submitted: Any = None, **named: Any
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **named: Any
 ) -> HttpResponse:
     loops = list(active_loops().order_by("name"))
     wanted = str(named.get("loop_id") or request.GET.get("loop", ""))
     chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
-    return show(
-        request,
-        "loops/plant_settings.html",
-        "settings",
+    page = PlantSettingsPage(
         settings=plant_settings.setting_rows(),
         loops=loops,
         loop=chosen,
@@ -45,9 +55,10 @@ def settings_page(
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page)
 
 
-def own_rows(loop: Loop) -> list[dict[str, Any]]:
+def own_rows(loop: Loop) -> list[Document]:
     """A loop's parameters and guard as they are when nobody overrides them, and who set them last."""
     law, now = catalog.law(loop.law), timezone.now()
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)

@@ -1,8 +1,10 @@
 """The predicted response of a loop: what is, what would be, ready to be drawn."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from console.pages.frame.page import Document
 from console.pages.loops.plane import Plane
 from controllers.flow.prediction import Prediction
 from workers.control.kinds.registry import kind_of
@@ -13,10 +15,23 @@ MARKS = 5
 EDGE = 1.2
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownPrediction:
+    """What is, and what would be: in a sentence, as rows, as poles, and as lines on a plane."""
+
+    title: str
+    sentence: str
+    grave: bool
+    rows: list[Document]
+    poles: list[Document]
+    compared: bool
+    plane: Document | None
+
+
 def shown(
     law: str, now: Mapping[str, Any], would: Mapping[str, Any] | None = None, refusal: str = ""
-) -> dict[str, Any] | None:
-    """{sentence, grave, is, would, rows, poles, plane}; None for a law that has no prediction.
+) -> ShownPrediction | None:
+    """None for a law that has no prediction.
 
     `would` are the parameters asked for, `refusal` why there are none.
     """
@@ -28,15 +43,15 @@ def shown(
     interval_seconds = float(now["interval_seconds"])
     sentence, grave = _sentence(present, wanted, interval_seconds, refusal)
     plane = _plane([each for each in (present, wanted) if each is not None and each.stable])
-    return {
-        "title": promise.title,
-        "sentence": sentence,
-        "grave": grave,
-        "rows": _rows(present, wanted, interval_seconds),
-        "poles": _marks(present, "is") + _marks(wanted, "would"),
-        "compared": wanted is not None,
-        "plane": plane and _drawn(plane, present, wanted, interval_seconds),
-    }
+    return ShownPrediction(
+        title=promise.title,
+        sentence=sentence,
+        grave=grave,
+        rows=_rows(present, wanted, interval_seconds),
+        poles=_marks(present, "is") + _marks(wanted, "would"),
+        compared=wanted is not None,
+        plane=_drawn(plane, present, wanted, interval_seconds) if plane else None,
+    )
 
 
 def _sentence(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.input.form_values import number_of
-from console.pages.queues.ladder_view import ladder_of
+from console.pages.frame.page import Document
+from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
@@ -30,9 +31,33 @@ class Cell:
     would: float | None
 
 
-def shed_view(loop: Loop, effective: Mapping[str, Any], row: Any, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Context of `loops/parts/shedding.html`. row: the application in the snapshot, or None. asked: what a
-    person would set, as the form sends it. Raises BadInput naming the form's field.
+@dataclass(frozen=True, kw_only=True)
+class ShownShedding:
+    """The table in force, what it costs and why it is this one; and the table of what is asked for.
+
+    patterns: a row of `Cell`s each; because, would_because: in sentences; changes: the parameters asked for.
+    """
+
+    types: list[str]
+    patterns: list[Document]
+    outputs: list[Document]
+    total: Document
+    because: list[str]
+    would_because: list[str]
+    changes: Mapping[str, Any]
+    bound: float
+    weights: Mapping[str, float]
+    shed_share: float | None
+    shed_events: int | None
+    application: str | None
+    ladders: list[LadderSteps | None]
+
+
+def shed_view(
+    loop: Loop, effective: Mapping[str, Any], row: Document | None, asked: Mapping[str, str]
+) -> ShownShedding:
+    """row: the application in the snapshot, or None. asked: what a person would set, as the form sends it.
+    Raises BadInput naming the form's field.
     """
     law, observation = LAW, observed(loop)
     changes = changes_of(asked, effective, observation)
@@ -41,21 +66,21 @@ def shed_view(loop: Loop, effective: Mapping[str, Any], row: Any, asked: Mapping
     patterns = (row or {}).get("patterns") or {}
     sinks = (observation or {}).get("sinks") or {}
     weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
-    return {
-        "types": sorted({name for pattern in patterns.values() for name in _types(pattern)}),
-        "patterns": [_heat(name, patterns[name], row, would) for name in patterns],
-        "outputs": [*_outputs(patterns, made, would, weights)],
-        "total": _total(patterns, weights, made, would),
-        "because": [*_because(made, effective)],
-        "would_because": [*_because(would, {**effective, **changes})],
-        "changes": changes,
-        "bound": changes.get(BOUND, effective[BOUND]),
-        "weights": {**weights, **changes.get("sink_weights", {})},
-        "shed_share": (row or {}).get("shed_share"),
-        "shed_events": (row or {}).get("shed_events"),
-        "application": loop.target.get("application"),
-        "ladders": [ladder_of(queue) for queue in (row or {}).get("queues", ())],
-    }
+    return ShownShedding(
+        types=sorted({name for pattern in patterns.values() for name in _types(pattern)}),
+        patterns=[_heat(name, patterns[name], row, would) for name in patterns],
+        outputs=[*_outputs(patterns, made, would, weights)],
+        total=_total(patterns, weights, made, would),
+        because=[*_because(made, effective)],
+        would_because=[*_because(would, {**effective, **changes})],
+        changes=changes,
+        bound=changes.get(BOUND, effective[BOUND]),
+        weights={**weights, **changes.get("sink_weights", {})},
+        shed_share=(row or {}).get("shed_share"),
+        shed_events=(row or {}).get("shed_events"),
+        application=loop.target.get("application"),
+        ladders=[ladder_of(queue) for queue in (row or {}).get("queues", ())],
+    )
 
 
 def observed(loop: Loop) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,12 +13,14 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.input.form_values import number_of
-from console.pages.frame.frame import show
-from console.pages.loops.loops import WOULD, describe, guard_rows, parameter_rows, typed_value
+from console.pages.frame.page import Document, FormPage, render_page
+from console.pages.loops.loop_view import describe, guard_rows, parameter_rows
+from console.pages.loops.loops import WOULD, typed_value
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control import what_if
 from workers.control.kinds.registry import display_of
+from workers.control.parts.kind import Lanes
 from workers.models import Loop
 from workers.steering import overrides
 
@@ -26,12 +29,26 @@ PRESETS = (0.25, 1, 2, 6, 24)
 WIDTH, HEIGHT = 1_000.0, 200.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhatIfPage(FormPage):
+    """A loop with other values. found: None until something is asked."""
+
+    TEMPLATE, NAME = "loops/what_if.html", "loops"
+
+    loop: Document  # `describe`
+    lanes: Lanes
+    rows: list[Document]  # of parameters and guard, each with `would`
+    changed: Mapping[str, Any]
+    found: what_if.Rerun | None
+    chart: Document | None  # its lines and its edges: `from` is a word of Python
+    hours: float
+    presets: Sequence[float]
+
+
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """The address holds it all: hours, and `would-NAME` for each value. Context: loop, rows (with `would`),
-    found (workers.control.what_if.Rerun, None until something is asked), paths of the chart, changed, errors.
-    """
+    """The address holds it all: hours, and `would-NAME` for each value."""
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.law(loop.law), overrides.on(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
@@ -45,10 +62,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
             found = rerun(loop, changed, hours, now)
     except BadInput as error:
         errors = {error.field: [error.message]}
-    return show(
-        request,
-        "loops/what_if.html",
-        "loops",
+    asked = WhatIfPage(
         loop=describe(loop, held, now),
         lanes=display_of(loop.law).lanes,
         rows=[{**row, "would": request.GET.get(WOULD + row["name"], row["effective"])} for row in rows],
@@ -59,6 +73,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         presets=PRESETS,
         errors=errors,
     )
+    return render_page(request, asked)
 
 
 def rerun(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -> what_if.Rerun:
@@ -86,7 +101,7 @@ def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, 
     return found
 
 
-def chart_of(steps: Sequence[what_if.RerunStep]) -> dict[str, Any]:
+def chart_of(steps: Sequence[what_if.RerunStep]) -> Document:
     """Two step lines in a box of WIDTH by HEIGHT, from 0 (or the least) to the most of both."""
     first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
     low = min(0.0, *(min(step.did, step.would) for step in steps))

@@ -1,12 +1,15 @@
 """One's own account: password, sessions and API tokens."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -19,19 +22,46 @@ from console.audit import audit_log
 from console.input.form_values import number_of
 from console.models import ApiToken, UserSession
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
+from console.pages.frame.page import ConsolePage, Errors, Submitted, render_page
 from queues.errors import BadInput
 from queues.models import Queue
 from workers.steering import plant_settings
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token that was just made: its secret is shown this once."""
+
+    name: str
+    secret: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountPage(ConsolePage):
+    """One's own account."""
+
+    TEMPLATE, NAME = "people/settings.html", "settings"
+
+    form: PasswordChangeForm
+    has_password: bool  # not where a provider keeps it
+    token_errors: Errors
+    submitted: Submitted  # of a token that was refused
+    submitted_queues: Sequence[str]
+    queues: Sequence[str]  # that a token may be limited to
+    roles: Sequence[str]
+    most_days: int
+    tokens: QuerySet[ApiToken]
+    sessions: QuerySet[UserSession]
+    session_digest: str
+    new_token: NewToken | None
+    now: datetime
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def settings(request: HttpRequest) -> HttpResponse:
-    """Context: form (password), has_password (not where a provider keeps it), tokens and sessions (one's
-    own), queues (that a token may be limited to), new_token (shown once), token_errors.
-    """
+    """Shows the account. Posted: another password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
         return settings_page(request, {"password": ["is kept at your provider; change it there."]})
     user = user_of(request)
@@ -65,7 +95,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         )
     except BadInput as error:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
-    fresh = {"name": token.name, "secret": secret}
+    fresh = NewToken(token.name, secret)
     page = _settings_page(request, _password_form(request), new_token=fresh)
     page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
     return page
@@ -90,7 +120,9 @@ def session_end(request: HttpRequest, session_id: int) -> Done:
     return Done(f"A session of {found.user.get_username()} is logged out.", where, {"go": where})
 
 
-def settings_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def settings_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     return _settings_page(request, _password_form(request), errors, status=422 if errors else 200)
 
 
@@ -107,14 +139,11 @@ def _queues_of(actor: Actor) -> list[str]:
 def _settings_page(
     request: HttpRequest,
     form: PasswordChangeForm,
-    token_errors: dict[str, list[str]] | None = None,
-    new_token: dict[str, str] | None = None,
+    token_errors: Errors | None = None,
+    new_token: NewToken | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    response = show(
-        request,
-        "people/settings.html",
-        "settings",
+    page = AccountPage(
         form=form,
         token_errors=token_errors or {},
         submitted=request.POST if token_errors else {},
@@ -129,5 +158,4 @@ def _settings_page(
         new_token=new_token,
         now=timezone.now(),
     )
-    response.status_code = 422 if form.is_bound else status
-    return response
+    return render_page(request, page, status=422 if form.is_bound else status)

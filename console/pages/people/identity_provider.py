@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import jwt
@@ -11,7 +12,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
@@ -19,6 +20,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 
 from console.accounts import identity_provider, login
 from console.audit import refusals
+from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
 BEGUN_SECONDS = 600  # so long an anonymous visitor may take at the provider
@@ -27,6 +29,15 @@ FAILED = (
     "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
 )
 REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginFailedPage(TemplateContext):
+    """The provider's login came to nothing."""
+
+    TEMPLATE = "people/login_failed.html"
+
+    message: str
 
 
 def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -58,7 +69,7 @@ def _failed(request: HttpRequest, message: str, why: str, status: int) -> HttpRe
     name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
     request_id = cast(WebRequest, request).request_id
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id))
-    return render(request, "people/login_failed.html", {"message": message.format(name=name)}, status=status)
+    return render_context(request, LoginFailedPage(message=message.format(name=name)), status)
 
 
 @method_decorator([login_not_required, never_cache, _with_provider], name="dispatch")

@@ -1,12 +1,14 @@
 """Logging in and out: password, then the code of a second factor; and proving anew who one is."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth import authenticate, logout
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -16,18 +18,66 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.accounts import identity_provider, login, second_factor
 from console.accounts.access import Actor, actor_of, user_of
 from console.audit import audit_log
+from console.web.template_context import TemplateContext, render_context
 
 WRONG_CODE = "The code does not match. Wait for the app's next one, then try again."
 
 
-class LogIn(LoginView):
-    """The password. Context: form, next, provider (None, or the OpenID Connect provider's name)."""
+@dataclass(frozen=True, kw_only=True)
+class LoginPage(TemplateContext):
+    """Name and password. provider: the OpenID Connect provider's name; next: where to go then."""
 
-    template_name = "people/login.html"
+    TEMPLATE = "people/login.html"
+
+    form: AuthenticationForm
+    next: str
+    provider: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginCodePage(TemplateContext):
+    """The code of a second factor."""
+
+    TEMPLATE = "people/login_code.html"
+
+    next: str
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedOutPage(TemplateContext):
+    """After logging out. end_url: where the provider ends its own session ("" where it can't)."""
+
+    TEMPLATE = "people/logged_out.html"
+
+    provider: str | None
+    end_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmPage(TemplateContext):
+    """Proving anew who one is. proof: password, code or provider."""
+
+    TEMPLATE = "people/confirm.html"
+
+    next: str
+    proof: str
+    provider: str | None = None
+    error: str = ""
+
+
+class LogIn(LoginView):
+    """The password."""
+
     redirect_authenticated_user = True
 
-    def get_context_data(self, **context: Any) -> dict[str, Any]:
-        return super().get_context_data(provider=identity_provider.name(), **context)
+    def render_to_response(self, context: dict[str, Any], **response: Any) -> HttpResponse:
+        page = LoginPage(
+            form=context["form"],
+            next=context[self.redirect_field_name],
+            provider=identity_provider.name(),
+        )
+        return render_context(self.request, page)
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = form.get_user()
@@ -49,7 +99,7 @@ def code(request: HttpRequest) -> HttpResponse:
     if user is None:
         return redirect(login.address_with_next(reverse("login"), following))
     if request.method != "POST":
-        return render(request, "people/login_code.html", {"next": following})
+        return render_context(request, LoginCodePage(next=following))
     if second_factor.is_right(user, request.POST.get("code", ""), timezone.now()):
         request.session.pop(login.PENDING)
         login.enter(request, user, login.PASSWORD_BACKEND, "password and code")
@@ -59,7 +109,7 @@ def code(request: HttpRequest) -> HttpResponse:
     audit_log.record(
         actor, "login.failed", user.get_username(), reason="The code was wrong, or came too soon."
     )
-    return render(request, "people/login_code.html", {"next": following, "error": WRONG_CODE}, status=422)
+    return render_context(request, LoginCodePage(next=following, error=WRONG_CODE), 422)
 
 
 @require_POST
@@ -74,12 +124,13 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @require_http_methods(["GET", "HEAD"])
 def logged_out(request: HttpRequest) -> HttpResponse:
-    """Context: provider, end_url (where the provider ends its own session; "" where it can't)."""
-    if identity_provider.name() is None:
+    """Says that the provider's session goes on, and where it ends."""
+    provider = identity_provider.name()
+    if provider is None:
         return redirect("login")
     back = request.build_absolute_uri(reverse("login"))
-    context = {"provider": identity_provider.name(), "end_url": identity_provider.end_url(back)}
-    return render(request, "people/logged_out.html", context)
+    page = LoggedOutPage(provider=provider, end_url=identity_provider.end_url(back))
+    return render_context(request, page)
 
 
 @never_cache
@@ -96,11 +147,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
             login.confirm(request, way)
             return redirect(following)
         error = WRONG_CODE if way == "code" else "The password does not match."
-        return render(
-            request, "people/confirm.html", {"next": following, "way": way, "error": error}, status=422
-        )
-    context = {"next": following, "way": way, "provider": identity_provider.name()}
-    return render(request, "people/confirm.html", context)
+        return render_context(request, ConfirmPage(next=following, proof=way, error=error), 422)
+    page = ConfirmPage(next=following, proof=way, provider=identity_provider.name())
+    return render_context(request, page)
 
 
 def _way_to_confirm(request: HttpRequest) -> str:

@@ -1,9 +1,13 @@
 """Who may log in: users, their roles and sessions; for administrators."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -13,34 +17,64 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts import identity_provider, people, second_factor, sessions
 from console.accounts.access import actor_of, queues_of, requires, role_of
 from console.accounts.identity_settings import ROLES
-from console.models import ApiToken
+from console.models import ApiToken, UserSession
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
+from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from queues.models import Queue
+
+
+@dataclass(frozen=True)
+class UserRow:
+    """Somebody who may log in. queues: those the user is limited to; provider: it keeps the password."""
+
+    user: User
+    role: str | None
+    queues: list[str]
+    second_factor: bool
+    provider: bool
+
+
+@dataclass(frozen=True)
+class NewPassword:
+    """A password that was just made: shown this once."""
+
+    username: str
+    password: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsersPage(FormPage):
+    """Everybody, with the tokens and sessions of all."""
+
+    TEMPLATE, NAME = "people/users.html", "settings"
+
+    users: list[UserRow]
+    queues: QuerySet[Queue, str]
+    roles: Sequence[str]
+    sessions: QuerySet[UserSession]
+    session_digest: str
+    tokens: QuerySet[ApiToken]
+    now: datetime
+    new_password: NewPassword | None
 
 
 @require_safe
 @requires("user.manage")
 def users(request: HttpRequest) -> HttpResponse:
-    """Context: users ({user, role, queues, second_factor, provider}), queues (all), roles, tokens and
-    sessions of all, new_password (shown once).
-    """
+    """Who may log in."""
     return users_page(request)
 
 
 def users_page(
     request: HttpRequest,
-    errors: Any = None,
-    submitted: Any = None,
-    new_password: Any = None,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
+    new_password: NewPassword | None = None,
     **address: Any,  # of the form that was refused
 ) -> HttpResponse:
     everybody = User.objects.prefetch_related("groups").order_by("username")
-    return show(
-        request,
-        "people/users.html",
-        "settings",
+    page = UsersPage(
         users=[_row(each) for each in everybody],
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         roles=ROLES,
@@ -52,16 +86,17 @@ def users_page(
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page)
 
 
-def _row(user: User) -> dict[str, Any]:
-    return {
-        "user": user,
-        "role": role_of(user),
-        "queues": sorted(queues_of(user) or ()),
-        "second_factor": second_factor.of(user) is not None,
-        "provider": identity_provider.is_of(user),
-    }
+def _row(user: User) -> UserRow:
+    return UserRow(
+        user=user,
+        role=role_of(user),
+        queues=sorted(queues_of(user) or ()),
+        second_factor=second_factor.of(user) is not None,
+        provider=identity_provider.is_of(user),
+    )
 
 
 @sensitive_post_parameters()
@@ -98,7 +133,7 @@ def _refused(request: HttpRequest, error: BadInput) -> HttpResponse:
 
 
 def _shown_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
-    page = users_page(request, new_password={"username": user.get_username(), "password": password})
+    page = users_page(request, new_password=NewPassword(user.get_username(), password))
     page["Cache-Control"] = "no-store"
     return page
 

@@ -1,9 +1,9 @@
 """One's own second factor: set up, recovery codes shown once, switched off."""
 
-from typing import Any
+from dataclasses import dataclass, replace
 
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
@@ -11,17 +11,29 @@ from console.accounts import identity_provider
 from console.accounts import second_factor as factor
 from console.accounts.access import actor_of, demand_confirmed, requires, user_of
 from console.audit import audit_log
-from console.pages.frame.frame import show
+from console.pages.frame.page import ConsolePage, render_page
 from queues.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondFactorPage(ConsolePage):
+    """state: off, begun, on, or provider, which keeps it. picture, key: while it is begun."""
+
+    TEMPLATE, NAME = "people/second_factor.html", "settings"
+
+    state: str
+    picture: str = ""
+    key: str = ""
+    codes_left: int | None = None
+    codes: list[str] | None = None  # shown once
+    error: str = ""
 
 
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("account.change")
 def page(request: HttpRequest) -> HttpResponse:
-    """Posted: do (begin, confirm, remove); code. Context: state (off, begun, on, provider), picture and key
-    while it is begun, codes (shown once), codes_left, error.
-    """
+    """Posted: do (begin, confirm, remove); code."""
     if request.method != "POST":
         return _page(request)
     try:
@@ -54,15 +66,17 @@ def _done(request: HttpRequest, wanted: str) -> list[str] | None:
 def _page(
     request: HttpRequest, codes: list[str] | None = None, error: str = "", status: int = 200
 ) -> HttpResponse:
-    context: dict[str, Any] = {"codes": codes, "error": error, "state": "off", "now": timezone.now()}
-    user = user_of(request)
-    if identity_provider.is_of(user):
-        context["state"] = "provider"
-    elif factor.of(user):
-        context |= {"state": "on", "codes_left": factor.codes_left(user)}
-    elif begun := factor.begun(user):
-        context |= {"state": "begun", "picture": factor.picture_of(begun), "key": factor.secret_of(begun)}
-    response = show(request, "people/second_factor.html", "settings", **context)
-    response.status_code = status
+    shown = replace(_as_it_is(user_of(request)), codes=codes, error=error)
+    response = render_page(request, shown, status=status)
     response["Cache-Control"] = "no-store"
     return response
+
+
+def _as_it_is(user: User) -> SecondFactorPage:
+    if identity_provider.is_of(user):
+        return SecondFactorPage(state="provider")
+    if factor.of(user):
+        return SecondFactorPage(state="on", codes_left=factor.codes_left(user))
+    if begun := factor.begun(user):
+        return SecondFactorPage(state="begun", picture=factor.picture_of(begun), key=factor.secret_of(begun))
+    return SecondFactorPage(state="off")

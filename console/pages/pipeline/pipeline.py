@@ -1,13 +1,13 @@
-"""The pipeline: its graph as it works, an operator beside it, and the declarations of its applications."""
+"""The pipeline: its graph as it works, an operator beside it, and values held in its rules."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import redis
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -17,26 +17,48 @@ from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
-from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
 from queues import keys
 from queues.errors import BadInput
-from workers.models import PipelineVersion
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
-from workers.pipeline.declaration.declared import OF_FILE, Declarations
 from workers.pipeline.tiers.state import StateStore
 
-VERSIONS_SHOWN = 30
-NEW = "new"
+
+@dataclass(frozen=True)
+class HeldCriterion:
+    """A value that rules name: what it follows, if anything, and who holds it until when."""
+
+    name: str
+    follows: Document | None
+    held: Document | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelinePage(FormPage):
+    """An application as it works, and one operator in the drawer."""
+
+    TEMPLATE, NAME = "pipeline/pipeline.html", "pipeline"
+
+    application: str
+    row: Document | None  # its part of the snapshot
+    applications: Sequence[str]
+    flow: Document | None  # its flow loop
+    balance: Document | None  # its loop of balance
+    recent: list[Document]  # the newest complex events
+    operator: Document | None  # see `_opened`
+    criteria: list[HeldCriterion]
+    version: Document | None  # at work
 
 
 @require_safe
 @requires("plant.view")
 def pipeline(request: HttpRequest) -> HttpResponse:
-    """Context: see `pipeline_page`; the first application."""
+    """The first application."""
     return pipeline_page(request)
 
 
@@ -55,18 +77,22 @@ def operator(request: HttpRequest, name: str, operator: str) -> HttpResponse:
 
 
 def operator_page(
-    request: HttpRequest, name: str, operator: str, errors: Any = None, submitted: Any = None
+    request: HttpRequest,
+    name: str,
+    operator: str,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
 ) -> HttpResponse:
     return pipeline_page(request, name, operator, errors, submitted)
 
 
 def pipeline_page(
-    request: HttpRequest, name: str = "", operator: str = "", errors: Any = None, submitted: Any = None
+    request: HttpRequest,
+    name: str = "",
+    operator: str = "",
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
 ) -> HttpResponse:
-    """Context: application (its name), row (its part of the snapshot), applications (all names), flow (its
-    flow loop, or None), recent (newest complex events), operator (the one in the drawer: see `_opened`),
-    criteria (see `_criteria`), version.
-    """
     status = (snapshot_of(request) or {}).get("pipeline") or {}
     rows = status.get("applications") or {}
     if name and name not in rows:
@@ -76,10 +102,7 @@ def pipeline_page(
     if operator and operator not in (row or {}).get("operators", {}):
         raise Http404(f"{name} has no operator {operator}.")
     loops = (snapshot_of(request) or {}).get("loops", {})
-    return show(
-        request,
-        "pipeline/pipeline.html",
-        "pipeline",
+    page = PipelinePage(
         application=name,
         row=row,
         applications=list(rows),
@@ -88,13 +111,14 @@ def pipeline_page(
         recent=_recent(name) if row else [],
         operator=_opened(name, operator, row) if operator and row else None,
         criteria=_criteria(name, row) if row else [],
-        version=_at_work().get(name),
+        version=versions_at_work().get(name),
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page)
 
 
-def _recent(name: str) -> list[dict[str, Any]]:
+def _recent(name: str) -> list[Document]:
     """The newest complex events; none while the control server is away."""
     try:
         return StateStore(control(), name).recent()
@@ -102,34 +126,23 @@ def _recent(name: str) -> list[dict[str, Any]]:
         return []
 
 
-def _criteria(name: str, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values that rules name: of each what it follows, if anything, and who holds it until when."""
+def _criteria(name: str, row: Document) -> list[HeldCriterion]:
     try:
         held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
         held = {}
     names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
-    return [
-        {"name": each, "follows": row["monitored"].get(each), "held": _held(held.get(each))} for each in names
-    ]
+    return [HeldCriterion(each, row["monitored"].get(each), _held(held.get(each))) for each in names]
 
 
-def _held(held: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _held(held: Mapping[str, Any] | None) -> Document | None:
     if held is None:
         return None
     until = held["until_seconds"]
     return {**held, "until": None if until is None else datetime.fromtimestamp(until, UTC)}
 
 
-def _at_work() -> dict[str, dict[str, Any]]:
-    """Application → what is at work; nothing while the control server is away."""
-    try:
-        return Declarations(control()).at_work()
-    except redis.RedisError:
-        return {}
-
-
-def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
+def _opened(name: str, operator: str, row: Document) -> Document:
     """The operator's figures, and of each of its patterns what is declared and what it does."""
     declared = _declared(name)
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
@@ -146,7 +159,7 @@ def _opened(name: str, operator: str, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _edges(operator: str, row: dict[str, Any]) -> dict[str, Any]:
+def _edges(operator: str, row: Document) -> Document:
     """Where its events come from and go to, with their rates."""
     emitted = {(each["operator"], each["emits"]): each["out_per_second"] for each in row["patterns"].values()}
     edges = [{**edge, "per_second": emitted.get((edge["source"], edge["type"]))} for edge in row["edges"]]
@@ -167,7 +180,7 @@ def _edges(operator: str, row: dict[str, Any]) -> dict[str, Any]:
 
 def _declared(name: str) -> Application | None:
     """What is at work, as declared; None when it can't be read here."""
-    found = _at_work().get(name)
+    found = versions_at_work().get(name)
     try:
         return application_of_text(found["text"], pipelines.TABLES, name) if found else None
     except BadInput:
@@ -216,56 +229,3 @@ def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
 
 def _criteria_url(name: str) -> str:
     return reverse("pipeline-application", args=[name])
-
-
-@require_safe
-@requires("plant.view")
-def declaration(request: HttpRequest, name: str) -> HttpResponse:
-    """The text of an application, its versions, and the form for another; `new` for one that is not there."""
-    return declaration_page(request, name)
-
-
-def declaration_page(
-    request: HttpRequest, name: str, errors: Any = None, submitted: Any = None
-) -> HttpResponse:
-    """Context: application, text, shown (its version), version (at work), versions (newest first)."""
-    at_work = _at_work()
-    versions = PipelineVersion.objects.filter(application=name).select_related("owner")
-    newest = versions.order_by("-number").first()
-    found = at_work.get(name)
-    if found is None and newest is None and name != NEW:
-        raise Http404(f"No application {name} is declared.")
-    asked = request.GET.get("version")
-    shown = get_object_or_404(versions, number=id_of(asked) or 0) if asked else newest
-    text = shown.text if shown else found["text"] if found else ""
-    return show(
-        request,
-        "pipeline/pipeline_declaration.html",
-        "pipeline",
-        application=name,
-        is_new=name == NEW,
-        text=submitted.get("text", text) if submitted else text,
-        shown=shown,
-        version=found,
-        of_file=OF_FILE,
-        versions=versions.order_by("-number")[:VERSIONS_SHOWN],
-        errors=errors or {},
-        submitted=submitted or {},
-    )
-
-
-@action("pipeline.declare", declaration_page)
-def declare(request: HttpRequest, name: str) -> Done:
-    """A new version, which runs from now on."""
-    reason = text_of(request, "reason", "say why, for those who come after you")
-    text = request.POST.get("text", "").replace("\r\n", "\n")
-    declared = pipelines.checked_for(actor_of(request), text).name
-    if name not in (NEW, declared):
-        raise BadInput(
-            "text", f"names the application {declared}; this is {name}. Declare another as a new one."
-        )
-    version = pipelines.declare(actor_of(request), text, reason, control())
-    return Done(
-        f"Version {version.number} of {version.application} is taken over within seconds.",
-        reverse("pipeline-declaration", args=[version.application]),
-    )

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from console.pages.frame.page import Document
 from controllers.framework.reason import applied
 from queues.nodes.node_state import OVERLOADED
 from workers.models import Plan
 
-Document = dict[str, Any]
 STATES = {
     "proposed": "Waits for approval",
     "approved": "Approved",

@@ -1,9 +1,10 @@
 """Plans of moved points: what waits for approval, what runs, what was; and everything that makes one."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.core.paginator import Page, Paginator
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -14,7 +15,8 @@ from console.actions import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.plant.plan_view import shown
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
@@ -28,37 +30,63 @@ PER_PAGE = 25
 POINTS = "points-"  # the fields of a division by hand: one for each node
 
 
+@dataclass(frozen=True)
+class PlanApproval:
+    """What an approval of this visitor would do. refusal: why it would not count ("" where it does)."""
+
+    needed: int
+    given: int
+    refusal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlansPage(FormPage):
+    """All plans, and the one that is open beside the list."""
+
+    TEMPLATE, NAME = "plant/plans.html", "plans"
+
+    open_plans: list[Document]  # `plan_view.shown`, the oldest first
+    ended: list[Document]  # those of page_obj, the newest first
+    page_obj: Page[Plan]
+    query: str = ""
+    plan: Document | None
+    approval: PlanApproval | None
+    undone_by: Plan | None
+
+
 @require_safe
 @requires("plant.view")
 def plans(request: HttpRequest) -> HttpResponse:
-    """Context: proposals and running (`shown`, oldest first), page_obj of ended plans (newest first)."""
+    """The list of plans."""
     return plans_page(request)
 
 
 @require_safe
 @requires("plant.view")
 def plan(request: HttpRequest, plan_id: int) -> HttpResponse:
-    """The same, and `plan`: the one that is open beside the list."""
+    """The same, with one open beside the list."""
     return plan_page(request, plan_id)
 
 
-def plan_page(request: HttpRequest, plan_id: int, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def plan_page(
+    request: HttpRequest, plan_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     found = get_object_or_404(Plan.objects.select_related("owner"), pk=plan_id)
     return plans_page(request, errors, submitted, opened=found)
 
 
 def plans_page(
-    request: HttpRequest, errors: Any = None, submitted: Any = None, opened: Plan | None = None
+    request: HttpRequest,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
+    opened: Plan | None = None,
 ) -> HttpResponse:
     snapshot = snapshot_of(request)
     rows = Plan.objects.select_related("owner")
     waiting = rows.filter(state__in=OPEN).order_by("created_at", "pk")
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
-    return show(
-        request,
-        "plant/plans.html",
-        "plans",
+    page = PlansPage(
         open_plans=[shown(plan_document(each), snapshot) for each in waiting],
         ended=[shown(plan_document(each), snapshot) for each in page_obj.object_list],
         page_obj=page_obj,
@@ -68,17 +96,14 @@ def plans_page(
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page)
 
 
-def _approval(actor: Actor, plan: Plan) -> dict[str, Any]:
-    """What an approval of this visitor would do: {needed, given, refusal ("" where it is welcome)}."""
+def _approval(actor: Actor, plan: Plan) -> PlanApproval:
+    given = len(plan.approvals)
     if not actor.may("plan.approve"):
-        return {"needed": 1, "given": len(plan.approvals), "refusal": ""}
-    return {
-        "needed": planning.approvals_needed(actor),
-        "given": len(plan.approvals),
-        "refusal": another_refusal(plan, actor.user),
-    }
+        return PlanApproval(needed=1, given=given, refusal="")
+    return PlanApproval(planning.approvals_needed(actor), given, another_refusal(plan, actor.user))
 
 
 def _opened(made: Plan, message: str) -> Done:

@@ -1,8 +1,9 @@
 """Pages that show the plant as it is: overview, nodes, workers, pipeline."""
 
-from typing import Any
+from dataclasses import dataclass
 
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
@@ -15,64 +16,101 @@ from console.display.override_words import ending_of
 from console.display.worst_first import worst_first
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import (
+    ConsolePage,
+    Document,
+    Errors,
+    FormPage,
+    render_page,
+)
 from console.pages.frame.past import time_shown
 from queues.models import Node
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Override
 from workers.steering.overrides import in_force
 
 LATEST_DECISIONS = 8
 WORST = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class OverviewPage(ConsolePage):
+    """The plant at a glance."""
+
+    TEMPLATE, NAME = "plant/overview.html", "overview"
+
+    decisions: QuerySet[LedgerEntry]  # the latest that acted or were limited
+    worst: list[Document]  # nodes and queues, the worst first
+    worst_queues: list[Document]  # for a phone, which lists the nodes above
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodesPage(FormPage):
+    """All nodes; errors are of an action on a node that is not known."""
+
+    TEMPLATE, NAME = "plant/nodes.html", "nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePage(FormPage):
+    """One node, and what can be done to it."""
+
+    TEMPLATE, NAME = "plant/node.html", "nodes"
+
+    name: str
+    node: Node  # as configured
+    row: Document | None  # its part of the snapshot
+    held: list[str]  # the queues that have a container here
+    overrides: QuerySet[Override]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersPage(ConsolePage):
+    """Worker hosts, and the loops that start workers."""
+
+    TEMPLATE, NAME = "plant/workers.html", "workers"
+
+
 @require_safe
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
-    """Context: decisions (latest 8 that acted or were limited), worst (5 nodes and queues, worst first),
-    worst_queues (for a phone, which lists the nodes above).
-    """
+    """What is worst, and what the loops did last."""
     acted = LedgerEntry.objects.filter(at__lte=time_shown(request)).exclude(action=None, limited_by=None)
-    return show(
-        request,
-        "plant/overview.html",
-        "overview",
-        view="flow",
+    worst = worst_first(snapshot_of(request))
+    page = OverviewPage(
         decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
-        worst=worst_first(snapshot_of(request))[:WORST],
-        worst_queues=[row for row in worst_first(snapshot_of(request)) if row["kind"] == "queue"][:WORST],
+        worst=worst[:WORST],
+        worst_queues=[row for row in worst if row["kind"] == "queue"][:WORST],
     )
+    return render_page(request, page, "flow")
 
 
 @require_safe
 @requires("plant.view")
 def nodes(request: HttpRequest) -> HttpResponse:
-    """Context: errors (of an action on a node that is not known)."""
+    """The list of nodes."""
     return nodes_page(request)
 
 
-def nodes_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
-    return show(
-        request, "plant/nodes.html", "nodes", view="nodes", errors=errors or {}, submitted=submitted or {}
-    )
+def nodes_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    return render_page(request, NodesPage(errors=errors or {}, submitted=submitted or {}), "nodes")
 
 
 @require_safe
 @requires("plant.view")
 def node(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: name, node (as configured), row (its part of the snapshot, or None), held (queues that have a
-    container here), overrides, errors.
-    """
+    """One node."""
     return node_page(request, name)
 
 
-def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def node_page(
+    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
     queues = (snapshot_of(request) or {}).get("queues") or {}
-    return show(
-        request,
-        "plant/node.html",
-        "nodes",
-        view=f"node:{name}",
+    page = NodePage(
         name=name,
         node=found,
         row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
@@ -81,6 +119,7 @@ def node_page(request: HttpRequest, name: str, errors: Any = None, submitted: An
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, f"node:{name}")
 
 
 @action("node.thresholds", node_page)
@@ -107,4 +146,5 @@ def thresholds(request: HttpRequest, name: str) -> Done:
 @require_safe
 @requires("plant.view")
 def workers(request: HttpRequest) -> HttpResponse:
-    return show(request, "plant/workers.html", "workers")
+    """Worker hosts."""
+    return render_page(request, WorkersPage())

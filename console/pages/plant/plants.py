@@ -1,13 +1,13 @@
 """Plants: this one and other people's, each as operators and tasks; set by hand, registered, removed."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -16,54 +16,84 @@ from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show, snapshot_of
-from controllers.parallelism.inputs import rate_per_second, service_seconds
-from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.plant.plant_view import (
+    ShownOperator,
+    ShownPath,
+    ShownPlant,
+    loops_of,
+    operators_of,
+    paths_of,
+    settable_tasks,
+    shown,
+)
+from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
-from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic, PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
-from workers.plants.registry import LOCAL, seen, why_unseen
-from workers.plants.topology import topology_of
+from workers.plants.registry import LOCAL, seen
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A plant as a page has it: topology None while it has never been seen."""
+class ListedPlant:
+    """A plant of the list. row: how it is reached (None: this one); tasks: those that can be set."""
 
-    name: str
-    kind: str
-    state: str
-    age_seconds: float | None
-    error: str | None
-    topology: MeasuredTopology | None
-    holder: str | None
-    held_until: float | None
+    row: RegisteredPlant | None
+    shown: ShownPlant
+    tasks: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantsPage(FormPage):
+    """This plant and the registered ones, and the form of another."""
+
+    TEMPLATE, NAME = "plant/plants.html", "plants"
+
+    found: list[ListedPlant]
+    kinds: Sequence[tuple[str, str]]
+    editing: RegisteredPlant | None  # the one that `?edit=` names
+    form: Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantPage(FormPage):
+    """One plant as operators and tasks."""
+
+    TEMPLATE, NAME = "plant/plant.html", "plants"
+
+    shown: ShownPlant
+    row: RegisteredPlant | None  # how it is reached; None: this one
+    is_local: bool
+    operators: list[ShownOperator]
+    tasks: int  # those that can be set
+    paths: list[ShownPath]
+    settable: list[ShownOperator]
+    loops: list[Document]
+    hand_minutes: int
 
 
 @require_safe
 @requires("plant.view")
 def plants(request: HttpRequest) -> HttpResponse:
-    """Context: `found`: {row (None: this plant), shown, tasks}; `kinds`, `form`."""
+    """The list of plants."""
     return plants_page(request)
 
 
-def plants_page(request: HttpRequest, errors: Any = None, submitted: Any = None, **_: Any) -> HttpResponse:
+def plants_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **_: Any
+) -> HttpResponse:
     snapshot = snapshot_of(request)
     rows = {row.name: row for row in adapters.registered()}
     found = [
-        {"row": rows.get(name), "shown": (each := shown(snapshot, name)), "tasks": _tasks(each)}
+        ListedPlant(rows.get(name), each := shown(snapshot, name), settable_tasks(each))
         for name in (LOCAL, *rows)
     ]
     editing = rows.get(request.GET.get("edit", ""))
-    return show(
-        request,
-        "plant/plants.html",
-        "plants",
-        "frame",
+    page = PlantsPage(
         found=found,
         kinds=RegisteredPlant.Kind.choices,
         editing=editing,
@@ -71,126 +101,44 @@ def plants_page(request: HttpRequest, errors: Any = None, submitted: Any = None,
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
 @require_safe
 @requires("plant.view")
 def plant(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: see `plant_page`."""
+    """One plant."""
     return plant_page(request, name)
 
 
-def plant_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
-    """Context: shown (the plant), row (how it is reached; None: this one), operators, paths, loops, settable
-    (operators).
-    """
+def plant_page(
+    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")
     snapshot = snapshot_of(request)
     found = shown(snapshot, name)
     topology = found.topology
-    operators = _operators(topology) if topology else []
-    return show(
-        request,
-        "plant/plant.html",
-        "plants",
-        "plants",
+    operators = operators_of(topology) if topology else []
+    settable = [each for each in operators if each.settable]
+    page = PlantPage(
         shown=found,
         row=row,
         is_local=name == LOCAL,
         operators=operators,
-        tasks=sum(each["parallelism"] for each in operators if each["settable"]),
-        paths=_paths(topology) if topology else [],
-        settable=[each for each in operators if each["settable"]],
-        loops=_loops(snapshot or {}, name),
+        tasks=sum(each.parallelism for each in settable),
+        paths=paths_of(topology) if topology else [],
+        settable=settable,
+        loops=loops_of(snapshot or {}, name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, "plants")
 
 
-def shown(snapshot: Mapping[str, Any] | None, name: str) -> Shown:
-    """The plant as the snapshot has it; what was last seen of it where it is stale."""
-    if snapshot is None:
-        return Shown(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
-    if name == LOCAL:
-        held = snapshot.get("steered_by") or {}
-        topology, error = _local(snapshot)
-        return Shown(name, "weir", "seen", 0.0, error, topology, held.get("holder"), held.get("until"))
-    row = (snapshot.get("plants") or {}).get(name)
-    if row is None:
-        return Shown(name, "", "unseen", None, "it has not been observed yet", None, None, None)
-    topology = MeasuredTopology.from_document(row["topology"]) if row["topology"] else None
-    held = row["steered_by"] or {}
-    holder = held.get("holder") or (topology.holder if topology else None)
-    until = held.get("until") or (topology.held_until if topology else None)
-    error = None if row["error"] is None else why_unseen(name, row)
-    return Shown(name, row["kind"], row["state"], row["age_seconds"], error, topology, holder, until)
-
-
-def _local(snapshot: Mapping[str, Any]) -> tuple[MeasuredTopology | None, str | None]:
-    try:
-        return topology_of(snapshot), None
-    except BadInput as error:
-        return None, str(error)
-
-
-def _tasks(found: Shown) -> int | None:
-    """Those that can be set."""
-    if found.topology is None:
-        return None
-    return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
-
-
-def _operators(topology: MeasuredTopology) -> list[dict[str, Any]]:
-    names = dict.fromkeys(name for path in topology.paths.values() for name in path)
-    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
-
-
-def _operator(operator: MeasuredOperator, window_seconds: float) -> dict[str, Any]:
-    outputs = operator.measure("outputs")
-    return {
-        "name": operator.name,
-        "kind": operator.kind,
-        "parallelism": operator.parallelism,
-        "minimum": operator.minimum,
-        "maximum": operator.maximum,
-        "fixed": operator.fixed,
-        "settable": operator.fixed is None,
-        "in_per_second": rate_per_second(operator, window_seconds),
-        "out_per_second": None if outputs is None else outputs / window_seconds,
-        "service_seconds": service_seconds(operator) or operator.measure("service_seconds"),
-        "utilisation": operator.aggregate("utilisation", "MAX"),
-        "latency_seconds": operator.measure("latency_seconds"),
-        "tasks": [
-            {"name": name, **(operator.tasks[place] if place < len(operator.tasks) else {})}
-            for place, name in enumerate(operator.task_names)
-        ],
-    }
-
-
-def _paths(topology: MeasuredTopology) -> list[dict[str, Any]]:
-    """The slowest first; those whose latency isn't known last."""
-    found = [
-        {"name": name, "operators": path, "latency_seconds": topology.path_latency_seconds(path)}
-        for name, path in topology.paths.items()
-    ]
-    return sorted(found, key=lambda each: -(each["latency_seconds"] or -1.0))
-
-
-def _loops(snapshot: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The loops that set its tasks; one that acts first."""
-    found = [
-        {"name": loop, **row}
-        for loop, row in (snapshot.get("loops") or {}).items()
-        if row["law"].startswith("parallelism")
-        and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
-    ]
-    return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)
-
-
-def _form(editing: RegisteredPlant | None, submitted: Any) -> dict[str, Any]:
+def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Document:
     if submitted:
         return dict(submitted.items())
     if editing is None:

@@ -1,9 +1,11 @@
 """Dead letters on pages: searched across queues, inspected, mended, put in again, discarded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -17,8 +19,8 @@ from console.actions.letter_steering import EDITABLE
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show
 from console.pages.frame.keyset import chosen_or_refused, span_of
+from console.pages.frame.page import Document, Errors, FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 
@@ -34,16 +36,50 @@ def filter_of(query: Mapping[str, str]) -> LetterFilter:
     return LetterFilter(**given | span_of(query)).check()
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeadLettersPage(FormPage):
+    """Dead letters of all queues that a filter finds."""
+
+    TEMPLATE, NAME = "queues/dead_letters.html", "dead-letters"
+
+    found: FoundLetters
+    page_obj: Page[Letter]
+    groups: list[Document]  # the commonest errors, each with the query that finds it
+    filters: QueryDict
+    carried: Mapping[str, str]  # of the filter, by a form of dead letters
+    queues: QuerySet[Queue, str]
+    types: Sequence[str]  # of events on this page
+    query: str
+    through: str  # when the newest of those counted came
+    most_scanned: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterPage(FormPage):
+    """One letter. letter: None when it is not there any more; event: the one that may be changed."""
+
+    TEMPLATE, NAME = "queues/dead_letter.html", "dead-letters"
+
+    queue: str
+    node: str
+    dead_id: str
+    letter: Letter | None
+    unreachable: bool
+    row: int
+    event: Document | None
+    form: Mapping[str, str]  # the event's fields as text
+
+
 @require_safe
 @requires("plant.view")
 def letters(request: HttpRequest) -> HttpResponse:
-    """Context: found, page_obj, groups (commonest errors), filters (the query), through and digest (what was
-    counted), errors.
-    """
+    """The dead letters that the address asks for."""
     return letters_page(request)
 
 
-def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def letters_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     # A form that was refused is shown over the filter it was made from.
     asked = _asked(submitted) if submitted else request.GET
     wanted, wrong = chosen_or_refused(filter_of, asked)
@@ -51,11 +87,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
     page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
     query = asked.copy()
     query.pop("page", None)
-    return show(
-        request,
-        "queues/dead_letters.html",
-        "dead-letters",
-        view="frame",
+    page = DeadLettersPage(
         found=found,
         page_obj=page_obj,
         groups=[
@@ -63,7 +95,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
             for each in found.groups()
         ],
         filters=asked,
-        kept={name: asked[name] for name in (*FILTER, "page") if asked.get(name)},
+        carried={name: asked.get(name, "") for name in (*FILTER, "page") if asked.get(name)},
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         types=sorted({kind for letter in page_obj for kind in letter.types}),
         query=query.urlencode(),
@@ -72,6 +104,7 @@ def letters_page(request: HttpRequest, errors: Any = None, submitted: Any = None
         errors=errors or wrong,
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
 def _query(asked: Mapping[str, str], **more: str) -> str:
@@ -90,24 +123,23 @@ def _asked(submitted: QueryDict) -> QueryDict:
 @require_safe
 @requires("plant.view")
 def letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """Context: letter (None, with status 404, when it is not there any more), event (the one that may be
-    changed), row, form (its fields as text), errors.
-    """
+    """One letter; 404 when it is not there any more."""
     return letter_page(request, queue, node, dead_id)
 
 
 def letter_page(
-    request: HttpRequest, queue: str, node: str, dead_id: str, errors: Any = None, submitted: Any = None
+    request: HttpRequest,
+    queue: str,
+    node: str,
+    dead_id: str,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
     found, unreachable = _found(queue, node, dead_id)
-    row = _row(request.GET.get("event", "") or (submitted or {}).get("row", ""), found)
+    row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), found)
     event = found.events[row] if found and found.events else None
-    response = show(
-        request,
-        "queues/dead_letter.html",
-        "dead-letters",
-        view="frame",
+    page = DeadLetterPage(
         queue=queue,
         node=node,
         dead_id=dead_id,
@@ -119,8 +151,7 @@ def letter_page(
         errors=errors or {},
         submitted=submitted or {},
     )
-    response.status_code = 200 if found else 503 if unreachable else 404
-    return response
+    return render_page(request, page, "frame", 200 if found else 503 if unreachable else 404)
 
 
 @require_safe

@@ -1,11 +1,14 @@
 """A queue's remedy ladder as levels: what is enabled, what can do no more, and how far it may go."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
 from controllers.shedding.ladder import LAW, LEVELS
-from workers.models import Loop
+from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 
 WORDS = {
@@ -17,8 +20,33 @@ WORDS = {
 }
 
 
-def ladder_of(queue: str) -> dict[str, Any] | None:
-    """{queue, loop, mode, cap, never_shed, reason, at, steps}, or None for a queue without a ladder."""
+@dataclass(frozen=True)
+class LadderStep:
+    """One level. kind: for glyph and colour (engaged, spent, ready, never)."""
+
+    name: str
+    about: str
+    kind: str
+    word: str
+
+
+@dataclass(frozen=True)
+class LadderSteps:
+    """A queue's ladder. loop: its number; cap: the level it goes up to; reason, at: of its last decision."""
+
+    queue: str
+    loop: int
+    mode: str
+    acts: bool
+    cap: str
+    never_shed: bool
+    reason: str | None
+    at: datetime | None
+    steps: list[LadderStep]
+
+
+def ladder_of(queue: str) -> LadderSteps | None:
+    """The ladder as it is; None for a queue without one."""
     loop = Loop.objects.filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
         return None
@@ -29,26 +57,25 @@ def ladder_of(queue: str) -> dict[str, Any] | None:
     entry = loop.entries.order_by("-at", "-id").first()
     rung = int(_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
-    return {
-        "queue": queue,
-        "loop": loop.pk,
-        "mode": mode,
-        "acts": mode in Loop.ACTING,
-        "cap": cap,
-        "never_shed": cap != LEVELS[-1],
-        "reason": entry.reason if entry else None,
-        "at": entry.at if entry else None,
-        "steps": [_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(LEVELS))],
-    }
+    return LadderSteps(
+        queue=queue,
+        loop=loop.pk,
+        mode=mode,
+        acts=mode in Loop.ACTING,
+        cap=cap,
+        never_shed=cap != LEVELS[-1],
+        reason=entry.reason if entry else None,
+        at=entry.at if entry else None,
+        steps=[_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(LEVELS))],
+    )
 
 
-def _terms(entry: Any) -> dict[str, Any]:
+def _terms(entry: LedgerEntry | None) -> dict[str, Any]:
     """A person's level stands before the law's."""
     return {**entry.terms, **entry.terms.get("manual", {})} if entry else {}
 
 
-def _step(place: int, rung: int, saturated: dict[str, bool], cap: str, acts: bool) -> dict[str, str]:
-    """One level: kind (for glyph and colour) and word."""
+def _step(place: int, rung: int, saturated: Mapping[str, bool], cap: str, acts: bool) -> LadderStep:
     name = LEVELS[place]
     if place > LEVELS.index(cap):
         kind, word = "never", "never for this queue"
@@ -60,4 +87,4 @@ def _step(place: int, rung: int, saturated: dict[str, bool], cap: str, acts: boo
         kind, word = "spent", "exhausted"
     else:
         kind, word = "ready", "ready"
-    return {"name": name, "about": WORDS[name], "kind": kind, "word": word}
+    return LadderStep(name, WORDS[name], kind, word)

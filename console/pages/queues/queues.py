@@ -1,15 +1,18 @@
 """Queue pages."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.actions import dead_letters
-from console.pages.frame.frame import show, snapshot_of
-from console.pages.queues.ladder_view import ladder_of
+from console.actions.dead_letters import Letter
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
+from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
@@ -17,29 +20,58 @@ from queues.nodes.node_state import OFFLINE
 LETTERS = 5
 
 
+@dataclass(frozen=True)
+class PointsOfNode:
+    """What a node holds of a queue, as configured. closed: why it takes no more ("" if it does)."""
+
+    node: str
+    points: int
+    closed: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesPage(ConsolePage):
+    """All queues, as the snapshot has them."""
+
+    TEMPLATE, NAME = "queues/queues.html", "queues"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePage(FormPage):
+    """One queue, and what can be done to it."""
+
+    TEMPLATE, NAME = "queues/queue.html", "queues"
+
+    name: str
+    queue: Queue  # as configured
+    row: Document | None  # its part of the snapshot
+    division: list[PointsOfNode]
+    dead_letters: Sequence[Letter]
+    unreachable: Sequence[str]  # nodes whose dead letters are not known
+    ladder: LadderSteps | None
+    levels: Sequence[str]
+
+
 @require_safe
 @requires("plant.view")
 def queues(request: HttpRequest) -> HttpResponse:
-    return show(request, "queues/queues.html", "queues", view="frame")
+    """The list of queues."""
+    return render_page(request, QueuesPage(), "frame")
 
 
 @require_safe
 @requires("plant.view")
 def queue(request: HttpRequest, name: str) -> HttpResponse:
-    """Context: name, queue (as configured), row (its part of the snapshot, or None), division, dead_letters,
-    ladder (`ladder_of`), errors.
-    """
+    """One queue."""
     return queue_page(request, name)
 
 
-def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def queue_page(
+    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     found = get_object_or_404(Queue, name=name)
     letters = dead_letters.newest(found, LETTERS)
-    return show(
-        request,
-        "queues/queue.html",
-        "queues",
-        view=f"queue:{name}",
+    page = QueuePage(
         name=name,
         queue=found,
         row=((snapshot_of(request) or {}).get("queues") or {}).get(name),
@@ -47,26 +79,27 @@ def queue_page(request: HttpRequest, name: str, errors: Any = None, submitted: A
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
         ladder=ladder_of(name),
-        rungs=LEVELS,
+        levels=LEVELS,
         errors=errors or {},
         submitted=submitted or {},
     )
+    return render_page(request, page, f"queue:{name}")
 
 
-def division_of(queue: Queue, snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """{node, points, closed} per node: its points as configured, and why it takes no more ("" if it does).
+def division_of(queue: Queue, snapshot: Document | None) -> list[PointsOfNode]:
+    """Its points, node by node.
 
     What a plan is computed from are the points in the database, not those of the last snapshot.
     """
     held = dict(queue.containers.values_list("node__name", "points"))
     seen = (snapshot or {}).get("nodes", {})
     return [
-        {"node": node.name, "points": held.get(node.name, 0), "closed": _closed(node, seen.get(node.name))}
+        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, seen.get(node.name)))
         for node in Node.objects.order_by("name")
     ]
 
 
-def _closed(node: Node, seen: dict[str, Any] | None) -> str:
+def _closed(node: Node, seen: Document | None) -> str:
     if node.drained:
         return "drained"
     if node.cordoned:

@@ -1,6 +1,7 @@
 """What people did: the audit, filtered by the URL, page by page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -9,8 +10,8 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import ACTIONS, requires
 from console.audit.audit_log import AuditFilter
 from console.models import AuditEntry
-from console.pages.frame.frame import show
-from console.pages.frame.keyset import listing, span_of
+from console.pages.frame.keyset import FilteredList, listing, span_of
+from console.pages.frame.page import ConsolePage, render_page
 
 TEXTS = ("actor", "action", "target", "text", "address", "request")
 
@@ -21,15 +22,18 @@ def filter_of(query: Mapping[str, str]) -> AuditFilter:
     return AuditFilter(**given | span_of(query)).check()
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditPage(FilteredList, ConsolePage):
+    """What people did."""
+
+    TEMPLATE, NAME = "records/audit.html", "audit"
+
+    actions: Sequence[str]  # the filter can choose from them
+
+
 @require_safe
 @requires("audit.view")
 def audit(request: HttpRequest) -> HttpResponse:
-    """Context: that of `listing`, and actions, which the filter can choose from."""
-    return show(
-        request,
-        "records/audit.html",
-        "audit",
-        view="frame",
-        actions=sorted(ACTIONS),
-        **listing(request, filter_of, AuditEntry.objects.all()),
-    )
+    """The list that the address asks for."""
+    listed = listing(request, filter_of, AuditEntry.objects.all())
+    return render_page(request, AuditPage(**vars(listed), actions=sorted(ACTIONS)), "frame")

@@ -1,15 +1,17 @@
 """What was decided: the ledger, filtered by the URL, page by page; and one entry with its replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.pages.frame.frame import show
-from console.pages.frame.keyset import listing, span_of
+from console.pages.frame.keyset import FilteredList, listing, span_of
+from console.pages.frame.page import ConsolePage, Document, render_page
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
@@ -31,16 +33,38 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
     return LedgerFilter(**texts | span_of(query), acted=ACTED.get(acted)).check()
 
 
+@dataclass(frozen=True, kw_only=True)
+class LedgerPage(FilteredList, ConsolePage):
+    """What was decided, and what the filter can choose from."""
+
+    TEMPLATE, NAME = "records/ledger.html", "ledger"
+
+    loops: QuerySet[Loop]
+    laws: Sequence[str]
+    queues: QuerySet[Queue, str]
+    nodes: QuerySet[Node, str]
+    verdicts: Sequence[str]
+    modes: Sequence[str]
+    limits: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPage(ConsolePage):
+    """One decision. export: what `manage.py decide` takes."""
+
+    TEMPLATE, NAME = "records/entry.html", "ledger"
+
+    entry: LedgerEntry
+    export: Document
+    replay: ledger_of_loops.Replay
+
+
 @require_safe
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
-    """Context: that of `listing`, and what the filter can choose from."""
-    return show(
-        request,
-        "records/ledger.html",
-        "ledger",
-        view="frame",
-        **listing(request, filter_of, LedgerEntry.objects.select_related("loop")),
+    """The list that the address asks for."""
+    page = LedgerPage(
+        **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"))),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
@@ -49,22 +73,13 @@ def ledger(request: HttpRequest) -> HttpResponse:
         modes=Loop.Mode.values,
         limits=(ANY_LIMIT, *guard.LIMITS),
     )
+    return render_page(request, page, "frame")
 
 
 @require_safe
 @requires("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
-    """Context: entry, export (what `manage.py decide` takes), replay
-    (workers.control.ledger.ledger.Replay).
-    """
+    """One decision, with its replay."""
     found = get_object_or_404(LedgerEntry.objects.select_related("loop"), pk=entry_id)
-    export = ledger_of_loops.export(found)
-    return show(
-        request,
-        "records/entry.html",
-        "ledger",
-        view="frame",
-        entry=found,
-        export=export,
-        replay=ledger_of_loops.replay(found),
-    )
+    page = EntryPage(entry=found, export=ledger_of_loops.export(found), replay=ledger_of_loops.replay(found))
+    return render_page(request, page, "frame")

@@ -1,15 +1,17 @@
 """The timeline: everything on one axis, any instant of it shown, marked, exported, and opened whole."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import redis
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -23,11 +25,13 @@ from console.input.form_values import time_of
 from console.input.row_id import id_of
 from console.models import Mark
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import Errors, FormPage, render_page
 from console.timeline import export
 from console.timeline.style import style_sheet
-from console.timeline.view import Timeline, plant_at, timeline_of, zone_of
+from console.timeline.view import PlantAt, Timeline, plant_at, timeline_of, zone_of
 from console.timeline.window import PRESETS, Window, window_of
+from console.web.template_context import TemplateContext, text_of_context
 from queues.errors import BadInput
 
 # The picture moves by about a pixel in this share of its length; more often it needn't be drawn.
@@ -35,27 +39,57 @@ REFRESH_SHARE = 1 / 720
 LEAST_REFRESH_SECONDS = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimelinePage(FormPage):
+    """A window of time. shown: None while the control server is away."""
+
+    TEMPLATE, NAME = "records/timeline.html", "timeline"
+
+    window: Window
+    presets: Mapping[int, str]
+    shown: Timeline | None
+    plant: PlantAt
+    refresh_seconds: int
+    steps: Mapping[str, Window]  # where the buttons lead
+    resume_minutes: int  # the live range nearest in length
+    marks: QuerySet[Mark]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineDocument(TemplateContext):
+    """The same as one file. style: its sheets, since it may be opened where no console is."""
+
+    TEMPLATE = "records/timeline_document.html"
+
+    window: Window
+    shown: Timeline | None
+    plant: PlantAt
+    marks: QuerySet[Mark]
+    style: str
+    zone: ZoneInfo
+    made_at: datetime
+    made_by: str
+    origin: str  # the address of the timeline
+    origin_root: str  # what is before a path there
+
+
 @require_safe
 @requires("plant.view")
 def timeline(request: HttpRequest) -> HttpResponse:
-    """Context: window, presets, shown (None without the control server), `moment`, refresh_seconds, steps
-    (windows that buttons lead to), resume_minutes (the live range nearest in length), marks, errors.
-    """
+    """The window that the address asks for."""
     return timeline_page(request)
 
 
-def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def timeline_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     now, wrong = timezone.now(), dict(errors or {})
     window = _window(request.GET, now, wrong)
-    return show(
-        request,
-        "records/timeline.html",
-        "timeline",
-        view="frame",
+    page = TimelinePage(
         window=window,
         presets=PRESETS,
         shown=_shown(request, window),
-        moment=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
+        plant=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
         refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
         steps=_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
@@ -63,9 +97,10 @@ def timeline_page(request: HttpRequest, errors: Any = None, submitted: Any = Non
         errors=wrong,
         submitted=submitted or {},
     )
+    return render_page(request, page, "frame")
 
 
-def _window(query: Mapping[str, str], now: datetime, errors: dict[str, list[str]]) -> Window:
+def _window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[str]]) -> Window:
     """The window asked for; the usual one, and why, when the address can't be read."""
     try:
         return window_of(query, now)
@@ -111,25 +146,26 @@ def table(request: HttpRequest) -> HttpResponseBase:
 @requires("plant.view")
 def document(request: HttpRequest) -> HttpResponse:
     """The window as one HTML file that needs nothing but itself."""
-    errors: dict[str, list[str]] = {}
+    errors: dict[str, Sequence[str]] = {}
     window = _window(request.GET, timezone.now(), errors)
     if errors:
         return _refused(request, errors)
     zone = zone_of(request.COOKIES)
-    moment = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
+    plant = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
     with timezone.override(zone):
-        context = {
-            "window": window,
-            "shown": _shown(request, window),
-            "moment": moment,
-            "marks": marks.between(window.since, window.until),
-            "style": style_sheet(),
-            "zone": zone,
-            "made_at": timezone.now(),
-            "made_by": actor_of(request).name,
-            "origin": request.build_absolute_uri(reverse("timeline")),
-        }
-        text = render_to_string("records/timeline_document.html", context)
+        context = TimelineDocument(
+            window=window,
+            shown=_shown(request, window),
+            plant=plant,
+            marks=marks.between(window.since, window.until),
+            style=style_sheet(),
+            zone=zone,
+            made_at=timezone.now(),
+            made_by=actor_of(request).name,
+            origin=request.build_absolute_uri(reverse("timeline")),
+            origin_root=request.build_absolute_uri("/").rstrip("/"),
+        )
+        text = text_of_context(context)
     said = {"filter": asked(request), "window": _file_time(window), "bytes": len(text.encode())}
     audit_log.record(actor_of(request), "export.timeline-document", request.path, after=said)
     response = HttpResponse(text)
@@ -137,7 +173,7 @@ def document(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _refused(request: HttpRequest, errors: dict[str, list[str]], status: int = 422) -> HttpResponse:
+def _refused(request: HttpRequest, errors: Errors, status: int = 422) -> HttpResponse:
     """The page instead of a file, with what was wrong; not a download, so that it is read."""
     response = timeline_page(request, errors)
     response.status_code = status
@@ -148,7 +184,7 @@ def _file_time(window: Window) -> str:
     return f"{window.since:%Y%m%dT%H%M%S}-{window.until:%Y%m%dT%H%M%S}"
 
 
-def _timeline_again(request: HttpRequest, errors: Any, submitted: Any, **named: Any) -> HttpResponse:
+def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: Any) -> HttpResponse:
     return timeline_page(request, errors, submitted)
 
 

@@ -1,10 +1,11 @@
 """The lab on pages: an experiment is made up, run, read, compared, and applied to the plant."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -20,71 +21,130 @@ from console.actions.lab.experiment_documents import (
     results_table,
     series_names,
 )
-from console.actions.lab.lab import WantedExperiment, applicable, read_wanted, scenario_named, typed_setting
-from console.actions.lab.traces import Trace, chosen_trace, known_traces, uploaded_trace
+from console.actions.lab.lab import Applicable, applicable
 from console.connections.surroundings import surroundings
 from console.display.override_words import ending_of, instead_words, short
-from console.input.form_values import expiry_of, number_of
+from console.input.form_values import expiry_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import show, snapshot_of
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
+from console.pages.work.lab_form import LabForm, lab_form, wanted_experiment
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.scenario import Scenario
-from queues.errors import BadInput
 from workers.batch import runs
 from workers.lab.models import Experiment
+from workers.models import Loop
 
 PER_PAGE = 20
 MOST_COMPARED = 4
-SET = "set-"  # the fields of a scenario's settings
-OWN = ""  # the choice of a trace: the scenario's own arrivals
-UPLOAD = "upload"
+
+
+@dataclass(frozen=True)
+class AppliedValue:
+    """A parameter: its value in the lab, and in force (None where loops differ).
+
+    chosen: it isn't in force, and not merely what the scenario happens to begin with.
+    """
+
+    name: str
+    value: Any
+    held: Any
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class AppliedLaw:
+    """A law of the lab that the plant may take: its parameters beside what is in force on its loops."""
+
+    law: str
+    of: Applicable
+    loops: Sequence[Loop]
+    rows: list[AppliedValue]
+
+
+@dataclass(frozen=True)
+class DifferingSetting:
+    """What differs between experiments: its values in their order."""
+
+    name: str
+    values: list[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabPage(LabForm, ConsolePage):
+    """The form of an experiment, and all that there are."""
+
+    TEMPLATE, NAME = "work/lab.html", "lab"
+
+    listed: list[Document]
+    page_obj: Page[Experiment]
+    query: str
+    errors: Errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentPage(LabForm, FormPage):
+    """One experiment, and the form to run it again with changes."""
+
+    TEMPLATE, NAME = "work/experiment.html", "lab"
+
+    experiment: Document
+    table: Document  # `results_table`
+    series: Sequence[str]
+    is_open: bool
+    applied: list[AppliedLaw]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparePage(ConsolePage):
+    """Several experiments beside each other."""
+
+    TEMPLATE, NAME = "work/compare.html", "lab"
+
+    compared: list[Document]
+    differing: list[DifferingSetting]
+    table: Document  # `results_table` over all of them
+    series: Sequence[str]
+    most: int
+    too_many: bool
 
 
 @require_safe
 @requires("plant.view")
 def lab(request: HttpRequest) -> HttpResponse:
-    """Context: scenarios, form (see `_form`), listed (documents), page_obj, errors."""
+    """The form, and the list of experiments."""
     return lab_page(request)
 
 
-def lab_page(request: HttpRequest, errors: Any = None, submitted: Any = None) -> HttpResponse:
+def lab_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
     asked = (submitted or request.GET).get("scenario", "")
     scenario = SCENARIOS.get(asked) or next(iter(SCENARIOS.values()))
     page_obj = Paginator(experiments().order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
-    return show(
-        request,
-        "work/lab.html",
-        "lab",
-        view="frame",
-        **_beside(scenario, submitted),
+    page = LabPage(
+        **vars(lab_form(scenario, submitted)),
         listed=[experiment_document(each) for each in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
         errors=errors or {},
     )
+    return render_page(request, page, "frame")
 
 
 @require_safe
 @requires("plant.view")
 def experiment(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Context: experiment (document), table (`results_table`), series, is_open, applied, form to run it again
-    with changes, errors.
-    """
+    """One experiment."""
     return experiment_page(request, experiment_id)
 
 
 def experiment_page(
-    request: HttpRequest, experiment_id: int, errors: Any = None, submitted: Any = None
+    request: HttpRequest, experiment_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(experiments(), pk=experiment_id)
-    scenario = SCENARIOS.get(found.scenario)
-    return show(
-        request,
-        "work/experiment.html",
-        "lab",
-        view="frame",
-        **(_beside(scenario, submitted, found) if scenario else {"scenarios": SCENARIOS}),
+    page = ExperimentPage(
+        **vars(lab_form(SCENARIOS.get(found.scenario), submitted, found)),
         experiment=experiment_document(found),
         table=results_table([found]),
         series=series_names(settings.WEIR_DATA, [found]),
@@ -93,19 +153,16 @@ def experiment_page(
         submitted=submitted or {},
         errors=errors or {},
     )
+    return render_page(request, page, "frame")
 
 
 @require_safe
 @requires("plant.view")
 def compare(request: HttpRequest) -> HttpResponse:
-    """Context: compared (documents, two or more by `id` in the URL), table over all of them, series."""
+    """Two experiments or more, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
     found = sorted(experiments().filter(pk__in=ids[:MOST_COMPARED]), key=lambda each: ids.index(each.pk))
-    return show(
-        request,
-        "work/compare.html",
-        "lab",
-        view="frame",
+    page = ComparePage(
         compared=[experiment_document(each) for each in found],
         differing=_differing(found),
         table=results_table(found),
@@ -113,6 +170,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         most=MOST_COMPARED,
         too_many=len(ids) > MOST_COMPARED,
     )
+    return render_page(request, page, "frame")
 
 
 @action("lab.run", lab_page)
@@ -120,7 +178,7 @@ def begin(request: HttpRequest) -> Done:
     """Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, or "upload" with file),
     column. Opens the experiment.
     """
-    made = lab_steering.begin(actor_of(request), _wanted(request), surroundings())
+    made = lab_steering.begin(actor_of(request), wanted_experiment(request), surroundings())
     return _opened(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")
 
 
@@ -168,102 +226,22 @@ def _opened(made: Experiment, message: str) -> Done:
     return Done(message, url, {"experiment": made.pk, "go": url})
 
 
-def _wanted(request: HttpRequest) -> WantedExperiment:
-    posted = request.POST
-    scenario = scenario_named(posted.get("scenario", ""))
-    declared = {each.name: each for each in scenario.settings}
-    try:
-        given = {
-            name: typed_setting(declared[name], text) if name in declared else text
-            for name, text in _settings(posted).items()
-        }
-        seed = number_of(posted.get("seed", ""), "seed")
-        names, title = posted.getlist("law"), posted.get("title", "")
-        if not names:
-            raise BadInput("law", "choose at least one.")
-        wanted = read_wanted(scenario.name, names, given, seed, title)
-    except BadInput as error:
-        # A setting is the field set-NAME on the page.
-        place = SET + error.field if SET + error.field in posted else error.field
-        raise BadInput(place, error.message) from None
-    # Last, since an uploaded file is kept.
-    trace = _trace(request)
-    return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
-
-
-def _settings(posted: QueryDict) -> dict[str, str]:
-    return {
-        field.removeprefix(SET): text
-        for field in posted
-        if field.startswith(SET) and (text := posted.get(field, "").strip())
-    }
-
-
-def _trace(request: HttpRequest) -> Trace | None:
-    choice, column = request.POST.get("trace", OWN), request.POST.get("column", "").strip()
-    if choice == OWN:
-        return None
-    if choice != UPLOAD:
-        return chosen_trace(settings.WEIR_DATA, choice, column)
-    file = request.FILES.get("file")
-    if file is None:
-        raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
-    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column)
-
-
-def _beside(scenario: Scenario, submitted: Any, found: Experiment | None = None) -> dict[str, Any]:
-    """What the form at the left shows: a scenario's laws and settings, as typed, as of an experiment, or by
-    default.
-    """
-    return {
-        "scenarios": SCENARIOS,
-        "scenario": scenario,
-        "laws": [{"name": law, "chosen": law in _laws(scenario, submitted, found)} for law in scenario.laws],
-        "rows": [_row(each, submitted, found) for each in scenario.settings],
-        "seed": (submitted or {}).get("seed", found.seed if found else 1),
-        "title": (submitted or {}).get("title", ""),
-        "column": (submitted or {}).get("column", ""),
-        "trace": (submitted or {}).get("trace", OWN),
-        "traces": known_traces(settings.WEIR_DATA),
-    }
-
-
-def _laws(scenario: Scenario, submitted: Any, found: Experiment | None) -> list[str]:
-    if submitted:
-        return list(submitted.getlist("law"))
-    return found.laws if found else list(scenario.laws)
-
-
-def _row(declared: Any, submitted: Any, found: Experiment | None) -> dict[str, Any]:
-    value = found.settings.get(declared.name, declared.default) if found else declared.default
-    if submitted:
-        value = submitted.get(SET + declared.name, value)
-    return {"declared": declared, "value": value}
-
-
-def _applied(found: Experiment) -> list[dict[str, Any]]:
-    """Each law that the plant may take: its parameters beside what is in force on its loops."""
+def _applied(found: Experiment) -> list[AppliedLaw]:
     now, shown = timezone.now(), []
     incidental = found.settings.keys() - changed_settings(found).keys()
     for law, each in applicable(found).items():
         loops = lab_steering.loops_of_law(each)
         held = [lab_steering.in_force_on(loop, now) for loop in loops]
         rows = [_applied_row(name, value, held, incidental) for name, value in each.values.items()]
-        shown.append({"law": law, "of": each, "loops": loops, "rows": rows})
+        shown.append(AppliedLaw(law, each, loops, rows))
     return shown
 
 
 def _applied_row(
     name: str, value: Any, held: Sequence[Mapping[str, Any]], incidental: Collection[str]
-) -> dict[str, Any]:
-    """`chosen`: it isn't in force, and not merely what the scenario happens to begin with."""
+) -> AppliedValue:
     is_now = _held(held, name)
-    return {
-        "name": name,
-        "value": value,
-        "held": is_now,
-        "chosen": is_now != value and name not in incidental,
-    }
+    return AppliedValue(name, value, is_now, is_now != value and name not in incidental)
 
 
 def _held(held: Sequence[Mapping[str, Any]], name: str) -> Any:
@@ -272,12 +250,12 @@ def _held(held: Sequence[Mapping[str, Any]], name: str) -> Any:
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
-def _differing(found: list[Experiment]) -> list[dict[str, Any]]:
-    """Settings (and seed and trace) in which experiments differ: {name, values in their order}."""
+def _differing(found: list[Experiment]) -> list[DifferingSetting]:
+    """Settings (and seed and trace) in which experiments differ."""
     columns = [
         {**each.settings, "seed": each.seed, "trace": (each.trace or {}).get("name", "own arrivals")}
         for each in found
     ]
     names = list(dict.fromkeys(name for column in columns for name in column))
-    rows = [{"name": name, "values": [column.get(name) for column in columns]} for name in names]
-    return [row for row in rows if any(value != row["values"][0] for value in row["values"])]
+    rows = [DifferingSetting(name, [column.get(name) for column in columns]) for name in names]
+    return [row for row in rows if any(value != row.values[0] for value in row.values)]

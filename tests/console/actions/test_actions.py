@@ -132,7 +132,7 @@ def test_gains_that_are_unstable_on_the_model_are_refused_and_said_so_before(ope
     assert in_force(flow_loop) == {}
     typed = {name: value for name, value in posted.items() if name.startswith("would-")}
     prediction = browsers["viewer"].get(f"/loops/{flow_loop.pk}/predicted", typed).context["prediction"]
-    assert prediction["grave"] and "1.515" in prediction["sentence"]
+    assert prediction.grave and "1.515" in prediction.sentence
 
 
 def test_gains_that_are_stable_only_together_are_set_together(operator, flow_loop):

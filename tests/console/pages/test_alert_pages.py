@@ -55,7 +55,7 @@ def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
     page = operator.get("/alerts/").content.decode()
     assert "Node n1 is lost" in page and "has not reported for 14 s" in page
     assert "It holds 1,000 points" in page and "Acknowledge" in page
-    assert operator.get(f"/alerts/{alert.pk}/").context["alert"]["id"] == alert.pk
+    assert operator.get(f"/alerts/{alert.pk}/").context["alert"].id == alert.pk
     assert operator.get("/alerts/999/").status_code == 404
 
 
@@ -64,8 +64,8 @@ def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
     look(snapshot={**lost(), "queues": {f"q{at}": queue(99, nodes=()) for at in range(30)}})
     shown = operator.get("/alerts/").context["open_alerts"]
-    assert [row["alert"].rule_name for row in shown].count("queue-behind") == 4
-    assert sum(len(row["more"]) for row in shown) == 26
+    assert [row.alert.rule_name for row in shown].count("queue-behind") == 4
+    assert sum(len(row.more) for row in shown) == 26
     assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
 
 
@@ -167,7 +167,7 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
     for each, verdict in ((loop, "effective"), (loop, "ineffective"), (other, "harmful")):
         entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
         LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
-    tried = operator.get(f"/alerts/{alert.pk}/").context["alert"]["tried"]
+    tried = operator.get(f"/alerts/{alert.pk}/").context["alert"].tried
     assert tried["words"] == "1 of 2 actions had an effect; 1 had no effect."
     assert {entry.loop.name for entry in tried["entries"]} == {"rebalancing"}
 

@@ -53,7 +53,7 @@ def all_of(browser: Client, query: str) -> dict[str, Any]:
     page = browser.get(f"/dead-letters/?{query}")
     found = page.context["found"]
     shown = {"through": page.context["through"], "digest": found.digest, "count": len(found.letters)}
-    return {**page.context["kept"], **shown, "all": "1", **REASON}
+    return {**page.context["carried"], **shown, "all": "1", **REASON}
 
 
 def waiting(server: Server, queue: str) -> int:

@@ -35,17 +35,17 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     answer = shown_to(browsers["viewer"], loop, threads="20")
     found, text = answer.context["exploration"], source_of(answer)
     assert f"Concurrency of {HOST}" in text and "Throughput by processes" in text
-    numbers = found["numbers"]
-    assert numbers.rest == numbers.threads == 6 and "At rest with 6 processes: 100%" in found["sentence"]
-    assert found["bottleneck"].servers == 6
-    assert found["bottleneck"].capacity_per_second == pytest.approx(6 * RATE, rel=0.02)
-    assert {2, 4, 6, 8} & {point["threads"] for point in found["drawing"]["points"]}
-    (now,), (asked,) = ([row for row in found["prospects"] if row[kind]] for kind in ("now", "asked"))
+    numbers = found.numbers
+    assert numbers.rest == numbers.threads == 6 and "At rest with 6 processes: 100%" in found.sentence
+    assert found.bottleneck.servers == 6
+    assert found.bottleneck.capacity_per_second == pytest.approx(6 * RATE, rel=0.02)
+    assert {2, 4, 6, 8} & {point["threads"] for point in found.drawing["points"]}
+    (now,), (asked,) = ([row for row in found.predictions if row[kind]] for kind in ("now", "asked"))
     assert (now["threads"], asked["threads"], asked["change_percent"]) == (6, 20, 0)
     assert asked["utilisation"] == pytest.approx(1.0, abs=0.01) and asked["wait_seconds"] > 0
-    (fewer,) = [row for row in found["prospects"] if row["threads"] == 3]
+    (fewer,) = [row for row in found.predictions if row["threads"] == 3]
     assert fewer["change_percent"] == pytest.approx(-50, abs=3)
-    (cycle,) = found["cycles"][:1]
+    (cycle,) = found.cycles[:1]
     assert "steers the pool from now on" in cycle["why"] and cycle["threads"] == 6 and cycle["steps"] >= 3
     plant.tick()
     workers = browsers["viewer"].get("/workers/").content.decode()
@@ -53,7 +53,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     # Other parameters, and what is none.
     address = f"/loops/{loop.pk}/predicted"
     would = {"would-minimum": "9", "would-start": "9"}
-    assert browsers["viewer"].get(address, would).context["exploration"]["numbers"].would == 9
+    assert browsers["viewer"].get(address, would).context["exploration"].numbers.would == 9
     refused = (({"would-q": "0.1"}, "condition (1)"), ({"threads": "2.5"}, "the number takes a whole"))
     for typed, words in refused:
         part = browsers["viewer"].get(address, typed).content.decode()
@@ -64,9 +64,8 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
 @pytest.mark.slow
 def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browsers):
     loop = explored(plant, ticks=110)
-    cycles = exploration.shown(loop, {**shown_to(browsers["viewer"], loop).context["loop"]["effective"]})[
-        "cycles"
-    ]
+    in_force = shown_to(browsers["viewer"], loop).context["loop"]["effective"]
+    cycles = exploration.shown(loop, {**in_force}).cycles
     assert len(cycles) >= 2
     assert (
         "next exploration is due" in cycles[0]["why"] and "steers the pool from now on" in cycles[-1]["why"]
@@ -102,4 +101,4 @@ def test_where_more_processes_do_harm_the_page_says_from_which_number_on(plant, 
         plant.work(harmed)
         plant.tick()
     found = shown_to(browsers["viewer"], Loop.objects.get()).context["exploration"]
-    assert found["bottleneck"].peak_threads == pytest.approx(7, abs=1)
+    assert found.bottleneck.peak_threads == pytest.approx(7, abs=1)

@@ -84,8 +84,8 @@ def ended(operator: Client, values: dict[str, dict[str, float | None]], **fields
 def test_the_form_offers_what_the_catalog_has(operator):
     for name, scenario in SCENARIOS.items():
         page = operator.get(f"/lab/?scenario={name}")
-        assert [law["name"] for law in page.context["laws"]] == list(scenario.laws)
-        assert [row["declared"] for row in page.context["rows"]] == list(scenario.settings)
+        assert [law.name for law in page.context["laws"]] == list(scenario.laws)
+        assert [row.declared for row in page.context["rows"]] == list(scenario.settings)
         text = page.content.decode()
         assert all(f'name="set-{each.name}"' in text for each in scenario.settings)
 
@@ -142,7 +142,7 @@ def test_a_refused_form_keeps_what_was_typed(operator):
     assert page.status_code == 422
     text = page.content.decode()
     assert 'value="kept"' in text and 'value="much"' in text
-    assert [law["name"] for law in page.context["laws"] if law["chosen"]] == ["worker_rate", "thesis"]
+    assert [law.name for law in page.context["laws"] if law.chosen] == ["worker_rate", "thesis"]
 
 
 @pytest.mark.parametrize("name", ["day.csv", "day.csv.gz"])
@@ -205,7 +205,7 @@ def test_experiments_are_compared_side_by_side_with_what_differs(operator):
     other = ended(operator, {"worker_rate": {"worker_runs": 8}}, **{"set-upper_limit": "500", "seed": "4"})
     page = operator.get(f"/lab/compare?id={other.pk}&id={one.pk}")
     assert [each["id"] for each in page.context["compared"]] == [other.pk, one.pk]
-    assert {row["name"]: row["values"] for row in page.context["differing"]} == {
+    assert {row.name: row.values for row in page.context["differing"]} == {
         "upper_limit": [500.0, 250.0],
         "seed": [4, 3],
     }
@@ -241,7 +241,7 @@ def test_parameters_are_applied_as_overrides_where_they_differ_from_those_in_for
 def test_what_the_scenario_merely_begins_with_is_not_ticked(operator, loops):
     found = ended(operator, {"worker_rate": {"worker_runs": 10}, "thesis": {"worker_runs": 12}})
     applied = operator.get(f"/lab/{found.pk}/").context["applied"]
-    ticked = {each["law"]: [row["name"] for row in each["rows"] if row["chosen"]] for each in applied}
+    ticked = {each.law: [row.name for row in each.rows if row.chosen] for each in applied}
     assert ticked == {"worker_rate": ["upper_limit"], "thesis": ["upper_limit", "method"]}
 
 
@@ -277,7 +277,7 @@ def test_a_law_that_moves_points_becomes_a_plan_or_says_why_not(operator, stored
     fields = {"scenario": "queues", "set-upper_limit": ""}
     found = ended(operator, {"greedy-band": {"moves": 3}, "random-40": {"moves": 9}}, **fields)
     applied = operator.get(f"/lab/{found.pk}/").context["applied"]
-    assert [(each["law"], each["of"].values) for each in applied] == [("greedy-band", {"goal": "band"})]
+    assert [(each.law, each.of.values) for each in applied] == [("greedy-band", {"goal": "band"})]
     answer = fetch(operator, f"/lab/{found.pk}/plan", {"law": "greedy-band"})
     assert answer.status_code == 422  # the sample's one node has nobody to give points to
     assert refused(fetch(operator, f"/lab/{found.pk}/plan", {"law": "random-40"})) == ["law"]

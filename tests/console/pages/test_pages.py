@@ -57,7 +57,7 @@ def test_a_page_shows_one_snapshot_and_its_name(page, viewer, stored_snapshot):
     context = viewer.get(page).context
     assert context["snapshot"] == stored_snapshot
     assert context["page"] == (page.strip("/") or "overview")
-    assert context["frame"]["strip"]["sentence"] == stored_snapshot["health"]["sentence"]
+    assert context["frame"].strip.sentence == stored_snapshot["health"]["sentence"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -65,7 +65,7 @@ def test_a_page_is_shown_before_the_first_snapshot(page, viewer, control):
     answer = viewer.get(page)
     assert answer.status_code == 200
     assert answer.context["snapshot"] is None
-    assert "starting" in answer.context["frame"]["strip"]["sentence"]
+    assert "starting" in answer.context["frame"].strip.sentence
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -76,15 +76,15 @@ def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings
 
 def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):
     names = {
-        who: {item["name"] for item in browsers[who].get("/").context["frame"]["rail"]}
+        who: {item.name for item in browsers[who].get("/").context["frame"].rail}
         for who in ("viewer", "administrator")
     }
     assert names["administrator"] - names["viewer"] == {"audit"}
 
 
 def test_what_one_may_do_is_named_for_the_page(browsers, stored_snapshot):
-    assert not browsers["viewer"].get("/").context["frame"]["can"]["override_set"]
-    assert browsers["operator"].get("/").context["frame"]["can"]["override_set"]
+    assert not browsers["viewer"].get("/").context["frame"].can["override_set"]
+    assert browsers["operator"].get("/").context["frame"].can["override_set"]
 
 
 def test_the_overview_shows_what_acted_or_was_limited(viewer, loop, stored_snapshot):
@@ -223,7 +223,7 @@ def test_a_bad_password_names_its_field(old, new, again, field, viewer, people, 
 def test_a_token_is_made_shown_once_and_revoked(browsers, stored_snapshot):
     operator = browsers["operator"]
     made = operator.post("/settings/tokens", {"name": "shop", "role": "producer", "days": "30"})
-    secret = made.context["new_token"]["secret"]
+    secret = made.context["new_token"].secret
     assert secret in made.content.decode()
     assert secret not in operator.get("/settings/").content.decode()
     token = ApiToken.objects.get()

@@ -44,7 +44,7 @@ def viewer(browsers) -> Client:
 def test_a_page_shows_the_plant_as_it_was_and_says_so(page, viewer, past):
     answer = viewer.get(page, {"at": AT})
     assert answer.context["snapshot"] == past
-    assert answer.context["frame"]["strip"]["sentence"] == past["health"]["sentence"]
+    assert answer.context["frame"].strip.sentence == past["health"]["sentence"]
     assert b'data-connection="past"' in answer.content
     assert b"The plant as of" in answer.content
 
@@ -53,15 +53,15 @@ def test_a_page_shows_the_plant_as_it_was_and_says_so(page, viewer, past):
 def test_nothing_can_be_changed_from_the_past(page, browsers, past):
     now = browsers["administrator"].get(page)
     then = browsers["administrator"].get(page, {"at": AT})
-    assert not any(then.context["frame"]["can"].values())
-    assert any(now.context["frame"]["can"].values())
+    assert not any(then.context["frame"].can.values())
+    assert any(now.context["frame"].can.values())
     for page_, steers in ((then, False), (now, page in ("/nodes/", "/nodes/n1/", "/queues/alert/"))):
         assert (b'name="reason"' in page_.content) is steers
     assert b"you need the role" not in then.content
 
 
 def test_the_rail_stays_at_the_moment_where_pages_can_show_it(viewer, past):
-    rail = {item["name"]: item["url"] for item in viewer.get("/", {"at": AT}).context["frame"]["rail"]}
+    rail = {item.name: item.url for item in viewer.get("/", {"at": AT}).context["frame"].rail}
     assert rail["nodes"] == "/nodes/?at=2026-11-20T03%3A12%3A00Z"
     assert rail["ledger"] == "/ledger/"
 

@@ -266,7 +266,7 @@ def test_a_viewer_sees_a_plan_and_no_way_to_steer(browsers, plant, calm):
 def test_the_rail_counts_what_waits_for_approval(operator, plant, calm):
     by_hand(operator)
     stored(plant, plant.pass_seconds())
-    counts = {item["name"]: item["count"] for item in operator.get("/").context["frame"]["rail"]}
+    counts = {item.name: item.count for item in operator.get("/").context["frame"].rail}
     assert counts["plans"] == 1 and counts["nodes"] is None
 
 
@@ -319,7 +319,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
     page = browsers["operator"].get(f"/plans/{plan.pk}/")
     assert "1 of 2 has approved it" in page.content.decode()
-    assert "approved by you already" in page.context["approval"]["refusal"]
+    assert "approved by you already" in page.context["approval"].refusal
     execution.advance_all(plant.control, plant.now)
     assert Plan.objects.get().state == "proposed"
     assert fetch(browsers["administrator"], address, posted).status_code == 200

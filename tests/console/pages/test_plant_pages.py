@@ -72,7 +72,7 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
     answer = browsers["viewer"].get("/plants/east/")
     page = answer.content.decode()
     assert "work_1" in page and "1 to 8" in page and ">Seen<" in page
-    assert answer.context["frame"]["plant"] == "east"
+    assert answer.context["frame"].plant == "east"
     overview = browsers["viewer"].get("/").content.decode()
     assert 'href="/plants/east/"' in overview and 'href="/plants/"' in overview
 

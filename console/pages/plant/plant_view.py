@@ -1,0 +1,134 @@
+"""A plant as a page shows it: its operators with their tasks, its paths, and the loops that set them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from console.pages.frame.page import Document
+from controllers.parallelism.inputs import rate_per_second, service_seconds
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from workers.models import Loop
+from workers.plants.registry import LOCAL, why_unseen
+from workers.plants.topology import topology_of
+
+
+@dataclass(frozen=True)
+class ShownPlant:
+    """What is known of a plant. topology: None while it has never been seen."""
+
+    name: str
+    kind: str
+    state: str
+    age_seconds: float | None
+    error: str | None
+    topology: MeasuredTopology | None
+    holder: str | None
+    held_until: float | None
+
+
+@dataclass(frozen=True)
+class ShownOperator:
+    """An operator as it was measured; what is not known is None. fixed: why its tasks can't be set."""
+
+    name: str
+    kind: str
+    parallelism: int
+    minimum: int
+    maximum: int
+    fixed: str | None
+    settable: bool
+    in_per_second: float | None
+    out_per_second: float | None
+    service_seconds: float | None
+    utilisation: float | None
+    latency_seconds: float | None
+    tasks: list[Document]
+
+
+@dataclass(frozen=True)
+class ShownPath:
+    """Operators in the order in which events pass them."""
+
+    name: str
+    operators: Sequence[str]
+    latency_seconds: float | None
+
+
+def shown(snapshot: Mapping[str, Any] | None, name: str) -> ShownPlant:
+    """The plant as the snapshot has it; what was last seen of it where it is stale."""
+    if snapshot is None:
+        return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
+    if name == LOCAL:
+        held = snapshot.get("steered_by") or {}
+        topology, error = _local(snapshot)
+        return ShownPlant(name, "weir", "seen", 0.0, error, topology, held.get("holder"), held.get("until"))
+    row = (snapshot.get("plants") or {}).get(name)
+    if row is None:
+        return ShownPlant(name, "", "unseen", None, "it has not been observed yet", None, None, None)
+    topology = MeasuredTopology.from_document(row["topology"]) if row["topology"] else None
+    held = row["steered_by"] or {}
+    holder = held.get("holder") or (topology.holder if topology else None)
+    until = held.get("until") or (topology.held_until if topology else None)
+    error = None if row["error"] is None else why_unseen(name, row)
+    return ShownPlant(name, row["kind"], row["state"], row["age_seconds"], error, topology, holder, until)
+
+
+def _local(snapshot: Mapping[str, Any]) -> tuple[MeasuredTopology | None, str | None]:
+    try:
+        return topology_of(snapshot), None
+    except BadInput as error:
+        return None, str(error)
+
+
+def settable_tasks(found: ShownPlant) -> int | None:
+    """Those that can be set."""
+    if found.topology is None:
+        return None
+    return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
+
+
+def operators_of(topology: MeasuredTopology) -> list[ShownOperator]:
+    names = dict.fromkeys(name for path in topology.paths.values() for name in path)
+    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
+
+
+def _operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperator:
+    outputs = operator.measure("outputs")
+    return ShownOperator(
+        name=operator.name,
+        kind=operator.kind,
+        parallelism=operator.parallelism,
+        minimum=operator.minimum,
+        maximum=operator.maximum,
+        fixed=operator.fixed,
+        settable=operator.fixed is None,
+        in_per_second=rate_per_second(operator, window_seconds),
+        out_per_second=None if outputs is None else outputs / window_seconds,
+        service_seconds=service_seconds(operator) or operator.measure("service_seconds"),
+        utilisation=operator.aggregate("utilisation", "MAX"),
+        latency_seconds=operator.measure("latency_seconds"),
+        tasks=[
+            {"name": name, **(operator.tasks[place] if place < len(operator.tasks) else {})}
+            for place, name in enumerate(operator.task_names)
+        ],
+    )
+
+
+def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
+    """The slowest first; those whose latency isn't known last."""
+    found = [
+        ShownPath(name, path, topology.path_latency_seconds(path)) for name, path in topology.paths.items()
+    ]
+    return sorted(found, key=lambda each: -(each.latency_seconds or -1.0))
+
+
+def loops_of(snapshot: Mapping[str, Any], name: str) -> list[Document]:
+    """The loops that set its tasks; one that acts first."""
+    found = [
+        {"name": loop, **row}
+        for loop, row in (snapshot.get("loops") or {}).items()
+        if row["law"].startswith("parallelism")
+        and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
+    ]
+    return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)

@@ -1,0 +1,132 @@
+"""An experiment as a form has it: what the form is filled with, and what was posted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from django.conf import settings
+from django.http import HttpRequest, QueryDict
+
+from console.actions.lab.lab import WantedExperiment, read_wanted, scenario_named, typed_setting
+from console.actions.lab.traces import Trace, chosen_trace, known_traces, uploaded_trace
+from console.input.form_values import number_of
+from controllers.framework.parameter import Parameter
+from controllers.simulation.catalog import SCENARIOS
+from controllers.simulation.model.scenario import Scenario
+from queues.errors import BadInput
+from workers.lab.models import Experiment
+
+SET = "set-"  # the fields of a scenario's settings
+OWN = ""  # the choice of a trace: the scenario's own arrivals
+UPLOAD = "upload"
+
+
+@dataclass(frozen=True)
+class LawChoice:
+    """A law of the scenario, and whether it takes part."""
+
+    name: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class LabSetting:
+    """A setting of the scenario, with its value."""
+
+    declared: Parameter
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabForm:
+    """What a page has of the form: its own context inherits these fields.
+
+    scenario: None for an experiment with one that is no longer there; then there is nothing to fill in.
+    """
+
+    scenarios: Mapping[str, Scenario]
+    scenario: Scenario | None
+    laws: Sequence[LawChoice] = ()
+    rows: Sequence[LabSetting] = ()
+    seed: int | str = 1
+    title: str = ""
+    column: str = ""
+    trace: str = OWN
+    traces: Sequence[str] = ()
+
+
+def lab_form(
+    scenario: Scenario | None, submitted: QueryDict | None, found: Experiment | None = None
+) -> LabForm:
+    """A scenario's laws and settings, as typed, as of an experiment, or by default."""
+    if scenario is None:
+        return LabForm(scenarios=SCENARIOS, scenario=None)
+    chosen, typed = _laws(scenario, submitted, found), submitted or QueryDict()
+    return LabForm(
+        scenarios=SCENARIOS,
+        scenario=scenario,
+        laws=[LawChoice(law, law in chosen) for law in scenario.laws],
+        rows=[_row(each, submitted, found) for each in scenario.settings],
+        seed=typed.get("seed", found.seed if found else 1),
+        title=typed.get("title", ""),
+        column=typed.get("column", ""),
+        trace=typed.get("trace", OWN),
+        traces=known_traces(settings.WEIR_DATA),
+    )
+
+
+def _laws(scenario: Scenario, submitted: QueryDict | None, found: Experiment | None) -> list[str]:
+    if submitted:
+        return list(submitted.getlist("law"))
+    return found.laws if found else list(scenario.laws)
+
+
+def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | None) -> LabSetting:
+    value = found.settings.get(declared.name, declared.default) if found else declared.default
+    if submitted:
+        value = submitted.get(SET + declared.name, value)
+    return LabSetting(declared, value)
+
+
+def wanted_experiment(request: HttpRequest) -> WantedExperiment:
+    """What was posted. Raises BadInput naming the form's field."""
+    posted = request.POST
+    scenario = scenario_named(posted.get("scenario", ""))
+    declared = {each.name: each for each in scenario.settings}
+    try:
+        given = {
+            name: typed_setting(declared[name], text) if name in declared else text
+            for name, text in _settings(posted).items()
+        }
+        seed = number_of(posted.get("seed", ""), "seed")
+        names, title = posted.getlist("law"), posted.get("title", "")
+        if not names:
+            raise BadInput("law", "choose at least one.")
+        wanted = read_wanted(scenario.name, names, given, seed, title)
+    except BadInput as error:
+        # A setting is the field set-NAME on the page.
+        place = SET + error.field if SET + error.field in posted else error.field
+        raise BadInput(place, error.message) from None
+    # Last, since an uploaded file is kept.
+    trace = _trace(request)
+    return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
+
+
+def _settings(posted: QueryDict) -> dict[str, str]:
+    return {
+        field.removeprefix(SET): text
+        for field in posted
+        if field.startswith(SET) and (text := posted.get(field, "").strip())
+    }
+
+
+def _trace(request: HttpRequest) -> Trace | None:
+    choice, column = request.POST.get("trace", OWN), request.POST.get("column", "").strip()
+    if choice == OWN:
+        return None
+    if choice != UPLOAD:
+        return chosen_trace(settings.WEIR_DATA, choice, column)
+    file = request.FILES.get("file")
+    if file is None:
+        raise BadInput("file", "is missing; choose a CSV file, or other arrivals.")
+    return uploaded_trace(settings.WEIR_DATA, file.name or "", cast(BinaryIO, file), column)

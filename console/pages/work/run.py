@@ -1,0 +1,85 @@
+"""One run of a task: its chunks, and cancelling or resuming it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import tasks as task_steering
+from console.actions.task_documents import chunk_document, run_document
+from console.pages.frame.action import Done, action
+from console.pages.frame.page import Document, Errors, FormPage, render_page
+from workers.batch import runs
+from workers.models import Chunk, Run
+
+CHUNKS_PER_PAGE = 50
+ORDER = (Chunk.State.FAILED, Chunk.State.WORKING, Chunk.State.PENDING, Chunk.State.DONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPage(FormPage):
+    """One run, and its chunks: those that need somebody first."""
+
+    TEMPLATE, NAME = "work/run.html", "tasks"
+
+    run: Document
+    is_open: bool
+    resumable: bool
+    chunks: list[Document]  # those of page_obj
+    skipped: list[Any]  # what chunks could not read, and left out
+    page_obj: Page[Chunk]
+    query: str = ""
+
+
+@require_safe
+@requires("plant.view")
+def run(request: HttpRequest, run_id: int) -> HttpResponse:
+    """One run."""
+    return run_page(request, run_id)
+
+
+def run_page(
+    request: HttpRequest, run_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    found = get_object_or_404(Run.objects.select_related("task", "owner"), pk=run_id)
+    ordered = sorted(found.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
+    page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
+    page = RunPage(
+        run=run_document(found),
+        is_open=found.state in runs.OPEN,
+        resumable=found.state in runs.RESUMABLE,
+        chunks=[chunk_document(chunk) for chunk in page_obj.object_list],
+        skipped=[each for chunk in ordered for each in chunk.skipped],
+        page_obj=page_obj,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+@action("task.cancel", run_page)
+def cancel(request: HttpRequest, run_id: int) -> Done:
+    """Posted: reason."""
+    found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.cancel(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
+    return opened_run(made, f"Run {run_id} is cancelled; what is done stays.")
+
+
+@action("task.resume", run_page)
+def resume(request: HttpRequest, run_id: int) -> Done:
+    """Posted: reason."""
+    found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
+    return opened_run(made, f"Run {run_id} goes on with what was not done.")
+
+
+def opened_run(made: Run, message: str) -> Done:
+    """Done, and the page goes to the run."""
+    url = reverse("run", args=[made.pk])
+    return Done(message, url, {"run": made.pk, "go": url})

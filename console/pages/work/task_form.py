@@ -1,0 +1,109 @@
+"""A task as a form has it: what the form is filled with, and what was posted."""
+
+from datetime import time
+
+from django.http import QueryDict
+from django.utils import timezone
+
+from console.actions.task_documents import task_document
+from console.actions.tasks import WantedTask
+from console.input.form_values import number_of
+from console.pages.frame.page import Document
+from queues.errors import BadInput
+from workers.models import Task
+
+SET = "set-"  # the fields of a job's parameters
+WHEN = ("hand", "interval", "calendar")
+UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
+
+
+def values_of(posted: QueryDict) -> dict[str, str]:
+    """The parameters that were typed; an empty field leaves the task's own, or the default."""
+    return {
+        field.removeprefix(SET): text
+        for field in posted
+        if field.startswith(SET) and (text := posted.get(field, "").strip())
+    }
+
+
+def wanted_task(posted: QueryDict, job: str) -> WantedTask:
+    """The task as it was posted. Raises BadInput naming the task's field: see `at_field`."""
+    when = posted.get("when", "hand")
+    if when not in WHEN:
+        raise BadInput("when", f"takes {', '.join(WHEN)}, not {when[:40]!r}.")
+    return WantedTask(
+        job=job,
+        parameters=values_of(posted),
+        parallel=_whole(posted.get("parallel", "1"), "parallel"),
+        requirements=posted.getlist("requirement"),
+        interval_seconds=_interval_seconds(posted) if when == "interval" else None,
+        crontab=posted.get("crontab", "").strip() if when == "calendar" else None,
+        deadline=_clock(posted.get("done_by", "").strip()),
+        enabled=posted.get("enabled", "") == "1",
+    )
+
+
+def _interval_seconds(posted: QueryDict) -> int:
+    unit = posted.get("unit", "seconds")
+    if unit not in UNITS:
+        raise BadInput("unit", f"takes {', '.join(UNITS)}, not {unit[:40]!r}.")
+    return _whole(posted.get("interval", "").strip(), "interval") * UNITS[unit]
+
+
+def _clock(text: str) -> time | None:
+    try:
+        return time.fromisoformat(text) if text else None
+    except ValueError:
+        raise BadInput("done_by", f"takes a time of day as 06:00, not {text[:40]!r}.") from None
+
+
+def _whole(text: str, field: str) -> int:
+    value = number_of(text, field)
+    if not isinstance(value, int):
+        raise BadInput(field, f"takes a whole number, not {text[:40]!r}.")
+    return value
+
+
+def at_field(error: BadInput, posted: QueryDict) -> BadInput:
+    """A job's parameter is the field set-NAME on the page."""
+    if SET + error.field in posted:
+        return BadInput(SET + error.field, error.message)
+    return BadInput("interval", error.message) if error.field == "interval_seconds" else error
+
+
+def typed_rows(rows: list[Document], submitted: QueryDict | None) -> list[Document]:
+    """Rows of parameters with what was typed, where something was refused."""
+    if not submitted:
+        return rows
+    return [{**row, "value": submitted.get(SET + row["name"], row["value"])} for row in rows]
+
+
+def form_of(submitted: QueryDict | None) -> Document:
+    """The schedule's fields as they were typed, or those of a new task."""
+    posted = submitted or QueryDict("when=hand&unit=minutes&parallel=1&enabled=1")
+    names = ("name", "job", "when", "interval", "unit", "crontab", "done_by", "parallel", "reason")
+    return {
+        **{name: posted.get(name, "") for name in names},
+        "requirements": posted.getlist("requirement"),
+        "enabled": posted.get("enabled", "") == "1",
+    }
+
+
+def form_of_task(task: Task) -> Document:
+    """The schedule's fields as the task is."""
+    document = task_document(task, timezone.now())
+    seconds = document["interval_seconds"]
+    unit = next(
+        (name for name, length in reversed(UNITS.items()) if seconds and seconds % length == 0), "minutes"
+    )
+    calendar = document["crontab"] is not None
+    return {
+        "when": "interval" if seconds else "calendar" if calendar else "hand",
+        "interval": seconds // UNITS[unit] if seconds else "",
+        "unit": unit,
+        "crontab": document["crontab"] or "",
+        "done_by": document["deadline"] or "",
+        "parallel": task.parallel,
+        "requirements": task.requirements,
+        "enabled": task.enabled,
+    }

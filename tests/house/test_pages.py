@@ -1,0 +1,127 @@
+"""A page declares what its template may read, and nothing is rendered but by its declared context."""
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from console.pages.frame.page import ConsolePage, FormPage, FrameContext
+from console.web.template_context import TemplateContext
+from tests.house.template_variables import TemplateReader, parameters_of_parts
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / "templates"
+# What the context processors of console/settings.py add, and what Django adds for {% csrf_token %}.
+PROCESSORS = {"request", "user", "perms", "messages", "csrf_token", "frame"}
+# Django, and axes, render these with a context of their own; the templates read none of it.
+NOT_OURS = {"403.html": {"exception"}, "404.html": set(), "people/locked_out.html": set()}
+FRAMES = {"alone.html", "document.html"}  # what others extend, beside base.html
+BASES = {TemplateContext, ConsolePage, FormPage}
+# Where a template is named and filled in: everybody else has a context for it.
+HELPERS = {"console/web/template_context.py", "console/pages/frame/page.py"}
+RENDERS = re.compile(
+    r"^from django\.(shortcuts import .*\brender\b|template\.(loader|response) import)|template_name"
+)
+
+
+def every_context() -> list[type[TemplateContext]]:
+    """Importing all of the console finds them."""
+    for room in ("pages", "web", "input"):
+        for module in pkgutil.walk_packages([str(ROOT / "console" / room)], f"console.{room}."):
+            importlib.import_module(module.name)
+    ours = {each for each in below(TemplateContext) - BASES if each.__module__.startswith("console.")}
+    return sorted(ours, key=lambda context: context.__name__)
+
+
+def below(base: type) -> set[type]:
+    return {base}.union(*(below(each) for each in base.__subclasses__()))
+
+
+CONTEXTS = every_context()
+NAMES = sorted(path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.html"))
+PARAMETERS = parameters_of_parts(NAMES)
+CHOSEN = {"law_words": [name for name in NAMES if name.startswith("loops/laws/")]}
+
+
+def is_part(name: str) -> bool:
+    """It is included, and has the context of whatever includes it."""
+    return "/parts/" in name or name.startswith(("frame/", "loops/laws/"))
+
+
+def read_by(template: str) -> set[str]:
+    """The names that it must be given; a part may do without those that only some give it."""
+    found = TemplateReader(CHOSEN).template(template).found
+    return {
+        name
+        for name, places in found.items()
+        if not all(name in PARAMETERS.get(place, ()) for place in places)
+    }
+
+
+def fields_of(context: type[TemplateContext]) -> set[str]:
+    return {field.name for field in dataclasses.fields(context)}
+
+
+def given_to(context: type[TemplateContext]) -> set[str]:
+    frame = fields_of(FrameContext) if issubclass(context, ConsolePage) else set()
+    return fields_of(context) | frame | PROCESSORS
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.__name__)
+def test_a_template_reads_nothing_that_its_context_does_not_declare(context):
+    assert read_by(context.TEMPLATE) - given_to(context) == set()
+
+
+@pytest.mark.parametrize(
+    "context", [each for each in CONTEXTS if each is not FrameContext], ids=lambda context: context.__name__
+)
+def test_a_context_declares_nothing_that_its_template_does_not_read(context):
+    of_every_form = fields_of(FormPage) if issubclass(context, FormPage) else set()
+    read = set(TemplateReader(CHOSEN).template(context.TEMPLATE).found)
+    assert fields_of(context) - of_every_form - read == set()
+
+
+@pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.__name__)
+def test_a_context_is_frozen_and_hides_nothing_of_the_frame(context):
+    assert dataclasses.is_dataclass(context) and context.__dataclass_params__.frozen
+    if issubclass(context, ConsolePage):
+        assert fields_of(context) & (fields_of(FrameContext) | PROCESSORS) == set()
+
+
+@pytest.mark.parametrize("template", NOT_OURS)
+def test_what_others_render_reads_only_what_they_give(template):
+    assert read_by(template) - PROCESSORS <= NOT_OURS[template]
+
+
+def test_each_template_has_one_context():
+    used = Counter(context.TEMPLATE for context in CONTEXTS)
+    assert {name: count for name, count in used.items() if count > 1} == {}
+    pages = {name for name in NAMES if not is_part(name)}
+    assert pages - used.keys() - NOT_OURS.keys() - FRAMES == set()
+    assert used.keys() - set(NAMES) == set()
+
+
+def test_nothing_is_rendered_but_by_its_context():
+    modules = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "console").rglob("*.py")}
+    found = {
+        name: lines
+        for name, path in modules.items()
+        if name not in HELPERS
+        and (
+            lines := [line for line in path.read_text(encoding="utf-8").splitlines() if RENDERS.search(line)]
+        )
+    }
+    assert found == {}, "declare a TemplateContext, and render it with render_page or render_context"
+
+
+def test_the_reader_finds_a_name_that_nobody_gives():
+    found = TemplateReader().source(
+        "{% load static %}{% for row in rows %}{{ row.x }}{{ forloop.counter }}{{ rwo.x }}{% endfor %}"
+        "{% with total=sum|default:least %}{{ total }}{% endwith %}{{ total }}"
+        "{% if a and not b.c == 'd' %}{% url 'help' as address %}{{ address }}{% endif %}{{ True }}"
+    )
+    assert set(found) == {"rows", "rwo", "sum", "least", "total", "a", "b"}
