@@ -43,7 +43,7 @@ class ListedRule:
 
 
 @dataclass(frozen=True)
-class EscalationStep:
+class EscalationRow:
     """Who is notified after how long; `at` is its place."""
 
     at: int
@@ -58,7 +58,7 @@ class AlertRuleForm:
     numbers: list[Document]  # name, unit, help and value of each
     conditions: Collection[Condition]
     severities: Collection[str]
-    steps: list[EscalationStep]
+    steps: list[EscalationRow]
     receivers: list[str]
     rows: list[Document]  # of matchers
     labels: Collection[str]
@@ -149,7 +149,7 @@ def _form(rule: AlertRule) -> AlertRuleForm:
         ],
         conditions=CONDITIONS.values(),
         severities=AlertRule.Severity.values,
-        steps=[EscalationStep(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
+        steps=[EscalationRow(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
         receivers=names,
         rows=rows_of(rule.matchers),
         labels=matching.LABELS,

@@ -28,7 +28,7 @@ from workers.steering import overrides
 from workers.steering.scope import active_loops
 
 Floats = npt.NDArray[np.float64]
-JOINT = OWNERS[-1]  # it acts by default, and its terms tell of all operators
+JOINT = OWNERS[-1]  # it acts by default, and its terms are those of all operators
 PAST_SECONDS, PAST_POINTS = 2_700.0, 90
 SHOWN_RESCALES, READ_ENTRIES = 8, 100
 COST_SECONDS = 3_600.0

@@ -29,7 +29,7 @@ from workers.steering import plant_settings
 
 
 @dataclass(frozen=True)
-class NewToken:
+class TokenShownOnce:
     """A token that was just made: its secret is shown this once."""
 
     name: str
@@ -53,7 +53,7 @@ class AccountPage(ConsolePage):
     tokens: QuerySet[ApiToken]
     sessions: QuerySet[UserSession]
     session_digest: str
-    new_token: NewToken | None
+    new_token: TokenShownOnce | None
     now: datetime
 
 
@@ -95,7 +95,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         )
     except BadInput as error:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
-    fresh = NewToken(token.name, secret)
+    fresh = TokenShownOnce(token.name, secret)
     page = _settings_page(request, _password_form(request), new_token=fresh)
     page["Cache-Control"] = "no-store"  # nowhere: also not among the answers that a second click gets
     return page
@@ -140,7 +140,7 @@ def _settings_page(
     request: HttpRequest,
     form: PasswordChangeForm,
     token_errors: Errors | None = None,
-    new_token: NewToken | None = None,
+    new_token: TokenShownOnce | None = None,
     status: int = 200,
 ) -> HttpResponse:
     page = AccountPage(

@@ -25,7 +25,7 @@ from queues.models import Queue
 
 
 @dataclass(frozen=True)
-class UserRow:
+class ListedUser:
     """Somebody who may log in. queues: those the user is limited to; provider: it keeps the password."""
 
     user: User
@@ -36,7 +36,7 @@ class UserRow:
 
 
 @dataclass(frozen=True)
-class NewPassword:
+class PasswordShownOnce:
     """A password that was just made: shown this once."""
 
     username: str
@@ -49,14 +49,14 @@ class UsersPage(FormPage):
 
     TEMPLATE, NAME = "people/users.html", "settings"
 
-    users: list[UserRow]
+    users: list[ListedUser]
     queues: QuerySet[Queue, str]
     roles: Sequence[str]
     sessions: QuerySet[UserSession]
     session_digest: str
     tokens: QuerySet[ApiToken]
     now: datetime
-    new_password: NewPassword | None
+    new_password: PasswordShownOnce | None
 
 
 @require_safe
@@ -70,7 +70,7 @@ def users_page(
     request: HttpRequest,
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
-    new_password: NewPassword | None = None,
+    new_password: PasswordShownOnce | None = None,
     **address: Any,  # of the form that was refused
 ) -> HttpResponse:
     everybody = User.objects.prefetch_related("groups").order_by("username")
@@ -89,8 +89,8 @@ def users_page(
     return render_page(request, page)
 
 
-def _row(user: User) -> UserRow:
-    return UserRow(
+def _row(user: User) -> ListedUser:
+    return ListedUser(
         user=user,
         role=role_of(user),
         queues=sorted(queues_of(user) or ()),
@@ -133,7 +133,7 @@ def _refused(request: HttpRequest, error: BadInput) -> HttpResponse:
 
 
 def _shown_once(request: HttpRequest, user: User, password: str) -> HttpResponse:
-    page = users_page(request, new_password=NewPassword(user.get_username(), password))
+    page = users_page(request, new_password=PasswordShownOnce(user.get_username(), password))
     page["Cache-Control"] = "no-store"
     return page
 

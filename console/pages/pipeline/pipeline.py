@@ -30,7 +30,7 @@ from workers.pipeline.tiers.state import StateStore
 
 
 @dataclass(frozen=True)
-class HeldCriterion:
+class ShownCriterion:
     """A value that rules name: what it follows, if anything, and who holds it until when."""
 
     name: str
@@ -51,7 +51,7 @@ class PipelinePage(FormPage):
     balance: Document | None  # its loop of balance
     recent: list[Document]  # the newest complex events
     operator: Document | None  # see `_opened`
-    criteria: list[HeldCriterion]
+    criteria: list[ShownCriterion]
     version: Document | None  # at work
 
 
@@ -126,13 +126,13 @@ def _recent(name: str) -> list[Document]:
         return []
 
 
-def _criteria(name: str, row: Document) -> list[HeldCriterion]:
+def _criteria(name: str, row: Document) -> list[ShownCriterion]:
     try:
         held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
         held = {}
     names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
-    return [HeldCriterion(each, row["monitored"].get(each), _held(held.get(each))) for each in names]
+    return [ShownCriterion(each, row["monitored"].get(each), _held(held.get(each))) for each in names]
 
 
 def _held(held: Mapping[str, Any] | None) -> Document | None:

@@ -31,7 +31,7 @@ POINTS = "points-"  # the fields of a division by hand: one for each node
 
 
 @dataclass(frozen=True)
-class PlanApproval:
+class VisitorApproval:
     """What an approval of this visitor would do. refusal: why it would not count ("" where it does)."""
 
     needed: int
@@ -50,7 +50,7 @@ class PlansPage(FormPage):
     page_obj: Page[Plan]
     query: str = ""
     plan: Document | None
-    approval: PlanApproval | None
+    approval: VisitorApproval | None
     undone_by: Plan | None
 
 
@@ -99,11 +99,11 @@ def plans_page(
     return render_page(request, page)
 
 
-def _approval(actor: Actor, plan: Plan) -> PlanApproval:
+def _approval(actor: Actor, plan: Plan) -> VisitorApproval:
     given = len(plan.approvals)
     if not actor.may("plan.approve"):
-        return PlanApproval(needed=1, given=given, refusal="")
-    return PlanApproval(planning.approvals_needed(actor), given, another_refusal(plan, actor.user))
+        return VisitorApproval(needed=1, given=given, refusal="")
+    return VisitorApproval(planning.approvals_needed(actor), given, another_refusal(plan, actor.user))
 
 
 def _opened(made: Plan, message: str) -> Done:

@@ -23,7 +23,7 @@ def filter_of(query: Mapping[str, str]) -> AuditFilter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPage(FilteredList, ConsolePage):
+class AuditListPage(FilteredList, ConsolePage):
     """What people did."""
 
     TEMPLATE, NAME = "records/audit.html", "audit"
@@ -36,4 +36,4 @@ class AuditPage(FilteredList, ConsolePage):
 def audit(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
     listed = listing(request, filter_of, AuditEntry.objects.all())
-    return render_page(request, AuditPage(**vars(listed), actions=sorted(ACTIONS)), "frame")
+    return render_page(request, AuditListPage(**vars(listed), actions=sorted(ACTIONS)), "frame")

@@ -34,7 +34,7 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerPage(FilteredList, ConsolePage):
+class LedgerListPage(FilteredList, ConsolePage):
     """What was decided, and what the filter can choose from."""
 
     TEMPLATE, NAME = "records/ledger.html", "ledger"
@@ -63,7 +63,7 @@ class EntryPage(ConsolePage):
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
-    page = LedgerPage(
+    page = LedgerListPage(
         **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"))),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),
