@@ -18,7 +18,7 @@ from tests.console.accounts.test_access import DOORS, QUERY, address_of, of_api
 from tests.console.accounts.test_access import things as things
 from tests.console.api import answers
 from tests.console.api.test_plant_control import SOURCE
-from tests.console.conftest import bury
+from tests.console.conftest import dead_letter
 from tests.workers.snapshot.test_local_plant import beat_all, host
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, Receiver
 from workers.history.snapshot_archive import Recorder
@@ -37,7 +37,7 @@ OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
 def rich(things, nodes, people, snapshot, settings, tmp_path) -> dict[str, Any]:
     """Rows with all that they may hold, and the addresses' places filled with them."""
     Node.objects.filter(name="n1").update(url=nodes["n1"].url)
-    bury(nodes["n1"], "n1")
+    dead_letter(nodes["n1"], "n1")
     (letter,) = DeadLetters(Segment(nodes["n1"].client(), "alert")).read(1)
     now = timezone.now()
     LedgerEntry.objects.update(
