@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,12 @@ FAMILIES = (environment.PASSWORD_PREFIX, environment.SECRET_PREFIX)
 VARIABLE = re.compile(r"\b(WEIR_[A-Z_]+|REDIS_URL|DATABASE_URL|SPARK_MASTER|SPARK_DRIVER_HOST)\b")
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(each for package in PACKAGES for each in (ROOT / package).rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[str, ast.AST]]:
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return [
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths
+    ]
 
 
 def reads(tree: ast.AST) -> Iterator[int]:

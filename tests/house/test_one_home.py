@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from controllers.catalog import LAWS
@@ -14,14 +15,24 @@ PACKAGES = ("queues", "controllers", "workers", "console")
 SAMPLES = "workers/coordination/packed_json.py"
 
 
+@cache
+def nodes() -> list[tuple[str, ast.Constant | ast.Call]]:
+    """(file, node) of each constant and each call in the code."""
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in paths
+        if "migrations" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant | ast.Call)
+    ]
+
+
 def texts() -> Iterator[tuple[str, int, str]]:
-    """(file, line, text) of each text in the code that isn't a docstring."""
-    for path in sorted(each for package in PACKAGES for each in (ROOT / package).rglob("*.py")):
-        name, tree = path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
-        if name != SAMPLES and "migrations" not in path.parts:
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield name, node.lineno, node.value
+    """(file, line, text) of each text in the code."""
+    for name, node in nodes():
+        if name != SAMPLES and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield name, node.lineno, node.value
 
 
 def test_states_of_nodes_are_spelled_in_one_module():
@@ -80,10 +91,5 @@ def is_truth_test(node: ast.AST) -> bool:
 
 
 def test_values_from_outside_are_checked_in_one_module():
-    found = {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if any(map(is_truth_test, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
-    }
+    found = {name for name, node in nodes() if is_truth_test(node)}
     assert found - TELL_TRUTH_VALUES == set(), "check the value by queues.checks"
