@@ -143,7 +143,7 @@ TRUSTED_PROXIES = Variable(
 )
 HSTS_SECONDS = WholeNumber(
     "WEIR_HSTS_SECONDS",
-    "so long a browser comes by https only (0: not told)",
+    "so long a browser comes by https only (0: the header is not sent)",
     unset="a year in production, else 0",
 )
 HSTS_SUBDOMAINS = Switch(
@@ -239,7 +239,7 @@ PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
 SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
 
-# What Spark tells the processes that it starts.
+# What Spark sets for the processes that it starts.
 SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"
 SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 PYTHONPATH = "PYTHONPATH"

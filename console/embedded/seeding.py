@@ -83,7 +83,7 @@ def seed_administrator(data: Path, password: str | None = None) -> None:
     """The first administrator, once: later starts never touch a password a person may have changed."""
     if User.objects.filter(groups__name="administrator").exists():
         return
-    if password is not None:
+    if password:
         _validated(password)
     else:
         password = secrets.token_urlsafe(12)

@@ -225,7 +225,10 @@ def test_no_public_name_uses_a_retired_term():
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in modules()
         for line, name in names(ast.parse(path.read_text()))
-        if RETIRED_IN_NAMES & set(words_of(name)) and name not in ALLOWED_NAMES
+        if RETIRED_IN_NAMES & set(words_of(name))
+        and name not in ALLOWED_NAMES
+        # Fields of answers keep the names that programs read them by.
+        and not (path.is_relative_to(ROOT / "console/api/schemas") and name.islower())
     ]
     assert not found, "\n".join(found)
 

@@ -15,7 +15,6 @@ from django.db import DatabaseError, close_old_connections, connections
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import courier
 from workers.alerts.evaluation import evaluator
-from workers.alerts.evaluation.look import Check
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
@@ -37,7 +36,7 @@ class Alerter:
         self._lease = Lease(control, "alerter", LEASE_SECONDS, self._fence())
         self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
 
-    def step(self, now: float, monotonic_seconds: float) -> Check | None:
+    def step(self, now: float, monotonic_seconds: float) -> AlertCheck | None:
         """One check; None while another has the lease."""
         # Gathered also without the lease: who takes over must have watched, to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)

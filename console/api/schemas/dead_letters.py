@@ -45,7 +45,7 @@ class LetterRow(ApiAnswer):
 
 
 class LetterGroup(ApiAnswer):
-    """Letters of a queue with the same error."""
+    """Dead letters of a queue with the same error."""
 
     queue: str
     error: str
@@ -62,7 +62,7 @@ class LetterList(ApiAnswer):
     events: Events
     through: datetime = Field(description="When the last of them came.")
     digest: str
-    more: bool = Field(description="Whether there may be more than was looked through.")
+    more: bool = Field(description="Whether there may be more than was read.")
     unreachable: list[str] = Field(description="Nodes that did not answer.")
     groups: list[LetterGroup]
     letters: list[LetterRow]

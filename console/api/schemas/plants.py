@@ -52,7 +52,7 @@ class OperatorLink(ApiAnswer):
 
 
 class PlantTopology(ApiAnswer):
-    """A plant's operators and links, measured at one moment."""
+    """A plant's operators and links, measured at one time."""
 
     plant: str
     at: Instant

@@ -1,4 +1,4 @@
-"""The snapshot: the plant at one moment. null: not known. A view leaves out fields of rows."""
+"""The snapshot: the plant at one instant. null: not known. A view leaves out fields of rows."""
 
 from typing import Annotated
 
@@ -208,7 +208,7 @@ class LoadForecast(ApiAnswer):
 
 
 class PlantSnapshot(ApiAnswer):
-    """The plant at one moment."""
+    """The plant at one instant."""
 
     seq: int
     at: Instant

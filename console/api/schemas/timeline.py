@@ -22,7 +22,9 @@ class ChartDecision(ApiAnswer):
 
     at: Instant
     law: str
-    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)] = Field(description="The gravest of them.")
+    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)] = Field(
+        description="The most severe of them."
+    )
     count: int
     url: str = Field(description="A page that lists them.")
     title: str
@@ -40,7 +42,7 @@ class MarkRow(ApiAnswer):
     title: str
     text: str
     at: datetime
-    until: datetime | None = Field(description="null: a moment.")
+    until: datetime | None = Field(description="null: an instant.")
     author: str
 
 

@@ -37,7 +37,7 @@ def logs_in(username: str, password: str) -> bool:
 def test_a_new_user_gets_a_password_shown_once_and_a_role(administrator):
     posted = {"username": "desk-9", "role": "operator", **WHY}
     page = administrator.post("/settings/users/create", posted)
-    password = page.context["new_password"]["password"]
+    password = page.context["new_password"].password
     assert page["Cache-Control"] == "no-store" and len(password) >= 12
     assert logs_in("desk-9", password)
     assert [each.name for each in User.objects.get(username="desk-9").groups.all()] == ["operator"]
@@ -100,7 +100,7 @@ def test_a_reset_gives_a_new_password_and_ends_their_sessions(
     administrator, browsers, people, stored_snapshot
 ):
     page = administrator.post(f"/settings/users/{people['viewer'].pk}/reset", WHY)
-    password = page.context["new_password"]["password"]
+    password = page.context["new_password"].password
     assert browsers["viewer"].get("/nodes/").status_code == 302
     assert not UserSession.objects.filter(user=people["viewer"]).exists()
     assert logs_in("viewer", password) and not logs_in("viewer", PASSWORD)
@@ -110,7 +110,7 @@ def test_a_double_click_on_a_new_password_makes_one(administrator, people):
     address, posted = f"/settings/users/{people['viewer'].pk}/reset", {**WHY, "submission": "form-0123456789"}
     first, second = administrator.post(address, posted), administrator.post(address, posted)
     assert (first.status_code, second.status_code) == (200, 409)
-    assert logs_in("viewer", first.context["new_password"]["password"])
+    assert logs_in("viewer", first.context["new_password"].password)
     assert AuditEntry.objects.filter(action="user.reset").count() == 1
 
 

@@ -105,7 +105,7 @@ def test_a_change_whose_process_died_is_not_begun_again(operator, loop):
 def test_a_secret_shown_once_is_not_written_down_and_not_made_twice(operator):
     posted = {"name": "mine", "role": "viewer", "days": 5, "submission": "form-0123456789"}
     first, second = (operator.post("/settings/tokens", posted) for _ in range(2))
-    secret = first.context["new_token"]["secret"]
+    secret = first.context["new_token"].secret
     assert second.status_code == 409 and secret not in second.content.decode()
     assert (ApiToken.objects.count(), Submission.objects.get().body) == (1, "")
 

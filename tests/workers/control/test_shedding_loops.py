@@ -145,7 +145,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     left_ms = control.pttl(keys.THROTTLE.of("telemetry"))
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert (
-        "the remedy ladder of telemetry has enabled throttling"
+        "The remedy ladder of telemetry has enabled throttling"
         in with_action_summary(plant.snapshot)["sentence"]
     )
     # Half of the time nothing is let in: what comes is half of what is offered.

@@ -18,7 +18,7 @@ from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.evaluation import notifying
-from workers.alerts.evaluation.look import Check
+from workers.alerts.evaluation.look import AlertCheck
 from workers.alerts.lifecycle import machine
 from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, timestamp
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
@@ -60,7 +60,7 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
 
 
 @transaction.atomic
-def check(evidence: Evidence, fence: int) -> Check:
+def check(evidence: Evidence, fence: int) -> AlertCheck:
     """Move every alert on by the evidence. Raises Overtaken, and then nothing was written."""
     this = _begun(evidence.now, fence)
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
@@ -72,7 +72,7 @@ def check(evidence: Evidence, fence: int) -> Check:
     return this
 
 
-def _begun(now: float, fence: int) -> Check:
+def _begun(now: float, fence: int) -> AlertCheck:
     """The check that begins, unless a greater number was there."""
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
@@ -80,7 +80,7 @@ def _begun(now: float, fence: int) -> Check:
     at = timestamp(now)
     AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
     lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=machine.SAME_SECONDS))
-    return Check(
+    return AlertCheck(
         now,
         (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
         {alert.fingerprint: alert for alert in lately.order_by("resolved_at")},
@@ -88,7 +88,7 @@ def _begun(now: float, fence: int) -> Check:
 
 
 def _move_known(
-    this: Check, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
+    this: AlertCheck, seen: Mapping[str, Subject], enabled: Mapping[int, AlertRule], evidence: Evidence
 ) -> None:
     known = Alert.objects.select_for_update(of=("self",)).filter(resolved_at__isnull=True).order_by("pk")
     for alert in known:
@@ -113,7 +113,7 @@ def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence)
     return "unknown" if blind else "off"
 
 
-def _move(this: Check, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
+def _move(this: AlertCheck, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
     before = episode_of(alert)
     after = machine.advanced(before, signal, terms, this.now, this.elapsed_seconds)
     if after is None:
@@ -131,7 +131,7 @@ def _move(this: Check, alert: Alert, signal: machine.Signal, terms: machine.Term
     this.alerts.append(alert)
 
 
-def _begin_new(this: Check, seen: Mapping[str, Subject]) -> None:
+def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
     known = {alert.fingerprint for alert in this.alerts if alert.resolved_at is None}
     found = []
     for key, subject in seen.items():
@@ -148,7 +148,7 @@ def _begin_new(this: Check, seen: Mapping[str, Subject]) -> None:
     this.alerts += found
 
 
-def _fired(this: Check, alert: Alert) -> Alert:
+def _fired(this: AlertCheck, alert: Alert) -> Alert:
     """It fires: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
     if ended is None or not machine.is_same(episode_of(ended), this.now):
@@ -176,7 +176,7 @@ def _show(alert: Alert, rule: AlertRule, reading: Reading) -> None:
     alert.worst = alert.value if alert.worst is None else worst(alert.worst, alert.value)
 
 
-def _write(this: Check) -> None:
+def _write(this: AlertCheck) -> None:
     """What changed, and some of those whose figures alone changed."""
     others = []
     for alert in this.alerts:

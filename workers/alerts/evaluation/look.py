@@ -9,7 +9,7 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery
 
 
 @dataclass
-class Check:
+class AlertCheck:
     """`alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so
     recently that what fires now is the same.
     """

@@ -6,7 +6,7 @@ from datetime import timedelta
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
-from workers.alerts.evaluation.look import Check
+from workers.alerts.evaluation.look import AlertCheck
 from workers.alerts.lifecycle import inhibition, machine
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.inhibition import Party
@@ -16,7 +16,7 @@ from workers.alerts.rules import matching, rules, silences
 Kind = AlertEvent.Kind
 
 
-def notify(this: Check, evidence: Evidence) -> None:
+def notify(this: AlertCheck, evidence: Evidence) -> None:
     """Put causes, silences and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
     _explain(this, shown)
@@ -30,7 +30,7 @@ def notify(this: Check, evidence: Evidence) -> None:
     this.owed += outbox.ends([alert for alert in shown if alert.resolved_at == this.at], this.at)
 
 
-def _take_steps(this: Check, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
+def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
     suppressed = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
     delays = rules.delays_seconds(alert.rule) if alert.rule else []
     steps = alert.rule.escalation if alert.rule else []
@@ -43,7 +43,7 @@ def _take_steps(this: Check, alert: Alert, receivers: Mapping[str, Receiver]) ->
             this.note(alert, Kind.ESCALATED, f"Step {at + 1}: {', '.join(names)}.")
 
 
-def _explain(this: Check, shown: Sequence[Alert]) -> None:
+def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
     over = Alert.objects.filter(resolved_at__gte=since, condition__in=inhibition.EXPLAINS)
     known = {alert.pk: alert for alert in (*over, *shown)}
@@ -60,7 +60,7 @@ def _party(alert: Alert, now: float) -> Party:
     return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended)
 
 
-def _silence(this: Check, shown: Sequence[Alert]) -> None:
+def _silence(this: AlertCheck, shown: Sequence[Alert]) -> None:
     in_force = list(silences.in_force(this.at))
     for alert in shown:
         labels = silences.labels_of(alert)

@@ -89,6 +89,7 @@ KIND = LoopKind(
     display=Display(
         # Its setpoint is the mean of what it measures, and moves with it.
         Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
+        title="load balancing",
         is_news=False,
     ),
     promise=PromisedResponse(

@@ -90,6 +90,7 @@ KIND = LoopKind(
     },
     display=Display(
         Lanes("Free space of the result queue, MB", "Events admitted", "admitted", scale=1e-6),
+        title="flow control",
         measured="observation.measured",
         setpoints=("setpoint",),
         is_news=False,

@@ -193,6 +193,7 @@ KIND = LoopKind(
     mode=Loop.Mode.ADVISE,
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
+        title="remedy ladder",
         measured="terms.unmet",
         terms=("rung", "unmet", "closed_share"),
         lasting="rung",

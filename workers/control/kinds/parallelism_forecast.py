@@ -124,6 +124,7 @@ KIND = LoopKind(
     guard=CALM,
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
+        title="forecast parallelism",
         about="cheapest path through the forecast",
     ),
     scenario="elasticity",

@@ -76,6 +76,7 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        title="joint parallelism",
         about="all operators together, ahead of what comes",
         measured="terms.path_seconds",
         setpoints=("bound_seconds",),

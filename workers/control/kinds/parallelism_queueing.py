@@ -59,6 +59,7 @@ KIND = LoopKind(
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        title="queueing parallelism",
         setpoints=("bound_seconds",),
         about="fewest within the bound, for what comes now",
     ),

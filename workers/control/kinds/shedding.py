@@ -162,6 +162,7 @@ KIND = LoopKind(
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
     display=Display(
         Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
+        title="load shedding",
         measured="observation.latency_seconds",
         setpoints=("latency_bound_seconds", "utilisation_budget"),
         terms=("work_shed", "work_offered"),

@@ -131,6 +131,7 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),
+        joint=" on ",
         measured="observation.queue_length",
         setpoints=("upper_limit",),
         # What a manager forecasts, and what bounds it.

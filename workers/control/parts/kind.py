@@ -51,11 +51,14 @@ class Display:
     is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
     amount: how much an action does, as one number.
     past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
+    title: what the law is called in a sentence; "": its name, in words. joint: between the parts of a target.
     about: what the law does, in a few words, beside those that set the same.
     engaged: of a loop's row in the snapshot whose actuator is not 0, what it has in force, in words.
     """
 
     lanes: Lanes
+    title: str = ""
+    joint: str = " "
     measured: str = ""
     setpoints: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
