@@ -15,6 +15,7 @@ from django.db import DatabaseError, close_old_connections, connections
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import courier
 from workers.alerts.evaluation import evaluator
+from workers.alerts.evaluation.look import AlertCheck
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
