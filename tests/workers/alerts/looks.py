@@ -64,7 +64,7 @@ class Looks:
     def evidence(self) -> Evidence:
         return Evidence(now=self.now, snapshot=self.snapshot, silent_seconds=0.2, **self.more)
 
-    def look(self, seconds: float = 2.0) -> evaluator.Check:
+    def look(self, seconds: float = 2.0) -> evaluator.AlertCheck:
         self.now += seconds
         return evaluator.check(self.evidence(), self.fence)
 
