@@ -6,10 +6,14 @@ from typing import Any
 from django.urls import reverse
 
 from queues.nodes.node_state import BUSY, NORMAL, STATES
+<<<<<<< HEAD
 from queues.waiting import BEHIND_SECONDS
+=======
+from queues.waiting import WORTH_A_LOOK_SECONDS
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 STATE_RANK = {state: rank for rank, state in enumerate(STATES)}
 
@@ -66,5 +70,10 @@ def badness_of_queue(queue: QueueStatus) -> float:
 
 def _lateness(queue: QueueStatus) -> float:
     """One that waits for nobody knows how long is as late as can be."""
+<<<<<<< HEAD
+    wait = queue["wait_seconds"]
+    return math.inf if wait is None and queue["waiting_events"] else (wait or 0.0) / BEHIND_SECONDS
+=======
     wait = queue.wait_seconds
-    return math.inf if wait is None and queue.waiting_events else (wait or 0.0) / BEHIND_SECONDS
+    return math.inf if wait is None and queue.waiting_events else (wait or 0.0) / WORTH_A_LOOK_SECONDS
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)

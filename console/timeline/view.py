@@ -90,8 +90,13 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
     return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
 
 
-def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
+<<<<<<< HEAD
+def plant_at(window: Window, data: Path, newest: dict[str, Any] | None) -> PlantAt:
     """A live window without an instant of its own shows now."""
+=======
+def moment_of(window: Window, data: Path, newest: Snapshot | None) -> Moment:
+    """A live window without a moment of its own looks at now."""
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if window.live and window.at is None:
         snapshot = newest
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from queues.stored_document import StoredDocument
 
 
-class CriterionHold(StoredDocument, frozen=True, kw_only=True):
+class HeldCriterion(StoredDocument, frozen=True, kw_only=True):
     """What a person has put in the place of a criterion's value. until_seconds: since 1970, None:
     no end.
     """
@@ -29,7 +29,7 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     how far ahead of this host's clock an event may be. hold_seconds: how long an unreachable node
     holds the watermark back. criteria: name → value, for rules that name them. held_criteria: name
     → what a person has put in the place of that value. shed: pattern → type → share of the events
-    that the pattern does without. shed_by: what gets its shed decision as one (`shedder`).
+    that the pattern does without. shed_by: what meets its fate as one (`shedder`).
     spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
     """
 
@@ -45,7 +45,7 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     ahead_seconds: float = 60.0
     hold_seconds: float = 15.0
     criteria: Mapping[str, float] = {}
-    held_criteria: Mapping[str, CriterionHold] = {}
+    held_criteria: Mapping[str, HeldCriterion] = {}
     shed: Mapping[str, Mapping[str, float]] = {}
     shed_by: str = "event"
     spared_keys_share: float = 0.02

@@ -1,8 +1,7 @@
-"""The plant at one instant (`weir:snapshot`): composed by the observer each second, read by
+"""The plant at one moment (`weir:snapshot`): composed by the observer each second, read by
 everybody else.
 """
 
-from queues.nodes.node_state import NORMAL
 from queues.stored_document import StoredDocument, decoded, encoded
 from workers.documents.alerts import AlertStatus
 from workers.documents.hosts import HostStatus
@@ -45,13 +44,13 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
-    first, alerts: the most severe first, `deeds`: the newest first.
+    first, alerts: the gravest first, deeds: the newest first.
     """
 
     seq: int = 0
     at: float | None = None
     plant: str = "main"
-    health: PlantHealth = PlantHealth(NORMAL, "")
+    health: PlantHealth = PlantHealth("NORMAL", "")
     totals: PlantTotals = PlantTotals()
     producers: dict[str, ProducerStatus] = {}
     queues: dict[str, QueueStatus] = {}

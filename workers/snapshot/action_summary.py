@@ -17,23 +17,43 @@ REPORTED_SECONDS = 2.0  # of backlog: below, its trend is noise
 STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
 
 
-def with_action_summary(snapshot: Snapshot) -> PlantHealth:
+<<<<<<< HEAD
+def with_action_summary(snapshot: Document) -> dict[str, str]:
     """The snapshot's health, its sentence continued by the action summary."""
-    health = snapshot.health
-    abnormal = SEVERITY.index(health.state) > 0
+    health = snapshot["health"]
+    abnormal = SEVERITY.index(health["state"]) > 0
     parts = [*_engaged(snapshot), *_plans(snapshot), *_recent_actions(snapshot, abnormal), *_held(snapshot)]
     if not parts and _loops_could_act(snapshot):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if abnormal:
+        parts += _trend(snapshot["totals"])
+    if not parts:
+        return dict(health)
+    summary = capitalised("; ".join(parts[:MOST_PARTS]))
+    return {**health, "sentence": f"{health['sentence']} {summary}."}
+
+
+def _engaged(snapshot: Document) -> Iterator[str]:
+    """What loops have enabled and not yet disabled, the most first: it may cost delay, or events."""
+=======
+def with_remedies(snapshot: Snapshot) -> PlantHealth:
+    """The snapshot's health, its sentence continued by what is being done."""
+    health = snapshot.health
+    troubled = SEVERITY.index(health.state) > 0
+    parts = [*_engaged(snapshot), *_plans(snapshot), *_deeds(snapshot, troubled), *_held(snapshot)]
+    if not parts and _loops_could_act(snapshot):
+        parts = [f"no loop has acted in the last {LATELY_SECONDS / 60:.0f} min"]
+    if troubled:
         parts += _trend(snapshot.totals)
     if not parts:
         return health
-    summary = capitalised("; ".join(parts[:MOST_PARTS]))
-    return PlantHealth(health.state, f"{health.sentence} {summary}.")
+    told = "; ".join(parts[:MOST_PARTS])
+    return PlantHealth(health.state, f"{health.sentence} {told[0].upper()}{told[1:]}.")
 
 
 def _engaged(snapshot: Snapshot) -> Iterator[str]:
-    """What loops have enabled and not yet disabled, the most first: it may cost delay, or events."""
+    """What stands engaged until its loop lets go of it, the most first: it may cost delay, or events."""
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     engaged = [
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())
@@ -43,8 +63,36 @@ def _engaged(snapshot: Snapshot) -> Iterator[str]:
         yield words_of_one
 
 
-def _loops_could_act(snapshot: Snapshot) -> bool:
+<<<<<<< HEAD
+def _loops_could_act(snapshot: Document) -> bool:
     """A node with too much to do, or a queue that falls behind; dead letters wait for a person."""
+    busy = any(node["state"] in OVERLOADED for node in snapshot["nodes"].values())
+    behind = (queue["wait_seconds"] for queue in snapshot["queues"].values())
+    return busy or any((seconds or 0.0) > UNHEALTHY_SECONDS for seconds in behind)
+
+
+def _plans(snapshot: Document) -> Iterator[str]:
+    for plan in snapshot["plans"]:
+        if plan["state"] == Plan.State.PROPOSED:
+            yield f"plan {plan['id']} ({plan['points']} points) waits for approval"
+        elif plan["state"] in BEING_EXECUTED:
+            done = f"{100 * plan['progress_share']:.0f} % done"
+            yield f"plan {plan['id']} moves {plan['points']} points, {done}"
+
+
+def _recent_actions(snapshot: Document, abnormal: bool) -> Iterator[str]:
+    """What each law did last, the newest first; the moves of a plan are in the plan's part. While all is
+    well only moves of points count: workers start all the time.
+    """
+    planned = any(plan["state"] in BEING_EXECUTED for plan in snapshot["plans"])
+    for action in snapshot["deeds"]:
+        age_seconds = snapshot["at"] - action["at"]
+        reported = not planned if action["points"] else abnormal
+        if age_seconds <= LATELY_SECONDS and reported and display_of(action["law"]).is_news:
+            yield f"{action['law'].replace('_', ' ')} {action['did']} {ago(age_seconds)}"
+=======
+def _loops_could_act(snapshot: Snapshot) -> bool:
+    """A node with too much to do, or a queue that falls behind; dead letters are a person's affair."""
     busy = any(node.state in OVERLOADED for node in snapshot.nodes.values())
     behind = (queue.wait_seconds for queue in snapshot.queues.values())
     return busy or any((seconds or 0.0) > UNHEALTHY_SECONDS for seconds in behind)
@@ -53,37 +101,49 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
 def _plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
-            yield f"plan {plan.id} ({plan.points} points) waits for approval"
+            yield f"plan {plan.id} over {plan.points} points waits for approval"
         elif plan.state in BEING_EXECUTED:
             done = f"{100 * plan.progress_share:.0f} % done"
             yield f"plan {plan.id} moves {plan.points} points, {done}"
 
 
-def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
-    """What each law did last, the newest first; the moves of a plan are in the plan's part. While all is
-    well only moves of points count: workers start all the time.
+def _deeds(snapshot: Snapshot, troubled: bool) -> Iterator[str]:
+    """What each law did last, the newest first; what a plan is still doing is told by the plan. While all is
+    well only what moves points is worth a word: workers start all the time.
     """
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
-    for action in snapshot.deeds:
-        age_seconds = (snapshot.at or 0.0) - action.at
-        reported = not planned if action.points else abnormal
-        if age_seconds <= LATELY_SECONDS and reported and display_of(action.law).is_news:
-            yield f"{action.law.replace('_', ' ')} {action.did} {ago(age_seconds)}"
+    for deed in snapshot.deeds:
+        age_seconds = (snapshot.at or 0.0) - deed.at
+        worth_a_word = not planned if deed.points else troubled
+        if age_seconds <= LATELY_SECONDS and worth_a_word and display_of(deed.law).is_news:
+            yield f"{deed.law.replace('_', ' ')} {deed.did} {ago(age_seconds)}"
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _held(snapshot: Snapshot) -> Iterator[str]:
     held = [name for name, loop in snapshot.loops.items() if loop.mode in Loop.HANDED_OVER]
     if len(held) == 1:
         (name,) = held
-        mode = snapshot.loops[name].mode
+<<<<<<< HEAD
+        mode = snapshot["loops"][name]["mode"]
         yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual'}"
+=======
+        mode = snapshot.loops[name].mode
+        yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'steered by hand'}"
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     elif held:
         yield f"{len(held)} loops are on hold or in manual"
 
 
+<<<<<<< HEAD
+def _trend(totals: Document) -> Sequence[str]:
+    change, now = totals["backlog_change_events"], totals["backlog_events"]
+    if change is None or now is None or (totals["backlog_seconds"] or 0.0) < REPORTED_SECONDS:
+=======
 def _trend(totals: PlantTotals) -> Sequence[str]:
     change, now = totals.backlog_change_events, totals.backlog_events
-    if change is None or now is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
+    if change is None or now is None or (totals.backlog_seconds or 0.0) < WORTH_A_WORD_SECONDS:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         return []
     if abs(change) <= max(STEADY_EVENTS, STEADY_SHARE * (now - change)):
         return ["the backlog is steady"]

@@ -63,25 +63,44 @@ class SnapshotInputs:
     recent: Mapping[str, Latencies]
 
 
-def compose(
-    inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]
-) -> Snapshot:
-    """What the inputs and the record of control make of a snapshot; its other parts are as by default."""
+<<<<<<< HEAD
+def compose(inputs: SnapshotInputs, loops: Document, overrides: list[Document]) -> Document:
+    """All of the snapshot but seq, at and plant."""
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
     hosts = _hosts(inputs)
+    snapshot: Document = {
+        "totals": _totals(inputs, queues, nodes, hosts),
+        "producers": _producers(inputs),
+        "queues": queues,
+        "nodes": nodes,
+        "hosts": hosts,
+        "pipeline": _pipeline(inputs),
+        "loops": loops,
+        "overrides": overrides,
+        "alerts": [],
+    }
+    return {"health": health(snapshot), **snapshot}
+=======
+def compose(sight: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]) -> Snapshot:
+    """What the inputs and the record of control make of a snapshot; its other parts are as by default."""
+    topology = sight.readings.topology
+    queues = {name: _queue(sight, spec) for name, spec in topology.queues.items()}
+    nodes = {name: _node(sight, spec, queues) for name, spec in topology.nodes.items()}
+    hosts = _hosts(sight)
     snapshot = Snapshot(
-        totals=_totals(inputs, queues, nodes, hosts),
-        producers=_producers(inputs),
+        totals=_totals(sight, queues, nodes, hosts),
+        producers=_producers(sight),
         queues=queues,
         nodes=nodes,
         hosts=hosts,
-        pipeline=_pipeline(inputs),
+        pipeline=_pipeline(sight),
         loops=loops,
         overrides=overrides,
     )
     return changed(snapshot, health=health(snapshot))
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def total(values: Iterable[Number | None]) -> Number | None:
@@ -109,15 +128,54 @@ def wait_seconds(
     return round(waiting_events / out_per_second, 3)
 
 
-def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
+<<<<<<< HEAD
+def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
     containers = {node: _container(inputs, spec, node) for node in _places(inputs, spec)}
+    rows = list(containers.values())
+
+    def over(name: str) -> Any:
+        return total(row[name] for row in rows)
+
+    oldest = longest(row["oldest_seconds"] for row in rows)
+    workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    latencies = inputs.recent.get(spec.name)
+    return {
+        "kind": spec.kind,
+        "handler": spec.handler if spec.kind == "jobs" else None,
+        "sink": sink_of(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
+        "priority": spec.priority,
+        "minimum_containers": spec.minimum_containers,
+        "in_per_second": over("in_per_second"),
+        "out_per_second": over("out_per_second"),
+        "waiting_events": over("waiting_events"),
+        "waiting_bytes": over("waiting_bytes"),
+        "wait_seconds": wait_seconds(over("waiting_events"), over("out_per_second"), oldest),
+        "oldest_seconds": oldest,
+        "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
+        "dead_letters": over("dead_letters"),
+        "retry_blocks": over("retry_blocks"),
+        **_work(inputs, spec),
+        "trouble": next((each.last_error for each in workers if each.last_error), None),
+        "containers": containers,
+    }
+
+
+def _work(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
+    """How many workers were at work at once, and how long one of their events took; unknown where none is."""
+
+    def rate(counter: str) -> float | None:
+        known: float | None = total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
+        return known
+=======
+def _queue(sight: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
+    containers = {node: _container(sight, spec, node) for node in _places(sight, spec)}
     rows = list(containers.values())
     out_per_second = total(row.out_per_second for row in rows)
     waiting_events = total(row.waiting_events for row in rows)
     oldest_seconds = longest(row.oldest_seconds for row in rows)
-    workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
-    workers_at_once, service_seconds = _work(inputs, spec)
-    latencies = inputs.recent.get(spec.name)
+    workers = [sight.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    workers_at_once, service_seconds = _work(sight, spec)
+    latencies = sight.recent.get(spec.name)
     return QueueStatus(
         kind=spec.kind,
         handler=spec.handler if spec.kind == "jobs" else None,
@@ -135,16 +193,17 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         retry_blocks=total(row.retry_blocks for row in rows),
         workers_at_once=workers_at_once,
         service_seconds=service_seconds,
-        trouble=next((each.last_error for each in workers if each.last_error), None),
+        trouble=next((each.trouble for each in workers if each.trouble), None),
         containers=containers,
     )
 
 
-def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:
+def _work(sight: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:
     """How many workers were at work at once, and how long one of their events took; unknown where none is."""
 
     def rate(counter: str) -> float | None:
-        return total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
+        return total(sight.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
     busy_ms, events = rate("busy_ms"), rate("events")
     at_once = None if busy_ms is None else round(busy_ms / 1_000, 3)
@@ -155,8 +214,13 @@ def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
     """Nodes that hold points of the queue, and those that only hold what is left of its events."""
     left = [
         node
+<<<<<<< HEAD
         for node, beat in inputs.readings.heartbeats.items()
-        if node in inputs.readings.topology.nodes and _waiting(beat.containers.get(spec.name))
+        if node in inputs.readings.topology.nodes and _waiting(beat["containers"].get(spec.name))
+=======
+        for node, beat in sight.readings.heartbeats.items()
+        if node in sight.readings.topology.nodes and _waiting(beat.containers.get(spec.name))
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     ]
     return sorted({*spec.points, *left})
 
@@ -172,21 +236,50 @@ def by_work(counters: ContainerCounters, name: str) -> int:
     return whole - moved
 
 
-def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerStatus:
-    heartbeat = inputs.readings.heartbeats.get(node)
+<<<<<<< HEAD
+def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
+    heartbeat = inputs.readings.heartbeats.get(node, {"containers": {}})
+    counters: Document | None = heartbeat["containers"].get(spec.name)
+    read = counters or {}
+    workers = inputs.readings.containers.get((spec.name, node), Workers())
+    inserted_bytes, removed_bytes = read.get("inserted_bytes"), read.get("removed_bytes")
+    in_per_second = _rate(inputs, node, f"{spec.name}@{node}.inserted_events")
+    server_time_share = None if inputs.watch.offline(node) else read.get("server_time_share")
+    return {
+        "points": spec.points.get(node, 0),
+        "waiting_events": _waiting(counters),
+        "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
+        "in_per_second": in_per_second,
+        "out_per_second": _rate(inputs, node, f"{spec.name}@{node}.removed_events"),
+        "dead_per_second": _rate(inputs, node, f"{spec.name}@{node}.dead_events"),
+        "load": _load(inputs, node, in_per_second, server_time_share),
+        "server_time_share": server_time_share,
+        "oldest_seconds": read.get("oldest_seconds"),
+        "inserted_events": by_work(read, "inserted_events") if read else None,
+        "removed_events": by_work(read, "removed_events") if read else None,
+        "leaving_blocks": read.get("leaving_blocks", 0),
+        "dead_letters": read.get("dead_letters"),
+        "retry_blocks": read.get("retry_blocks"),
+        "waiting_to_run": workers.waiting_to_run,
+        "workers_started": workers.counts.get("started", 0),
+        "workers_busy": workers.busy,
+    }
+=======
+def _container(sight: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerStatus:
+    heartbeat = sight.readings.heartbeats.get(node)
     counters = heartbeat.containers.get(spec.name) if heartbeat else None
     read = counters or ContainerCounters()
-    workers = inputs.readings.containers.get((spec.name, node), Workers())
-    in_per_second = _rate(inputs, node, f"{spec.name}@{node}.inserted_events")
-    server_time_share = None if inputs.watch.offline(node) else read.server_time_share
+    workers = sight.readings.containers.get((spec.name, node), Workers())
+    in_per_second = _rate(sight, node, f"{spec.name}@{node}.inserted_events")
+    server_time_share = None if sight.watch.offline(node) else read.server_time_share
     return ContainerStatus(
         points=spec.points.get(node, 0),
         waiting_events=_waiting(counters),
         waiting_bytes=_waiting_bytes(read),
         in_per_second=in_per_second,
-        out_per_second=_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
-        dead_per_second=_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
-        load=_load(inputs, node, in_per_second, server_time_share),
+        out_per_second=_rate(sight, node, f"{spec.name}@{node}.removed_events"),
+        dead_per_second=_rate(sight, node, f"{spec.name}@{node}.dead_events"),
+        load=_load(sight, node, in_per_second, server_time_share),
         server_time_share=server_time_share,
         oldest_seconds=read.oldest_seconds,
         inserted_events=by_work(counters, "inserted_events") if counters else None,
@@ -203,6 +296,7 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
 def _waiting_bytes(counters: ContainerCounters) -> int | None:
     inserted, removed = counters.inserted_bytes, counters.removed_bytes
     return None if inserted is None or removed is None else inserted - removed
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _load(
@@ -224,14 +318,40 @@ def _rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
     return None if inputs.watch.offline(node) else inputs.rates.get(counter)
 
 
-def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]) -> NodeStatus:
-    heartbeat = inputs.readings.heartbeats.get(spec.name)
+<<<<<<< HEAD
+def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
+    heartbeat: Document = inputs.readings.heartbeats.get(spec.name, {})
+    mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
+    last_state = heartbeat.get("state")
+    return {
+        "state": OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
+        "stale": inputs.watch.stale(spec.name),
+        "age_seconds": inputs.watch.age_seconds(spec.name),
+        "utilisation": heartbeat.get("utilisation"),
+        "raw": heartbeat.get("raw"),
+        "parts": heartbeat.get("parts", {}),
+        "busy": spec.busy,
+        "toobusy": spec.toobusy,
+        "in_per_second": total(row["in_per_second"] for row in mine),
+        "out_per_second": total(row["out_per_second"] for row in mine),
+        "memory_bytes": heartbeat.get("memory_bytes"),
+        "memory_capacity_bytes": spec.capacity.memory_bytes,
+        "capacity_events_per_second": spec.capacity.events_per_second,
+        "points": sum(row["points"] for row in mine),
+        "containers": sum(row["points"] > 0 for row in mine),
+        "drained": spec.drained,
+        "cordoned": spec.cordoned,
+        "last_state": last_state,
+    }
+=======
+def _node(sight: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]) -> NodeStatus:
+    heartbeat = sight.readings.heartbeats.get(spec.name)
     mine = [queue.containers[spec.name] for queue in queues.values() if spec.name in queue.containers]
     last_state = heartbeat.state if heartbeat else None
     return NodeStatus(
-        state=OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
-        stale=inputs.watch.stale(spec.name),
-        age_seconds=inputs.watch.age_seconds(spec.name),
+        state=OFFLINE if last_state and sight.watch.offline(spec.name) else last_state,
+        stale=sight.watch.stale(spec.name),
+        age_seconds=sight.watch.age_seconds(spec.name),
         utilisation=heartbeat.utilisation if heartbeat else None,
         raw=heartbeat.raw if heartbeat else None,
         parts=heartbeat.parts if heartbeat else None,
@@ -248,22 +368,37 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
         cordoned=spec.cordoned,
         last_state=last_state,
     )
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _shed_share(inputs: SnapshotInputs) -> float:
     """Of what the pipeline's patterns could use."""
-    status = inputs.readings.pipeline
+<<<<<<< HEAD
+    status = inputs.readings.pipeline or {}
+    offered = status.get("offered_per_second") or 0.0
+    return round((status.get("shed_per_second") or 0.0) / offered, 4) if offered else 0.0
+
+
+def _totals(
+    inputs: SnapshotInputs,
+    queues: Mapping[str, Document],
+    nodes: Mapping[str, Document],
+    hosts: Mapping[str, Document],
+) -> Document:
+=======
+    status = sight.readings.pipeline
     if status is None or not status.offered_per_second:
         return 0.0
     return round((status.shed_per_second or 0.0) / status.offered_per_second, 4)
 
 
 def _totals(
-    inputs: SnapshotInputs,
+    sight: SnapshotInputs,
     queues: Mapping[str, QueueStatus],
     nodes: Mapping[str, NodeStatus],
     hosts: Mapping[str, HostStatus],
 ) -> PlantTotals:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     rows = list(queues.values())
     latencies = Latencies()
     for each in inputs.recent.values():
@@ -276,8 +411,47 @@ def _totals(
         latency_p95_seconds=latencies.quantile(TAIL),
         backlog_events=total(row.waiting_events for row in rows),
         # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
+<<<<<<< HEAD
+        "backlog_seconds": longest(row["wait_seconds"] for row in rows),
+        "shed_share": _shed_share(inputs),
+        "nodes_in_use": len(in_use),
+        "nodes": len(nodes),
+        "workers_busy": sum(host["busy"] for host in jobs),
+        "worker_slots": sum(host["slots"] for host in jobs),
+        "dead_letters": total(row["dead_letters"] for row in rows),
+    }
+
+
+def _producers(inputs: SnapshotInputs) -> Document:
+    """Producers heard of lately, their queues together."""
+    producers: Document = {}
+    for (producer, queue), document in inputs.readings.producers.items():
+        age = inputs.ages["producer", f"{producer}|{queue}"]
+        if age > PRODUCER_SHOWN_SECONDS:
+            continue
+        empty: Document = {
+            "in_per_second": None,
+            "age_seconds": age,
+            "queues": {},
+            "rejected": 0,
+            "rerouted": 0,
+        }
+        row = producers.setdefault(producer, empty)
+        row["queues"][queue] = inputs.rates.get(f"{producer}|{queue}.events")
+        row["in_per_second"] = total(row["queues"].values())
+        row["age_seconds"] = min(row["age_seconds"], age)
+        row["rejected"] += document.get("rejected", 0)
+        row["rerouted"] += document.get("rerouted", 0)
+    return producers
+
+
+def _hosts(inputs: SnapshotInputs) -> Document:
+    hosts = {}
+    for name, document in sorted(inputs.readings.hosts.items()):
+        age = inputs.ages["host", name]
+=======
         backlog_seconds=longest(row.wait_seconds for row in rows),
-        shed_share=_shed_share(inputs),
+        shed_share=_shed_share(sight),
         nodes_in_use=len(in_use),
         nodes=len(nodes),
         workers_busy=sum(host.busy for host in jobs),
@@ -286,15 +460,15 @@ def _totals(
     )
 
 
-def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
+def _producers(sight: SnapshotInputs) -> dict[str, ProducerStatus]:
     """Producers heard of lately, their queues together."""
     producers: dict[str, ProducerStatus] = {}
-    for (producer, queue), document in inputs.readings.producers.items():
-        age = inputs.ages["producer", f"{producer}|{queue}"]
+    for (producer, queue), document in sight.readings.producers.items():
+        age = sight.ages["producer", f"{producer}|{queue}"]
         if age > PRODUCER_SHOWN_SECONDS:
             continue
         before = producers.get(producer, ProducerStatus())
-        queues = {**before.queues, queue: inputs.rates.get(f"{producer}|{queue}.events")}
+        queues = {**before.queues, queue: sight.rates.get(f"{producer}|{queue}.events")}
         producers[producer] = ProducerStatus(
             in_per_second=total(queues.values()),
             age_seconds=age if before.age_seconds is None else min(before.age_seconds, age),
@@ -305,20 +479,37 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
     return producers
 
 
-def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
+def _hosts(sight: SnapshotInputs) -> dict[str, HostStatus]:
     hosts = {}
-    for name, host in sorted(inputs.readings.hosts.items()):
-        age = inputs.ages["host", name]
+    for name, host in sorted(sight.readings.hosts.items()):
+        age = sight.ages["host", name]
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         if age <= HOST_SHOWN_SECONDS:
             hosts[name] = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
     return hosts
 
 
-def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
+<<<<<<< HEAD
+def _pipeline(inputs: SnapshotInputs) -> Document:
+    """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
+    status: Document = dict.fromkeys(PIPELINE_KEYS) | {
+        "patterns": {},
+        "rules": [],
+        "applications": {},
+    }
+    status |= inputs.readings.pipeline or {}
+    status.pop("at", None)
+    age = inputs.ages.get(("pipeline", ""))
+    if age is not None and age > PIPELINE_OFFLINE_SECONDS:
+        status["state"] = "offline"
+    return {**status, "age_seconds": age}
+=======
+def _pipeline(sight: SnapshotInputs) -> PipelineStatus:
     """The pipeline's own status and its age."""
-    report, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
+    report, age = sight.readings.pipeline, sight.ages.get(("pipeline", ""))
     if report is None:
         return PipelineStatus(age_seconds=age)
     status = PipelineStatus(**shared_values(report, PipelineFigures), age_seconds=age)
     silent = age is not None and age > PIPELINE_OFFLINE_SECONDS
     return changed(status, state="offline") if silent else status
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)

@@ -34,12 +34,21 @@ class ControlRecord:
     `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has them.
     """
 
+<<<<<<< HEAD
+    loops: dict[str, dict[str, Any]]
+    overrides: list[dict[str, Any]]
+    plans: list[dict[str, Any]]
+    runs: dict[str, dict[str, Any]]
+    alerts: list[dict[str, Any]]
+    recent_actions: list[dict[str, Any]]
+=======
     loops: dict[str, LoopStatus]
     overrides: list[OverrideStatus]
     plans: list[PlanStatus]
     runs: dict[str, RunStatus]
     alerts: list[AlertStatus]
-    recent_actions: list[RecentAction]
+    deeds: list[RecentAction]
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def control_record(now: datetime) -> ControlRecord:
@@ -53,20 +62,37 @@ def control_record(now: datetime) -> ControlRecord:
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
-    in_force_now = override_document.statuses(rows)
+<<<<<<< HEAD
+    in_force_now = override_document.documents(rows)
     return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _recent_actions(now))
 
 
-def _recent_actions(now: datetime) -> list[RecentAction]:
+def _recent_actions(now: datetime) -> list[dict[str, Any]]:
     """What each law's loops did last, if that was lately; actions that were applied only."""
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
-    newest: dict[str, RecentAction] = {}
+    newest: dict[str, dict[str, Any]] = {}
     for entry in acted.select_related("loop").order_by("-at")[:MOST_ACTIONS]:
         newest.setdefault(entry.loop.law, _recent_action(entry))
     return list(newest.values())
 
 
-def _recent_action(entry: LedgerEntry) -> RecentAction:
+def _recent_action(entry: LedgerEntry) -> dict[str, Any]:
+=======
+    in_force_now = override_document.statuses(rows)
+    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _deeds(now))
+
+
+def _deeds(now: datetime) -> list[RecentAction]:
+    """What each law's loops did last, if that was lately; actions that were applied only."""
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - DEEDS_SHOWN, applied=True)
+    newest: dict[str, RecentAction] = {}
+    for entry in acted.select_related("loop").order_by("-at")[:MOST_DEEDS]:
+        newest.setdefault(entry.loop.law, _deed(entry))
+    return list(newest.values())
+
+
+def _deed(entry: LedgerEntry) -> RecentAction:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     action = entry.action or {}
     return RecentAction(
         law=entry.loop.law,

@@ -20,10 +20,17 @@ def health(snapshot: Snapshot) -> PlantHealth:
     """
     findings = sorted(_findings(snapshot), key=lambda finding: -SEVERITY.index(finding[0]))
     if not findings:
-        return PlantHealth(NORMAL, _all_well(snapshot))
+<<<<<<< HEAD
+        return {"state": NORMAL, "sentence": _all_well(snapshot)}
     text = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
     more = len(findings) - MOST_SENTENCES
-    return PlantHealth(findings[0][0], f"{text} And {more} more." if more > 0 else text)
+    return {"state": findings[0][0], "sentence": f"{text} And {more} more." if more > 0 else text}
+=======
+        return PlantHealth(NORMAL, _all_well(snapshot))
+    told = " ".join(sentence for _, sentence in findings[:MOST_SENTENCES])
+    more = len(findings) - MOST_SENTENCES
+    return PlantHealth(findings[0][0], f"{told} And {more} more." if more > 0 else told)
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -42,12 +49,21 @@ def _nodes(nodes: Mapping[str, NodeStatus]) -> Iterator[Finding]:
     for name, node in nodes.items():
         if node.state is None:
             yield OFFLINE, f"Node {name} has never reported; start its agent."
-        elif node.state == OFFLINE:
+<<<<<<< HEAD
+        elif node["state"] == OFFLINE:
             served = f"served by {_list(serving)}" if serving else "not served by any node"
+            held = f"its {node['points']} points are {served}"
+            if not node["points"]:
+                held = "it has no points; its waiting events are handled when it returns"
+            age = node["age_seconds"]
+=======
+        elif node.state == OFFLINE:
+            served = f"served by {_list(serving)}" if serving else "served by nobody"
             held = f"its {node.points} points are {served}"
             if not node.points:
-                held = "it has no points; its waiting events are handled when it returns"
+                held = "it has no points, and what waits on it is handled when it returns"
             age = node.age_seconds
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
             silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
             yield OFFLINE, f"Node {name} {silent}; {held}."
         elif node.state in OVERLOADED:
@@ -69,10 +85,17 @@ def _queues(queues: Mapping[str, QueueStatus]) -> Iterator[Finding]:
             yield BUSY, f"Queue {name} holds {queue.dead_letters:,} dead letters."
 
 
+<<<<<<< HEAD
+def _workers(snapshot: Mapping[str, Any]) -> Iterator[Finding]:
+    jobs = any(queue["kind"] == "jobs" for queue in snapshot["queues"].values())
+    if jobs and not snapshot["totals"]["worker_slots"]:
+        yield TOOBUSY, "No worker host of role jobs reports; events of the jobs queues are not handled."
+=======
 def _workers(snapshot: Snapshot) -> Iterator[Finding]:
     jobs = any(queue.kind == "jobs" for queue in snapshot.queues.values())
     if jobs and not snapshot.totals.worker_slots:
-        yield TOOBUSY, "No worker host of role jobs reports; events of the jobs queues are not handled."
+        yield TOOBUSY, "No worker host of role jobs reports; nothing of the jobs queues is handled."
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _pipeline(snapshot: Snapshot) -> Iterator[Finding]:

@@ -12,10 +12,14 @@ from queues.nodes.membership import Membership
 from queues.stored_document import changed
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
+<<<<<<< HEAD
+from workers.history.load_forecasts import LoadForecasts
+=======
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import Snapshot
-from workers.history.load_forecasts import LoadForecasts
+from workers.history.load_forecasts import Foresight
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
 from workers.plants.registry import LOCAL
@@ -71,7 +75,24 @@ class LocalPlant(SteeredPlant):
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
+<<<<<<< HEAD
+        snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(inputs, record.loops, record.overrides)
+        recorded = {
+            "plans": record.plans,
+            "runs": record.runs,
+            "alerts": record.alerts,
+            "deeds": record.recent_actions,
+        }
+        composed["totals"]["backlog_change_events"] = self._backlog_change(
+            composed["totals"]["backlog_events"], monotonic_seconds
+        )
+        outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
+        outside["forecasts"] = self._forecasts(composed["pipeline"], now)
+        whole = {**snapshot, **composed, **recorded, **outside}
+        return {**whole, "health": with_action_summary(whole)}
+=======
+        composed = compose(sight, record.loops, record.overrides)
         change = self._backlog_change(composed.totals.backlog_events, monotonic_seconds)
         snapshot = changed(
             composed,
@@ -82,12 +103,13 @@ class LocalPlant(SteeredPlant):
             plans=record.plans,
             runs=record.runs,
             alerts=record.alerts,
-            deeds=record.recent_actions,
+            deeds=record.deeds,
             steered_by=holder_of(self._control, self._name),
             plants=self._plants(),
             forecasts=self._forecasts(composed.pipeline, now),
         )
-        return changed(snapshot, health=with_action_summary(snapshot))
+        return changed(snapshot, health=with_remedies(snapshot))
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
     def _plants(self) -> dict[str, PlantStatus]:
         """The registered plants, with who holds each here."""
@@ -96,8 +118,13 @@ class LocalPlant(SteeredPlant):
 
     def _forecasts(self, pipeline: PipelineStatus, now: float) -> dict[str, LoadForecast]:
         """What will be offered to each application at work."""
-        queues = {name: row.queues for name, row in pipeline.applications.items()}
+<<<<<<< HEAD
+        queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
         return self._load_forecasts.rows(queues, now) if self._load_forecasts else {}
+=======
+        queues = {name: row.queues for name, row in pipeline.applications.items()}
+        return self._foresight.rows(queues, now) if self._foresight else {}
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
     def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

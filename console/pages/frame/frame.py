@@ -1,8 +1,9 @@
 """What every page has around it: the rail, the strip, and what the visitor may do."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -12,8 +13,8 @@ from console.connections.control_server import latest_snapshot
 from console.pages.frame import past
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
+from queues.stored_document import plain
 from workers.documents.alerts import AlertStatus
-from workers.documents.loops import OverrideStatus
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
@@ -48,6 +49,7 @@ NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 class RailItem:
     """A page on the rail. counted: the derived value that keeps `count` up to date; None: it has no count."""
 
+<<<<<<< HEAD
     name: str
     label: str
     section: str
@@ -90,12 +92,23 @@ class Frame:
     past: past.PastInstant | None
     rail: list[RailItem]
     tabs: list[RailItem]
-    overrides: list[OverrideStatus]
-    alerts: list[AlertStatus]
+    overrides: list[dict[str, Any]]
+    alerts: list[dict[str, Any]]
     user: str
     role: str | None
     submission: str  # of a form that is sent without a script
     can: dict[str, bool]  # by action, its dots as underscores: see console.accounts.access.ACTIONS
+=======
+    `view` names the part of the snapshot (`console.live.view`) that the page's scripts get, and follow.
+    """
+    snapshot = snapshot_of(request)
+    # A page that only has parts of it written anew (static/js/values/refresh.js) has the snapshot already.
+    parts_only = "X-Weir-Parts" in request.headers
+    watched = None if parts_only or snapshot is None else view_named(view).narrowed(plain(snapshot))
+    return render(
+        request, template, {"page": page, "snapshot": snapshot, "watched": watched, "view": view, **context}
+    )
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def snapshot_of(request: HttpRequest) -> Snapshot | None:
@@ -109,13 +122,20 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
     return noted.weir_snapshot
 
 
+<<<<<<< HEAD
+def frame(request: HttpRequest) -> dict[str, Frame | None]:
+    """Context processor: `frame`, None for who is not logged in."""
+=======
 def seen_of(request: HttpRequest) -> Snapshot:
     """The same; an empty one where there is none."""
     return snapshot_of(request) or NOTHING_SEEN
 
 
-def frame(request: HttpRequest) -> dict[str, Frame | None]:
-    """Context processor: `frame`, None for who is not logged in."""
+def frame(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `frame` with strip, rail, overrides, role and `can` (see
+    console.accounts.access.ACTIONS).
+    """
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {"frame": None}
     actor = actor_of(request)
@@ -127,6 +147,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     ]
     shown = _shown_plant(request)
     return {
+<<<<<<< HEAD
         "frame": Frame(
             plant=shown or LOCAL,
             shows_plant=shown is not None,
@@ -136,37 +157,80 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             past=was,
             rail=rail,
             tabs=[item for item in rail if item.name in TABS],
-            overrides=snapshot.overrides if snapshot else [],
+            overrides=(snapshot or {}).get("overrides", []),
             alerts=calling(snapshot),
             user=actor.name,
             role=actor.role,
             submission=secrets.token_hex(16),
+=======
+        "frame": {
+            "plant": _shown_plant(request),
+            "plants": (known := plants(snapshot)),
+            "plants_troubled": any(each["stale"] for each in known),
+            "strip": _strip(snapshot),
+            "past": was,
+            "rail": rail,
+            "tabs": [item for item in rail if item["name"] in TABS],
+            "overrides": snapshot.overrides if snapshot else [],
+            "alerts": calling(snapshot),
+            "user": actor.name,
+            "role": actor.role,
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
             # What is past can't be steered.
             can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
         )
     }
 
 
-def _strip(snapshot: Snapshot | None) -> HealthStrip:
+<<<<<<< HEAD
+def _strip(snapshot: dict[str, Any] | None) -> HealthStrip:
     if snapshot is None:
         return HealthStrip(None, NO_SNAPSHOT, None, None)
-    health = snapshot.health
-    return HealthStrip(health.state, health.sentence, snapshot.at, snapshot.seq)
+    health = snapshot["health"]
+    return HealthStrip(health["state"], health["sentence"], snapshot["at"], snapshot["seq"])
 
 
-def plants(snapshot: Snapshot | None) -> list[PlantChoice]:
+def plants(snapshot: dict[str, Any] | None) -> list[PlantChoice]:
     """This plant, which is this console, and the registered ones."""
     here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
+    others = (snapshot or {}).get("plants") or {}
+    return [here, *(_plant(name, row) for name, row in others.items())]
+
+
+def _plant(name: str, row: Mapping[str, Any]) -> PlantChoice:
+    url, seen = reverse("plant", args=[name]), row["state"] == "seen"
+    if seen and row["error"] is None:
+        return PlantChoice(name, url, NORMAL, "seen", stale=False)
+    word = "answers wrongly" if seen else "stale" if row["state"] == "stale" else "not seen yet"
+    return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
+=======
+def _strip(snapshot: Snapshot | None) -> dict[str, Any]:
+    if snapshot is None:
+        return {"state": None, "sentence": NO_SNAPSHOT, "at": None, "seq": None}
+    health = snapshot.health
+    return {"state": health.state, "sentence": health.sentence, "at": snapshot.at, "seq": snapshot.seq}
+
+
+def plants(snapshot: Snapshot | None) -> list[dict[str, Any]]:
+    """This plant, which is this console, and the registered ones: name, url, state and its word."""
+    here = {
+        "name": LOCAL,
+        "url": reverse("overview"),
+        "state": NORMAL,
+        "word": "this console",
+        "stale": False,
+    }
     others = snapshot.plants if snapshot else {}
     return [here, *(_plant(name, row) for name, row in others.items())]
 
 
-def _plant(name: str, row: PlantStatus) -> PlantChoice:
+def _plant(name: str, row: PlantStatus) -> dict[str, Any]:
     url, seen = reverse("plant", args=[name]), row.state == "seen"
     if seen and row.error is None:
-        return PlantChoice(name, url, NORMAL, "seen", stale=False)
+        return {"name": name, "url": url, "state": NORMAL, "word": "seen", "stale": False}
     word = "answers wrongly" if seen else "stale" if row.state == "stale" else "not seen yet"
-    return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
+    return {"name": name, "url": url, "state": BUSY if seen else OFFLINE, "word": word, "stale": not seen}
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _shown_plant(request: HttpRequest) -> str | None:

@@ -10,8 +10,6 @@ from django.template.loader import render_to_string
 from console.live.view import view_named
 from console.pages.frame.frame import snapshot_of
 from console.web.template_context import TemplateContext
-from queues.stored_document import plain
-from workers.documents.snapshot import Snapshot
 
 Document = dict[str, Any]  # a part of the snapshot, or a row that an action made of one
 Errors = Mapping[str, Sequence[str]]  # field → what it takes
@@ -45,7 +43,7 @@ class FrameContext(TemplateContext):
 
     page: str
     view: str
-    snapshot: Snapshot | None
+    snapshot: Document | None
     watched: Document | None
 
 
@@ -60,7 +58,7 @@ def render_page(
         page=page.NAME,
         view=view,
         snapshot=snapshot,
-        watched=None if parts_only or not snapshot else view_named(view).narrowed(plain(snapshot)),
+        watched=None if parts_only or not snapshot else view_named(view).narrowed(snapshot),
     )
     text = render_to_string(page.TEMPLATE, {**frame.values(), **page.values()}, request)
     return HttpResponse(text, status=status)

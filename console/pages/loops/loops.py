@@ -19,7 +19,8 @@ from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of
+<<<<<<< HEAD
+from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import (
     ConsolePage,
     Document,
@@ -27,6 +28,9 @@ from console.pages.frame.page import (
     FormPage,
     render_page,
 )
+=======
+from console.pages.frame.frame import seen_of, show
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.loop_view import describe, described, guard_rows, parameter_rows
@@ -133,7 +137,11 @@ def loop_page(
         shedding=shedding,
         ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
-            found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
+<<<<<<< HEAD
+            found, snapshot_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
+=======
+            found, seen_of(request), parallelism_view.Kept(control(), settings.WEIR_DATA), now
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         ),
         exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
@@ -149,8 +157,14 @@ def _shedding(
 ) -> tuple[ShownShedding | None, Errors]:
     """What is asked for and can't be is among the errors, and left out."""
     if loop.law != SHEDDING.name:
+<<<<<<< HEAD
         return None, {}
+    applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
+    row = applications.get(loop.target.get("application"))
+=======
+        return None
     row = seen_of(request).pipeline.applications.get(loop.target.get("application", ""))
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     try:
         return shedding_view.shed_view(loop, effective, row, request.GET), {}
     except BadInput as error:

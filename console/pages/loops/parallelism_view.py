@@ -21,9 +21,13 @@ from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.registry import display_of
+<<<<<<< HEAD
 from workers.control.parts.operators import OWNERS, topology_inputs
+=======
+from workers.control.parts.operators import OWNERS, sight
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -53,6 +57,7 @@ class StoredFigures:
         return np.asarray(found["at"], dtype=float), np.asarray(rows, dtype=float).reshape(len(series), -1)
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True, kw_only=True)
 class ShownParallelism:
     """What is shown of a loop's operators. joint: the number of the loop of the joint law with its target."""
@@ -69,27 +74,51 @@ class ShownParallelism:
     by_hand: Mapping[str, int]
 
 
-def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) -> ShownParallelism | None:
+def shown(
+    loop: Loop, snapshot: Document | None, kept: StoredFigures, now: datetime
+) -> ShownParallelism | None:
     """None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
-    topology, _ = topology_inputs(loop.target, snapshot, now.timestamp())
+    topology, _ = topology_inputs(loop.target, snapshot or {}, now.timestamp())
+=======
+def shown(loop: Loop, snapshot: Snapshot, kept: Kept, now: datetime) -> dict[str, Any] | None:
+    """Context of `loops/parts/parallelism.html`; None for a loop of another law."""
+    if loop.law not in OWNERS:
+        return None
+    topology, _ = sight(loop.target, snapshot, now.timestamp())
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     joint = _joint_of(loop)
     newest = _newest(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
+<<<<<<< HEAD
     return ShownParallelism(
         operators=[_operator(each, terms, topology) for each in steered],
         paths=_paths(topology, terms, joint, now),
-        forecast=_forecast(loop, snapshot, kept, now.timestamp()),
+        forecast=_forecast(loop, snapshot or {}, kept, now.timestamp()),
         deciders=[*_deciders(loop)],
         cost=_cost(loop, [each.name for each in steered], kept, now.timestamp()),
         rescales=[*_rescales(loop)],
-        application=loop.target.application,
+        application=loop.target.get("application"),
         joint=joint.pk if joint else None,
         is_joint=loop.law == JOINT,
         by_hand=terms.get("by_hand", {}),
     )
+=======
+    return {
+        "operators": [_operator(each, terms, topology) for each in steered],
+        "paths": _paths(topology, terms, joint, now),
+        "forecast": _forecast(loop, snapshot, kept, now.timestamp()),
+        "deciders": [*_deciders(loop)],
+        "cost": _cost(loop, [each.name for each in steered], kept, now.timestamp()),
+        "rescales": [*_rescales(loop)],
+        "application": loop.target.get("application"),
+        "joint": joint.pk if joint else None,
+        "is_joint": loop.law == JOINT,
+        "by_hand": terms.get("by_hand", {}),
+    }
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def by_hand(loop: Loop, now: datetime) -> dict[str, int]:
@@ -232,10 +261,15 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
     }
 
 
+<<<<<<< HEAD
 def _forecast(
-    loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float
+    loop: Loop, snapshot: Mapping[str, Any], kept: StoredFigures, now_seconds: float
 ) -> dict[str, Any] | None:
     """What came, and the forecast with its band, on one plane; or why nothing is."""
+=======
+def _forecast(loop: Loop, snapshot: Snapshot, kept: Kept, now_seconds: float) -> dict[str, Any] | None:
+    """What came, and what is foreseen with its band, on one plane; or why nothing is."""
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     application = loop.target.get("application")
     if application is None:
         return None

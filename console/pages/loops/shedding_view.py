@@ -32,6 +32,7 @@ class Cell:
     would: float | None
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True, kw_only=True)
 class ShownShedding:
     """The table in force, what it costs and why it is this one; and the table of what is asked for.
@@ -55,10 +56,17 @@ class ShownShedding:
 
 
 def shed_view(
-    loop: Loop, effective: Mapping[str, Any], row: ApplicationStatus | None, asked: Mapping[str, str]
+    loop: Loop, effective: Mapping[str, Any], row: Document | None, asked: Mapping[str, str]
 ) -> ShownShedding:
     """row: the application in the snapshot, or None. asked: what a person would set, as the form sends it.
     Raises BadInput naming the form's field.
+=======
+def shed_view(
+    loop: Loop, effective: Mapping[str, Any], row: ApplicationStatus | None, asked: Mapping[str, str]
+) -> dict[str, Any]:
+    """Context of `loops/parts/shedding.html`. row: the application in the snapshot, or None. asked: what a
+    person would set, as the form sends it. Raises BadInput naming the form's field.
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     """
     law, observation = LAW, observed(loop)
     changes = changes_of(asked, effective, observation)
@@ -67,9 +75,10 @@ def shed_view(
     patterns = row.patterns if row else {}
     sinks = (observation or {}).get("sinks") or {}
     weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
+<<<<<<< HEAD
     return ShownShedding(
         types=sorted({name for pattern in patterns.values() for name in _types(pattern)}),
-        patterns=[_heat(name, row, would) for name in patterns] if row else [],
+        patterns=[_heat(name, patterns[name], row, would) for name in patterns],
         outputs=[*_outputs(patterns, made, would, weights)],
         total=_total(patterns, weights, made, would),
         because=[*_because(made, effective)],
@@ -77,11 +86,28 @@ def shed_view(
         changes=changes,
         bound=changes.get(BOUND, effective[BOUND]),
         weights={**weights, **changes.get("sink_weights", {})},
-        shed_share=row.shed_share if row else None,
-        shed_events=row.shed_events if row else None,
-        application=loop.target.application,
-        ladders=[ladder_of(queue) for queue in (row.queues if row else ())],
+        shed_share=(row or {}).get("shed_share"),
+        shed_events=(row or {}).get("shed_events"),
+        application=loop.target.get("application"),
+        ladders=[ladder_of(queue) for queue in (row or {}).get("queues", ())],
     )
+=======
+    return {
+        "types": sorted({name for pattern in patterns.values() for name in _types(pattern)}),
+        "patterns": [_heat(name, row, would) for name in patterns] if row else [],
+        "outputs": [*_outputs(patterns, made, would, weights)],
+        "total": _total(patterns, weights, made, would),
+        "because": [*_because(made, effective)],
+        "would_because": [*_because(would, {**effective, **changes})],
+        "changes": changes,
+        "bound": changes.get(BOUND, effective[BOUND]),
+        "weights": {**weights, **changes.get("sink_weights", {})},
+        "shed_share": row.shed_share if row else None,
+        "shed_events": row.shed_events if row else None,
+        "application": loop.target.get("application"),
+        "ladders": [ladder_of(queue) for queue in (row.queues if row else ())],
+    }
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def observed(loop: Loop) -> dict[str, Any] | None:

@@ -1,8 +1,11 @@
 """The pipeline: its graph as it works, an operator beside it, and values held in its rules."""
 
 import time
-from collections.abc import Sequence
+<<<<<<< HEAD
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+=======
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,16 +22,23 @@ from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of
+<<<<<<< HEAD
+from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
 from queues import keys
 from queues.errors import BadInput
+=======
+from console.pages.frame.frame import seen_of, show
+from controllers.flow import admission, balance
+from queues import keys
+from queues.errors import BadInput
 from queues.stored_document import plain
-from workers.documents.controls import CriterionHold
-from workers.documents.loops import LoopStatus
-from workers.documents.pipeline import ApplicationStatus, MonitoredStatus
+from workers.documents.controls import HeldCriterion
+from workers.documents.pipeline import ApplicationStatus
+from workers.models import PipelineVersion
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.tiers.state import StateStore
@@ -39,7 +49,7 @@ class HeldCriterion:
     """A value that rules name: what it follows, if anything, and who holds it until when."""
 
     name: str
-    follows: MonitoredStatus | None
+    follows: Document | None
     held: Document | None
 
 
@@ -50,10 +60,10 @@ class PipelinePage(FormPage):
     TEMPLATE, NAME = "pipeline/pipeline.html", "pipeline"
 
     application: str
-    row: ApplicationStatus | None  # its part of the snapshot
+    row: Document | None  # its part of the snapshot
     applications: Sequence[str]
-    flow: LoopStatus | None  # its flow loop
-    balance: LoopStatus | None  # its loop of balance
+    flow: Document | None  # its flow loop
+    balance: Document | None  # its loop of balance
     recent: list[Document]  # the newest complex events
     operator: Document | None  # see `_opened`
     criteria: list[HeldCriterion]
@@ -98,15 +108,32 @@ def pipeline_page(
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
+<<<<<<< HEAD
+    status = (snapshot_of(request) or {}).get("pipeline") or {}
+    rows = status.get("applications") or {}
+=======
+    """Context: application (its name), row (its part of the snapshot), applications (all names), flow (its
+    flow loop, or None), recent (newest complex events), operator (the one in the drawer: see `_opened`),
+    criteria (see `_criteria`), version.
+    """
     rows = seen_of(request).pipeline.applications
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if name and name not in rows:
         raise Http404(f"No application {name} is at work.")
     name = name or next(iter(rows), "")
     row = rows.get(name)
     if operator and operator not in (row.operators if row else {}):
         raise Http404(f"{name} has no operator {operator}.")
-    loops = seen_of(request).loops
+<<<<<<< HEAD
+    loops = (snapshot_of(request) or {}).get("loops", {})
     page = PipelinePage(
+=======
+    loops = seen_of(request).loops
+    return show(
+        request,
+        "pipeline/pipeline.html",
+        "pipeline",
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         application=name,
         row=row,
         applications=list(rows),
@@ -130,23 +157,50 @@ def _recent(name: str) -> list[Document]:
         return []
 
 
-def _criteria(name: str, row: ApplicationStatus) -> list[HeldCriterion]:
+<<<<<<< HEAD
+def _criteria(name: str, row: Document) -> list[HeldCriterion]:
+=======
+def _criteria(name: str, row: ApplicationStatus) -> list[dict[str, Any]]:
+    """The values that rules name: of each what it follows, if anything, and who holds it until when."""
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     try:
         held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
         held = {}
+<<<<<<< HEAD
+    names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
+    return [HeldCriterion(each, row["monitored"].get(each), _held(held.get(each))) for each in names]
+
+
+def _held(held: Mapping[str, Any] | None) -> Document | None:
+=======
     names = sorted({*row.controls.criteria, *row.monitored})
-    return [HeldCriterion(each, row.monitored.get(each), _held(held.get(each))) for each in names]
+    return [
+        {"name": each, "follows": row.monitored.get(each), "held": _held(held.get(each))} for each in names
+    ]
 
 
-def _held(held: CriterionHold | None) -> Document | None:
+def _held(held: HeldCriterion | None) -> dict[str, Any] | None:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if held is None:
         return None
     until = held.until_seconds
     return {**plain(held), "until": None if until is None else datetime.fromtimestamp(until, UTC)}
 
 
-def _opened(name: str, operator: str, row: ApplicationStatus) -> Document:
+<<<<<<< HEAD
+def _opened(name: str, operator: str, row: Document) -> Document:
+=======
+def _at_work() -> dict[str, dict[str, Any]]:
+    """Application → what is at work; nothing while the control server is away."""
+    try:
+        return Declarations(control()).at_work()
+    except redis.RedisError:
+        return {}
+
+
+def _opened(name: str, operator: str, row: ApplicationStatus) -> dict[str, Any]:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     """The operator's figures, and of each of its patterns what is declared and what it does."""
     declared = _declared(name)
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
@@ -163,7 +217,11 @@ def _opened(name: str, operator: str, row: ApplicationStatus) -> Document:
     }
 
 
-def _edges(operator: str, row: ApplicationStatus) -> Document:
+<<<<<<< HEAD
+def _edges(operator: str, row: Document) -> Document:
+=======
+def _edges(operator: str, row: ApplicationStatus) -> dict[str, Any]:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     """Where its events come from and go to, with their rates."""
     emitted = {(each.operator, each.emits): each.out_per_second for each in row.patterns.values()}
     edges = [

@@ -1,6 +1,7 @@
 """A plan as a page shows it: its headline, the dumbbells of utilisation, what each move carries."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from console.pages.frame.page import Document
 from controllers.framework.reason import applied

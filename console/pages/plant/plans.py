@@ -15,8 +15,12 @@ from console.actions import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of, snapshot_of
+<<<<<<< HEAD
+from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
+=======
+from console.pages.frame.frame import seen_of, show, snapshot_of
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from console.pages.plant.plan_view import shown
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page

@@ -16,7 +16,8 @@ from console.display.override_words import ending_of
 from console.display.worst_first import worst_first
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of, snapshot_of
+<<<<<<< HEAD
+from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import (
     ConsolePage,
     Document,
@@ -25,8 +26,11 @@ from console.pages.frame.page import (
     render_page,
 )
 from console.pages.frame.past import time_shown
+=======
+from console.pages.frame.frame import seen_of, show, snapshot_of
+from console.pages.frame.past import moment_of
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from queues.models import Node
-from workers.documents.nodes import NodeStatus
 from workers.models import LedgerEntry, Override
 from workers.steering.overrides import in_force
 
@@ -60,7 +64,7 @@ class NodePage(FormPage):
 
     name: str
     node: Node  # as configured
-    row: NodeStatus | None  # its part of the snapshot
+    row: Document | None  # its part of the snapshot
     held: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
 
@@ -110,13 +114,27 @@ def node_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
-    queues = seen_of(request).queues
+<<<<<<< HEAD
+    queues = (snapshot_of(request) or {}).get("queues") or {}
     page = NodePage(
+        name=name,
+        node=found,
+        row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
+        held=[queue for queue, shown in queues.items() if name in shown["containers"]],
+        overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
+=======
+    queues = seen_of(request).queues
+    return show(
+        request,
+        "plant/node.html",
+        "nodes",
+        view=f"node:{name}",
         name=name,
         node=found,
         row=seen_of(request).nodes.get(name),
         held=[queue for queue, shown in queues.items() if name in shown.containers],
-        overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
+        overrides=in_force(moment_of(request)).filter(node=found).select_related("owner"),
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         errors=errors or {},
         submitted=submitted or {},
     )

@@ -1,7 +1,11 @@
 """Plants: this one and other people's, each as operators and tasks; set by hand, registered, removed."""
 
 import time
+<<<<<<< HEAD
 from collections.abc import Iterator, Sequence
+=======
+from collections.abc import Iterator
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,13 +14,15 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
+from msgspec import structs
 
 from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of, snapshot_of
+<<<<<<< HEAD
+from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.plant.plant_view import (
     ShownOperator,
@@ -30,6 +36,15 @@ from console.pages.plant.plant_view import (
 )
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
+=======
+from console.pages.frame.frame import seen_of, show, snapshot_of
+from controllers.parallelism.inputs import rate_per_second, service_seconds
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
@@ -127,10 +142,17 @@ def plant_page(
         row=row,
         is_local=name == LOCAL,
         operators=operators,
+<<<<<<< HEAD
         tasks=sum(each.parallelism for each in settable),
         paths=paths_of(topology) if topology else [],
         settable=settable,
-        loops=loops_of(seen_of(request), name),
+        loops=loops_of(snapshot or {}, name),
+=======
+        tasks=sum(each["parallelism"] for each in operators if each["settable"]),
+        paths=_paths(topology) if topology else [],
+        settable=[each for each in operators if each["settable"]],
+        loops=_loops(seen_of(request), name),
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         hand_minutes=int(plant_control.HAND_MINUTES),
         errors=errors or {},
         submitted=submitted or {},
@@ -138,7 +160,91 @@ def plant_page(
     return render_page(request, page, "plants")
 
 
+<<<<<<< HEAD
 def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Document:
+=======
+def shown(snapshot: Snapshot | None, name: str) -> Shown:
+    """The plant as the snapshot has it; what was last seen of it where it is stale."""
+    if snapshot is None:
+        return Shown(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
+    if name == LOCAL:
+        held = snapshot.steered_by or PlantHolder()
+        topology, error = _local(snapshot)
+        return Shown(name, "weir", "seen", 0.0, error, topology, held.holder, held.until)
+    row = snapshot.plants.get(name)
+    if row is None:
+        return Shown(name, "", "unseen", None, "it has not been looked at yet", None, None, None)
+    topology = MeasuredTopology.from_document(row.topology) if row.topology else None
+    held = row.steered_by or PlantHolder()
+    holder = held.holder or (topology.holder if topology else None)
+    until = held.until or (topology.held_until if topology else None)
+    error = None if row.error is None else why_unseen(name, row)
+    return Shown(name, row.kind, row.state, row.age_seconds, error, topology, holder, until)
+
+
+def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
+    try:
+        return topology_of(snapshot), None
+    except BadInput as error:
+        return None, str(error)
+
+
+def _tasks(found: Shown) -> int | None:
+    """Those that can be set."""
+    if found.topology is None:
+        return None
+    return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
+
+
+def _operators(topology: MeasuredTopology) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for path in topology.paths.values() for name in path)
+    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
+
+
+def _operator(operator: MeasuredOperator, window_seconds: float) -> dict[str, Any]:
+    outputs = operator.measure("outputs")
+    return {
+        "name": operator.name,
+        "kind": operator.kind,
+        "parallelism": operator.parallelism,
+        "minimum": operator.minimum,
+        "maximum": operator.maximum,
+        "fixed": operator.fixed,
+        "settable": operator.fixed is None,
+        "in_per_second": rate_per_second(operator, window_seconds),
+        "out_per_second": None if outputs is None else outputs / window_seconds,
+        "service_seconds": service_seconds(operator) or operator.measure("service_seconds"),
+        "utilisation": operator.aggregate("utilisation", "MAX"),
+        "latency_seconds": operator.measure("latency_seconds"),
+        "tasks": [
+            {"name": name, **(operator.tasks[place] if place < len(operator.tasks) else {})}
+            for place, name in enumerate(operator.task_names)
+        ],
+    }
+
+
+def _paths(topology: MeasuredTopology) -> list[dict[str, Any]]:
+    """The slowest first; those whose latency isn't known last."""
+    found = [
+        {"name": name, "operators": path, "latency_seconds": topology.path_latency_seconds(path)}
+        for name, path in topology.paths.items()
+    ]
+    return sorted(found, key=lambda each: -(each["latency_seconds"] or -1.0))
+
+
+def _loops(snapshot: Snapshot, name: str) -> list[dict[str, Any]]:
+    """The loops that set its tasks; one that acts first."""
+    found = [
+        {"name": loop, **structs.asdict(row)}
+        for loop, row in snapshot.loops.items()
+        if row.law.startswith("parallelism")
+        and (row.target.get("plant") == name or (name == LOCAL and "application" in row.target))
+    ]
+    return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)
+
+
+def _form(editing: RegisteredPlant | None, submitted: Any) -> dict[str, Any]:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if submitted:
         return dict(submitted.items())
     if editing is None:

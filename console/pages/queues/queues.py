@@ -9,15 +9,20 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.actions import dead_letters
+<<<<<<< HEAD
 from console.actions.dead_letters import Letter
-from console.pages.frame.frame import seen_of
-from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
+from console.pages.frame.frame import snapshot_of
+from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers.shedding.ladder import LEVELS
+=======
+from console.pages.frame.frame import seen_of, show
+from console.pages.queues.ladder_view import ladder_of
+from controllers.shedding.ladder import RUNGS
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
 from workers.documents.nodes import NodeStatus
-from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 
 LETTERS = 5
@@ -47,7 +52,7 @@ class QueuePage(FormPage):
 
     name: str
     queue: Queue  # as configured
-    row: QueueStatus | None  # its part of the snapshot
+    row: Document | None  # its part of the snapshot
     division: list[PointsOfNode]
     dead_letters: Sequence[Letter]
     unreachable: Sequence[str]  # nodes whose dead letters are not known
@@ -89,19 +94,36 @@ def queue_page(
     return render_page(request, page, f"queue:{name}")
 
 
-def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
+<<<<<<< HEAD
+def division_of(queue: Queue, snapshot: Document | None) -> list[PointsOfNode]:
     """Its points, node by node.
+=======
+def division_of(queue: Queue, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """{node, points, closed} per node: its points as configured, and why it takes no more ("" if it does).
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
     What a plan is computed from are the points in the database, not those of the last snapshot.
     """
     held = dict(queue.containers.values_list("node__name", "points"))
     return [
-        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, snapshot.nodes.get(node.name)))
+<<<<<<< HEAD
+        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, seen.get(node.name)))
+=======
+        {
+            "node": node.name,
+            "points": held.get(node.name, 0),
+            "closed": _closed(node, snapshot.nodes.get(node.name)),
+        }
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         for node in Node.objects.order_by("name")
     ]
 
 
+<<<<<<< HEAD
+def _closed(node: Node, seen: Document | None) -> str:
+=======
 def _closed(node: Node, seen: NodeStatus | None) -> str:
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     if node.drained:
         return "drained"
     if node.cordoned:

@@ -50,7 +50,7 @@ def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
     advised = LedgerEntry.objects.exclude(action=None)
     assert advised.count() == 1 and "the next exploration is due" in advised.get().reason
     assert plant.order() is None
-    assert control_record(plant.now).loops[f"concurrency/{HOST}"].measured == pytest.approx(2 * RATE)
+    assert control_record(plant.now).loops[f"concurrency/{HOST}"]["measured"] == pytest.approx(2 * RATE)
 
 
 def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
@@ -192,7 +192,7 @@ def test_hosts_leave_their_steady_state_together(control):
         plant.work(station(6))
         plant.tick()
         loops = control_record(plant.now).loops
-        phases.append([loops[f"concurrency/{host}"].terms["phase"] for host in hosts])
+        phases.append([loops[f"concurrency/{host}"]["terms"]["phase"] for host in hosts])
     rests = [at for at, row in enumerate(phases) if row == ["steady"] * 3]
     left = next(at for at in range(rests[0], 60) if phases[at][2] != "steady")
     # The one whose time is over begins, the others a tick later; none does so twice.

@@ -157,13 +157,22 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
     for row in evidence.plant.overrides:
         if row.expires_at is None:
             continue
+<<<<<<< HEAD
+        left = row["expires_at"] - evidence.now
+        back = "" if row["instead_of"] is None else f"; the value goes back to {row['instead_of']}"
+        name = row["name"].replace("_", " ")
+        said = f"Override of {name} by {row['owner']} ends in {max(0, left):.0f} s{back}."
+        places = {kind: row[kind] for kind in ("loop", "law", "queue", "node") if row.get(kind)}
+        yield Reading({"override": str(row["id"]), **places}, left, said)
+=======
         left = row.expires_at - evidence.now
-        back = "" if row.instead_of is None else f"; the value goes back to {row.instead_of}"
+        back = "" if row.instead_of is None else f", back to {row.instead_of}"
         name = row.name.replace("_", " ")
-        said = f"Override of {name} by {row.owner} ends in {max(0, left):.0f} s{back}."
+        said = f"{row.owner}'s override of {name} ends in {max(0, left):.0f} s{back}."
         kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node}
-        places = {kind: place for kind, place in kinds.items() if place}
+        places = {kind: name for kind, name in kinds.items() if name}
         yield Reading({"override": str(row.id), **places}, left, said)
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _ended(

@@ -21,10 +21,17 @@ def _touched(queue: QueueStatus) -> dict[str, Any]:
 
 
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, queue in evidence.plant.queues.items():
-        wait, waiting = queue.wait_seconds, queue.waiting_events
+<<<<<<< HEAD
+    for name, queue in _rows(evidence, "queues"):
+        wait, waiting = queue.get("wait_seconds"), queue.get("waiting_events")
         events = "an unknown number of events waits" if waiting is None else f"{waiting:,} events wait"
         said = f"Queue {name}: {events}, {_seconds(wait)} at the present rate."
+=======
+    for name, queue in evidence.plant.queues.items():
+        wait, waiting = queue.wait_seconds, queue.waiting_events
+        events = "an unknown number of events" if waiting is None else f"{waiting:,} events"
+        said = f"{events[:1].upper()}{events[1:]} of {name} wait {_seconds(wait)}."
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         yield Reading({"queue": name}, wait, said, _touched(queue))
 
 
@@ -39,9 +46,15 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 
 
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+<<<<<<< HEAD
+    for name, queue in _rows(evidence, "queues"):
+        count = queue.get("dead_letters")
+        said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
+=======
     for name, queue in evidence.plant.queues.items():
         count = queue.dead_letters
-        said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
+        said = f"{count or 0:,.0f} events of {name} failed for good and wait for a person."
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         yield Reading({"queue": name}, count, said, _touched(queue))
 
 
@@ -54,10 +67,17 @@ def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+<<<<<<< HEAD
+    for name, node in _rows(evidence, "nodes"):
+        use = node.get("utilisation")
+        # The last report of a silent node says nothing about now.
+        known = not node.get("stale") and node.get("state") != OFFLINE
+=======
     for name, node in evidence.plant.nodes.items():
         use = node.utilisation
-        # The last report of a silent node says nothing about now.
+        # What a silent node said last says nothing of now.
         known = not node.stale and node.state != OFFLINE
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         percent = 100 * use if use is not None and known else None
         said = (
             f"Node {name}: not measured."
@@ -83,9 +103,15 @@ def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Read
 def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.snapshot is None:
         return
+<<<<<<< HEAD
+    if any(queue.get("kind") == "jobs" for _, queue in _rows(evidence, "queues")):
+        slots = evidence.snapshot["totals"].get("worker_slots")
+        yield Reading({}, slots, f"{slots or 0:.0f} worker slots are available for the jobs queues.")
+=======
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
-        yield Reading({}, slots, f"{slots or 0:.0f} worker slots are available for the jobs queues.")
+        yield Reading({}, slots, f"{slots or 0:.0f} worker slots report for the jobs queues.")
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -96,11 +122,18 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
 
 
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, host in evidence.plant.hosts.items():
-        error = host.trouble
+<<<<<<< HEAD
+    for name, host in _rows(evidence, "hosts"):
+        error = host.get("trouble")
         wrong = f"Pool of {name}: its size differs from the one set, {error}."
         said = wrong if error else f"Pool of {name}: its size is as set."
         yield Reading({"host": name}, 1.0 if error else 0.0, said)
+=======
+    for name, host in evidence.plant.hosts.items():
+        trouble = host.trouble
+        said = f"The pool of {name} is not what it was set to: {trouble}." if trouble else f"{name} follows."
+        yield Reading({"host": name}, 1.0 if trouble else 0.0, said)
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -117,9 +150,16 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+<<<<<<< HEAD
+    applications = ((evidence.snapshot or {}).get("pipeline") or {}).get("applications") or {}
+    for name, row in applications.items():
+        stalled = row["state"] == "stalled"
+        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} makes progress."
+=======
     for name, row in evidence.plant.pipeline.applications.items():
         stalled = row.state == "stalled"
-        said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} makes progress."
+        said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} gets on."
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         yield Reading({"pipeline": name}, float(stalled), said)
 
 

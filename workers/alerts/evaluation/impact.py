@@ -13,10 +13,17 @@ SAFE = "Nothing acknowledged is lost."
 class Impacts:
     """What alerts mean on one snapshot: up to three sentences on what is affected."""
 
+<<<<<<< HEAD
+    def __init__(self, snapshot: Mapping[str, Any]) -> None:
+        self._queues, self._nodes = snapshot["queues"], snapshot["nodes"]
+        waits = {name: row["wait_seconds"] or 0 for name, row in self._queues.items()}
+        self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
+=======
     def __init__(self, snapshot: Snapshot) -> None:
         self._queues, self._nodes = snapshot.queues, snapshot.nodes
         waits = {name: row.wait_seconds or 0 for name, row in self._queues.items()}
-        self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
+        self._behind = [name for name, seconds in waits.items() if seconds > WORTH_A_LOOK_SECONDS]
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):
@@ -29,11 +36,19 @@ class Impacts:
         node = self._nodes.get(name)
         if node is None:
             return "The node is no longer part of the plant."
+<<<<<<< HEAD
+        queues = [queue for queue, row in self._queues.items() if _container(row, name).get("points")]
+        held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
+        if node.get("state") != OFFLINE:
+            return f"{held} Its events wait longer. {SAFE}"
+        waiting = sum(_container(row, name).get("waiting_events") or 0 for row in self._queues.values())
+=======
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
         held = f"It holds {node.points:,} points of {_list(queues)}." if queues else "It holds no points."
         if node.state != OFFLINE:
-            return f"{held} Its events wait longer. {SAFE}"
+            return f"{held} What waits there waits longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         left = f" {waiting:,} events wait there until it returns." if waiting else ""
         return f"{held} {self._served(name)}.{left} {SAFE}"
 
@@ -48,9 +63,17 @@ class Impacts:
         if queue is None:
             return "The queue is no longer part of the plant."
         if condition == "dead_letters":
-            dead = queue.dead_letters or 0
+<<<<<<< HEAD
+            dead = queue["dead_letters"] or 0
             return f"{dead:,} events of {name} have no effect until a person requeues or discards them."
+        waits = queue["wait_seconds"]
+=======
+            dead = queue.dead_letters or 0
+            return (
+                f"{dead:,} events of {name} have no effect until a person fixes, requeues or discards them."
+            )
         waits = queue.wait_seconds
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
         said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
         others = [other for other in self._behind if other != name]
         verb = "waits" if len(others) == 1 else "wait"

@@ -11,8 +11,13 @@ MOST_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
+<<<<<<< HEAD
+def open_alerts() -> list[dict[str, Any]]:
+    """See `document`; one query. Of very many the most severe: who has 200 needs no more on each page."""
+=======
 def open_alerts() -> list[AlertStatus]:
-    """One query. Of very many the most severe: who has 200 needs no more on each page."""
+    """One query. Of very many the gravest: who has 200 needs no more on each page."""
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
     found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
     rows = [status(each) for each in found]
     return sorted(rows, key=_order)[:MOST_SHOWN]
@@ -23,13 +28,38 @@ def _order(row: AlertStatus) -> tuple[bool, int, float]:
 
 
 def document(alert: Alert) -> dict[str, Any]:
+<<<<<<< HEAD
+    """`quiet` says why it notifies nobody: explained, silenced, snoozed, acknowledged; `announce` names what
+    a browser shows once, null while there is nothing to show.
+    """
+    suppression, until = suppression_of(alert)
+    has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
+    return {
+        "id": alert.pk,
+        "rule": alert.rule_name,
+        "title": alert.title,
+        "severity": alert.severity,
+        "state": alert.state,
+        "labels": alert.labels,
+        "sentence": alert.sentence,
+        "since": alert.fired_at.timestamp() if alert.fired_at else None,
+        "under": alert.under_id,
+        "quiet": suppression,
+        "quiet_until": until.timestamp() if until else None,
+        "acknowledged_by": has_it.get_username() if has_it else None,
+        "value": alert.value,
+        "round": alert.round,
+        "step": alert.next_step,
+        "announce": (alert.announcement or None) if suppression is None else None,
+    }
+=======
     """The same as plain JSON."""
     return plain(status(alert))
 
 
 def status(alert: Alert) -> AlertStatus:
     """An alert as the snapshot has it."""
-    quiet, until = suppression_of(alert)
+    quiet, until = quiet_of(alert)
     has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
     return AlertStatus(
         id=alert.pk,
@@ -49,6 +79,7 @@ def status(alert: Alert) -> AlertStatus:
         step=alert.next_step,
         announce=(alert.announcement or None) if quiet is None else None,
     )
+>>>>>>> 41f313a (Processes: what they tell each other has a type; a document that is wrong is refused by its field)
 
 
 def suppression_of(alert: Alert) -> tuple[str | None, Any]:

@@ -44,7 +44,7 @@ def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Replic
     return {name: row for name, row in replicas if row.share > 0}
 
 
-def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
+def _comparable(rows: Mapping[str, ReplicaStatus], of: Measured) -> Measured:
     if of.invalid:
         return of
     if of.idle:

@@ -12,7 +12,7 @@ from queues import checks
 from queues.errors import BadInput
 from queues.stored_document import changed as replaced
 from queues.stored_document import plain, typed
-from workers.documents.controls import ControlValues, CriterionHold
+from workers.documents.controls import ControlValues, HeldCriterion
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
 
@@ -33,7 +33,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
             return None
         return self.admit_events_per_second
 
-    def held_at(self, now_seconds: float) -> dict[str, CriterionHold]:
+    def held_at(self, now_seconds: float) -> dict[str, HeldCriterion]:
         """The criteria that a person holds now."""
         return {
             name: held
