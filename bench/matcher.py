@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from controllers.patterns.expression import parse
-from workers.pipeline.matching.kept.matches import KEYED
 from workers.pipeline.matching.matcher import Matcher
+from workers.pipeline.matching.retained.matches import KEYED
 from workers.pipeline.patterns.pattern import Pattern, definitions
 
 BATCH_EVENTS = 200_000

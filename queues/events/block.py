@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
     ]
 )
 FIELDS = tuple(SCHEMA.names)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_LEAST_US = 0
 TIME_MOST_US = 7_258_118_400_000_000  # 2200-01-01
 TEXT_MOST = 1_000
@@ -399,7 +400,7 @@ def _time_us(value: Any) -> int:
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 

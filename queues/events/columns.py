@@ -135,7 +135,7 @@ class Mapper:
     def _time_us(self, value: Any, now_us: int) -> int:
         if value is None:
             return now_us
-        number = _number(value)
+        number = value if _is_date(value) else _number(value)
         if isinstance(number, bool) or not isinstance(number, int | float):
             return checked_time_us(number, now_us)
         if not math.isfinite(number):
@@ -208,6 +208,11 @@ def _number(value: Any) -> Any:
         return int(text) if text.lstrip("+-").isdigit() and len(text) < 20 else float(text)
     except ValueError:
         return value
+
+
+def _is_date(value: Any) -> bool:
+    """Whether a text begins as a date does and no number can: to try it as a number costs most of a row."""
+    return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
 
 
 def _unit_by_size(number: float) -> int:

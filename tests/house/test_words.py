@@ -220,13 +220,21 @@ def test_no_docstring_or_comment_uses_a_retired_term():
     assert not found, "\n".join(found)
 
 
+def is_retired(name: str) -> bool:
+    return bool(RETIRED_IN_NAMES & set(words_of(name))) and name not in ALLOWED_NAMES
+
+
+def test_no_file_or_folder_is_named_by_a_retired_term():
+    parts = {part for path in modules() for part in path.relative_to(ROOT).with_suffix("").parts}
+    assert not (found := sorted(part for part in parts if is_retired(part))), found
+
+
 def test_no_public_name_uses_a_retired_term():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in modules()
         for line, name in names(ast.parse(path.read_text()))
-        if RETIRED_IN_NAMES & set(words_of(name))
-        and name not in ALLOWED_NAMES
+        if is_retired(name)
         # Fields of answers keep the names that programs read them by.
         and not (path.is_relative_to(ROOT / "console/api/schemas") and name.islower())
     ]

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.accounts.access import ACTIONS, OF_NO_QUEUE, Actor, actor_of_user, create_token, demand
-from console.actions import alerts, letter_steering, plans, tasks
+from console.actions import alerts, dead_letter_steering, plans, tasks
 from console.actions.dead_letters import Name
 from console.models import AuditEntry, QueueLimit
 from queues.models import Container, Node, Queue
@@ -104,7 +104,7 @@ def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
 def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops, people, browsers):
     actor, now = actor_of_user(people["operator"]), timezone.now()
     with pytest.raises(PermissionDenied):
-        letter_steering.act(actor, "requeue", [Name("process", "n1", "1-0", "x")], "a test")
+        dead_letter_steering.act(actor, "requeue", [Name("process", "n1", "1-0", "x")], "a test")
     assert fetch(browsers["operator"], "/queues/process/cap", {"cap": "nodes", **WHY}) == 403
     assert fetch(browsers["operator"], "/queues/alert/cap", {"cap": "nodes", **WHY}) == 422  # no ladder yet
     run = Run.objects.create(task=task_definitions.define("retention", "retention"), single_instance=True)

@@ -1,4 +1,7 @@
-"""Any request of up to 32 MB costs the web process at most 2 s of CPU and 256 MB: the worst of each kind."""
+"""Any request of up to 32 MB costs the web process at most 2 s of CPU and 256 MB: the worst of each kind.
+
+Seconds are those of the machine for which the limit was set: a fixed piece of work says how slow this is.
+"""
 
 import gzip
 import http.client
@@ -6,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +31,7 @@ from tests.security.producing import ADDRESS, ARROW, LINES
 CPU_SECONDS, MEMORY_BYTES = 2.0, 256_000_000
 # How long a request takes depends on what else the machine does: the best of so many tries is what it costs.
 TRIES = 3
+YARDSTICK_SECONDS = 0.35  # of CPU for `yardstick`, where 2 s were agreed on
 MIB = 2**20
 LOG = logging.getLogger(__name__)  # the figures: pytest --log-file-level=INFO --log-file=…
 FORM = "application/x-www-form-urlencoded"
@@ -198,18 +203,34 @@ def test_a_request_costs_at_most_2_seconds_and_256_mb(name, console):
     ask(
         served, tokens, replace(attack, body=lambda: b"{}"), b"{}"
     )  # what is imported at first is nobody's cost
-    costs = []
+    costs, limit = [], CPU_SECONDS * slowness()
     for _ in range(TRIES):
         empty(served)
         cost = measured(process, lambda: ask(served, tokens, attack, body))
         costs.append(cost)
-        if cost[0] <= CPU_SECONDS:
+        if cost[0] <= limit:
             break
     status, seconds, size_bytes = costs[-1][2], min(cost[0] for cost in costs), max(cost[1] for cost in costs)
-    LOG.info("%s: %s, %s bytes, %.2f s, %.0f MB", name, status, len(body), seconds, size_bytes / 1e6)
+    LOG.info(
+        "%s: %s, %s bytes, %.2f of %.2f s, %.0f MB", name, status, len(body), seconds, limit, size_bytes / 1e6
+    )
     assert status < 500 or status == 503
-    assert seconds <= CPU_SECONDS
+    assert seconds <= limit
     assert size_bytes <= MEMORY_BYTES
+
+
+def slowness() -> float:
+    """How many times slower this machine is at this instant than that of the limit; 1 where it is faster."""
+    return max(1.0, yardstick() / YARDSTICK_SECONDS)
+
+
+def yardstick() -> float:
+    """CPU seconds of reading 50,000 events one by one, as an honest request has them read."""
+    lines = [honest(row) for row in range(50_000)]
+    began = time.process_time()
+    for _ in range(4):
+        sum(len(orjson.dumps(orjson.loads(line))) for line in lines)
+    return time.process_time() - began
 
 
 def ask(served: Served, tokens: dict[str, str], attack: Attack, body: bytes) -> int:

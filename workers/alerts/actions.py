@@ -11,7 +11,7 @@ from django.db import transaction
 from queues import checks
 from queues.errors import BadInput
 from workers.alerts.delivery import outbox
-from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
@@ -26,8 +26,8 @@ LONGEST_NOTE = 2_000
 def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Alert:
     """This person takes it: until the rule's time-out nobody else is notified. The later of two has it."""
     alert = _open(alert_id)
-    terms = rules.terms(alert.rule) if alert.rule else machine.Terms()
-    keep(alert, machine.acknowledged(episode_of(alert), terms, now.timestamp()))
+    terms = rules.terms(alert.rule) if alert.rule else automaton.Terms()
+    keep(alert, automaton.acknowledged(episode_of(alert), terms, now.timestamp()))
     alert.acknowledged_at, alert.acknowledged_by, alert.snoozed_by = now, by, None
     alert.save()
     _noted(alert, Kind.ACKNOWLEDGED, by, _text(note, required=False), now)
@@ -39,7 +39,7 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
     """Nobody is notified for so many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
     until = now + timedelta(minutes=_minutes(minutes))
-    keep(alert, machine.snoozed(episode_of(alert), until.timestamp()))
+    keep(alert, automaton.snoozed(episode_of(alert), until.timestamp()))
     alert.snoozed_by, alert.acknowledged_by, alert.acknowledged_at = by, None, None
     alert.save()
     _noted(alert, Kind.SNOOZED, by, f"until {until:%H:%M} UTC", now)

@@ -13,9 +13,9 @@ import redis
 from django.db import DatabaseError, close_old_connections, connections
 
 from workers.alerts.conditions.evidence import Gatherer
-from workers.alerts.delivery import courier
+from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
-from workers.alerts.evaluation.look import AlertCheck
+from workers.alerts.evaluation.check import AlertCheck
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
@@ -50,7 +50,7 @@ class Alerter:
         """Bundle and send; 0 while another has the lease."""
         if not _ours(self._dispatch_lease):
             return 0
-        return courier.deliver(lambda: datetime.now(UTC), self._dispatch_lease.renew)
+        return dispatcher.deliver(lambda: datetime.now(UTC), self._dispatch_lease.renew)
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`. What fails is logged once, and tried again."""

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, Q
 
 from workers.alerts import history
-from workers.alerts.lifecycle import machine
+from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
 
 HEADER = (
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def flapped(self) -> bool:
-        return self.alert.came_back >= machine.FLAPS
+        return self.alert.came_back >= automaton.FLAPS
 
     def document(self) -> dict[str, Any]:
         """As CSV and API give it."""

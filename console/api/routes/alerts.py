@@ -12,7 +12,7 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.request.moment import UtcTime
+from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
 from console.api.schemas.alerts import (
     AlertDetail,

@@ -11,7 +11,7 @@ from console.actions import loops
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.request.moment import GivenTime
+from console.api.request.instant import GivenTime
 from console.api.routes.plant import node_named
 from console.api.schemas.control import LoopDetail, LoopList, LoopMode, OverrideEnd, OverrideList, OverrideRow
 from console.connections.control_server import control

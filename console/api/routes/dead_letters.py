@@ -7,13 +7,13 @@ from django.utils import timezone
 from ninja import Query, Schema
 from pydantic import Field
 
-from console.actions import dead_letters, letter_steering
+from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letters import LetterFilter, Name
 from console.api.answer.files import STORED_BYTES
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.request.moment import GivenTime, UtcTime
+from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
 from console.api.schemas.dead_letters import LetterActionReport, LetterList, LetterRow
 from queues.errors import BadInput
@@ -53,7 +53,7 @@ class ChosenLetters(Given):
             return dead_letters.chosen(self.letters)
         if self.through is None:
             raise BadInput("through", "is missing; give what the listing said.")
-        return letter_steering.all_that_fit(self.filter.filter(), self.through, self.digest, self.count)
+        return dead_letter_steering.all_matching(self.filter.filter(), self.through, self.digest, self.count)
 
 
 class Fix(Given):
@@ -111,13 +111,13 @@ def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> Http
 )
 def requeue(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.requeue")
-    return vars(letter_steering.act(actor, "requeue", body.names(), body.reason))
+    return vars(dead_letter_steering.act(actor, "requeue", body.names(), body.reason))
 
 
 @router.post("/dead-letters/discard", response=LetterActionReport, summary="Delete dead letters for good")
 def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.discard")
-    return vars(letter_steering.act(actor, "discard", body.names(), body.reason, body.confirm))
+    return vars(dead_letter_steering.act(actor, "discard", body.names(), body.reason, body.confirm))
 
 
 @router.post(
@@ -128,4 +128,4 @@ def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
-    return letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now()).document()
+    return dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now()).document()

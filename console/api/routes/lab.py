@@ -13,7 +13,7 @@ from console.actions.lab.traces import chosen_trace, known_traces
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.request.moment import GivenTime
+from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
 from console.api.schemas.lab import (
     AppliedOverrides,

@@ -12,7 +12,7 @@ from console.actions.exports import export, newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.moment import UtcTime
+from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import loop_named
 from console.api.schemas.records import LedgerDetail, LedgerPage, LedgerReplay, WhatIf

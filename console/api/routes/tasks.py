@@ -12,7 +12,7 @@ from console.actions.tasks import WantedTask
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.request.moment import GivenTime
+from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
 from console.api.schemas.tasks import RunDetail, RunList, RunRow, TaskList, TaskRow
 from console.connections.surroundings import surroundings

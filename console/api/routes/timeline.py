@@ -12,7 +12,7 @@ from console.actions import marks
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.request.moment import GivenTime
+from console.api.request.instant import GivenTime
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import ChartDecisionList, MarkList, MarkRow
 from console.input.row_id import Id

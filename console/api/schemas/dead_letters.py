@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from console.actions.letter_steering import ACTIONS
+from console.actions.dead_letter_steering import ACTIONS
 from console.api.answer.schema import ApiAnswer, Bytes, Events, Json, one_of
 
 

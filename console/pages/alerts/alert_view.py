@@ -16,7 +16,7 @@ from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import impact
-from workers.alerts.lifecycle import machine, on_call
+from workers.alerts.lifecycle import automaton, on_call
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 from workers.alerts.lifecycle.open_alerts import suppression_of
@@ -148,7 +148,7 @@ def details_of(alert: Alert) -> AlertDetails:
         tried=history.tried(alert),
         events=list(events),
         explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
-        flaps=alert.came_back >= machine.FLAPS,
+        flaps=alert.came_back >= automaton.FLAPS,
         links=_links(alert),
         runbook=runbook.path(alert.rule) if alert.rule else "",
         next_step=_next_step(alert),

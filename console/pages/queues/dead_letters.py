@@ -13,9 +13,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, admit, requires
-from console.actions import dead_letters, letter_steering
+from console.actions import dead_letter_steering, dead_letters
+from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import FoundLetters, Letter, LetterFilter, Name
-from console.actions.letter_steering import EDITABLE
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
@@ -196,11 +196,11 @@ def act(request: HttpRequest) -> Done:
     """
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
-    if wanted not in letter_steering.ACTIONS:
-        raise BadInput("action", f"takes {' or '.join(letter_steering.ACTIONS)}.")
+    if wanted not in dead_letter_steering.ACTIONS:
+        raise BadInput("action", f"takes {' or '.join(dead_letter_steering.ACTIONS)}.")
     admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
-        names = letter_steering.all_that_fit(
+        names = dead_letter_steering.all_matching(
             filter_of(posted),
             time_of(posted.get("through", ""), "through"),
             posted.get("digest", ""),
@@ -208,7 +208,9 @@ def act(request: HttpRequest) -> Done:
         )
     else:
         names = dead_letters.chosen(posted.getlist("letter"))
-    report = letter_steering.act(actor, wanted, names, posted.get("reason", ""), posted.get("confirm", ""))
+    report = dead_letter_steering.act(
+        actor, wanted, names, posted.get("reason", ""), posted.get("confirm", "")
+    )
     url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
     go = {"go": url} if posted.get("return") else {}
     return Done(report.sentence(), url, {**vars(report), **go})
@@ -225,7 +227,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     row = int(number_of(posted.get("row", "0"), "row"))
     reason = posted.get("reason", "")
     try:
-        mended = letter_steering.fix(actor_of(request), name, row, _read(given), reason, timezone.now())
+        mended = dead_letter_steering.fix(actor_of(request), name, row, _read(given), reason, timezone.now())
     except BadInput as error:
         raise BadInput(
             EVENT + error.field if error.field in EDITABLE else error.field, error.message

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.models import AuditEntry
-from tests.workers.alerts.looks import lost, queue, rule, the_alert
+from tests.workers.alerts.checks import lost, queue, rule, the_alert
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator

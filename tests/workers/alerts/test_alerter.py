@@ -14,8 +14,8 @@ import pytest
 
 from queues import keys
 from tests.waiting import until
-from tests.workers.alerts.desks import hook
-from tests.workers.alerts.looks import lost, node, plant, rule, the_alert
+from tests.workers.alerts.checks import lost, node, plant, rule, the_alert
+from tests.workers.alerts.receiving import hook
 from workers.alerts.alerter import Alerter
 from workers.alerts.lifecycle.models import Alert, Delivery
 

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from queues.nodes.server import free_port
-from tests.workers.alerts.desks import WorkReporter, hook, mail_server
-from tests.workers.alerts.looks import Looks, kinds, lost, plant, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
+from tests.workers.alerts.receiving import WorkReporter, hook, mail_server
 from workers.alerts.conditions.evidence import failing_receivers
-from workers.alerts.delivery import courier, outbox, receivers
+from workers.alerts.delivery import dispatcher, outbox, receivers
 from workers.alerts.delivery.channels import webhook
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
@@ -45,7 +45,7 @@ def fire(looks: Looks) -> None:
 
 
 def deliver(looks: Looks, alive: bool = True) -> int:
-    return courier.deliver(lambda: looks.at, lambda: alive)
+    return dispatcher.deliver(lambda: looks.at, lambda: alive)
 
 
 def webhook_rule(posts: WorkReporter) -> Receiver:

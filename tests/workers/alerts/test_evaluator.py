@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.workers.alerts.looks import Looks, kinds, lost, node, plant, queue, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
 from workers.alerts.conditions.evidence import Ended, Failing, LedgerTick, LoopFacts, facts_of_loops
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, notifying

@@ -18,8 +18,8 @@ from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.evaluation import notifying
-from workers.alerts.evaluation.look import AlertCheck
-from workers.alerts.lifecycle import machine
+from workers.alerts.evaluation.check import AlertCheck
+from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, timestamp
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
 from workers.alerts.rules import matching, rules
@@ -79,7 +79,7 @@ def _begun(now: float, fence: int) -> AlertCheck:
         raise EvaluatorOvertaken
     at = timestamp(now)
     AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
-    lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=machine.SAME_SECONDS))
+    lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=automaton.SAME_SECONDS))
     return AlertCheck(
         now,
         (at - watch.looked_at).total_seconds() if watch.looked_at else 0.0,
@@ -99,11 +99,11 @@ def _move_known(
             alert.rule = rule
         if rule is not None and subject is not None:
             _show(alert, rule, subject.reading)
-        terms = machine.Terms() if rule is None else rules.terms(rule)
+        terms = automaton.Terms() if rule is None else rules.terms(rule)
         _move(this, alert, _signal(rule, subject, evidence), terms)
 
 
-def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence) -> machine.Signal:
+def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence) -> automaton.Signal:
     """The signal of a known alert's subject; one without a reading is gone, unless nothing is measured."""
     if rule is None:
         return "off"
@@ -113,20 +113,20 @@ def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence)
     return "unknown" if blind else "off"
 
 
-def _move(this: AlertCheck, alert: Alert, signal: machine.Signal, terms: machine.Terms) -> None:
+def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:
     before = episode_of(alert)
-    after = machine.advanced(before, signal, terms, this.now, this.elapsed_seconds)
+    after = automaton.advanced(before, signal, terms, this.now, this.elapsed_seconds)
     if after is None:
         alert.delete()
         return
     keep(alert, after)
-    if before.state == machine.PENDING and after.state == machine.FIRING:
+    if before.state == automaton.PENDING and after.state == automaton.FIRING:
         alert = _fired(this, alert)
-    elif before.state == machine.ACKNOWLEDGED and after.state == machine.FIRING:
+    elif before.state == automaton.ACKNOWLEDGED and after.state == automaton.FIRING:
         this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition still holds.")
-    elif before.snoozed_until is not None and after.snoozed_until is None and after.state == machine.FIRING:
+    elif before.snoozed_until is not None and after.snoozed_until is None and after.state == automaton.FIRING:
         this.note(alert, Kind.SNOOZE_ENDED)
-    elif after.state == machine.RESOLVED:
+    elif after.state == automaton.RESOLVED:
         this.note(alert, Kind.RESOLVED)
     this.alerts.append(alert)
 
@@ -138,12 +138,12 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
         signal = rules.thresholds(subject.rule).signal(subject.reading.value)
         if key in known or signal != "on":
             continue
-        episode = machine.advanced(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
+        episode = automaton.advanced(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
         assert episode is not None
         alert = Alert(rule=subject.rule, fingerprint=key, began_at=timestamp(episode.began_at))
         _show(alert, subject.rule, subject.reading)
         keep(alert, episode)
-        found.append(_fired(this, alert) if episode.state == machine.FIRING else alert)
+        found.append(_fired(this, alert) if episode.state == automaton.FIRING else alert)
     Alert.objects.bulk_create([alert for alert in found if alert.pk is None], batch_size=MOST_MEASURED)
     this.alerts += found
 
@@ -151,14 +151,14 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
 def _fired(this: AlertCheck, alert: Alert) -> Alert:
     """It fires: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
-    if ended is None or not machine.is_same(episode_of(ended), this.now):
+    if ended is None or not automaton.is_same(episode_of(ended), this.now):
         this.note(alert, Kind.FIRED, alert.sentence)
         return alert
     if alert.pk is not None:
         alert.delete()
     for name in (*SHOWN, "value", "sentence"):
         setattr(ended, name, getattr(alert, name))
-    keep(ended, machine.returned(episode_of(ended), this.now))
+    keep(ended, automaton.returned(episode_of(ended), this.now))
     this.note(ended, Kind.CAME_BACK, ended.sentence)
     return ended
 

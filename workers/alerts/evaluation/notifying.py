@@ -6,8 +6,8 @@ from datetime import timedelta
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
-from workers.alerts.evaluation.look import AlertCheck
-from workers.alerts.lifecycle import inhibition, machine
+from workers.alerts.evaluation.check import AlertCheck
+from workers.alerts.lifecycle import automaton, inhibition
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
@@ -34,7 +34,7 @@ def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver
     suppressed = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
     delays = rules.delays_seconds(alert.rule) if alert.rule else []
     steps = alert.rule.escalation if alert.rule else []
-    episode, due = machine.due_steps(episode_of(alert), suppressed, delays, this.now)
+    episode, due = automaton.due_steps(episode_of(alert), suppressed, delays, this.now)
     keep(alert, episode)
     for at in due:
         names = steps[at]["receivers"]

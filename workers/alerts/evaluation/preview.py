@@ -27,8 +27,8 @@ from workers.alerts.conditions.evidence import (
     loop_facts,
     ticks_of,
 )
-from workers.alerts.lifecycle import machine
-from workers.alerts.lifecycle.machine import Episode
+from workers.alerts.lifecycle import automaton
+from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import matching, rules
 from workers.history import metric_history
@@ -113,20 +113,20 @@ class _Subject:
         self.episode: Episode | None = None
         self.fired: list[Fired] = []
 
-    def step(self, signal: machine.Signal, terms: machine.Terms, now: float, elapsed: float) -> None:
+    def step(self, signal: automaton.Signal, terms: automaton.Terms, now: float, elapsed: float) -> None:
         before = self.episode
-        after = machine.advanced(before, signal, terms, now, elapsed)
-        began = after is not None and after.state == machine.FIRING
-        if began and (before is None or before.state == machine.PENDING):
+        after = automaton.advanced(before, signal, terms, now, elapsed)
+        began = after is not None and after.state == automaton.FIRING
+        if began and (before is None or before.state == automaton.PENDING):
             self._begin(now)
-        if after is not None and after.state == machine.RESOLVED:
+        if after is not None and after.state == automaton.RESOLVED:
             self.fired[-1] = replace(self.fired[-1], until=now)
             after = None
         self.episode = after
 
     def _begin(self, now: float) -> None:
         last = self.fired[-1].until if self.fired else None
-        if last is not None and now - last <= machine.SAME_SECONDS:
+        if last is not None and now - last <= automaton.SAME_SECONDS:
             self.fired[-1] = replace(self.fired[-1], until=None)
         else:
             self.fired.append(Fired(self.labels, now, None))
@@ -151,8 +151,8 @@ def _judged(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
 
 
 def _signals(
-    rule: AlertRule, thresholds: machine.Thresholds, evidence: Evidence
-) -> Iterator[tuple[tuple[tuple[str, str], ...], machine.Signal]]:
+    rule: AlertRule, thresholds: automaton.Thresholds, evidence: Evidence
+) -> Iterator[tuple[tuple[tuple[str, str], ...], automaton.Signal]]:
     for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
         labels = {**reading.labels, "rule": rule.name, "severity": rule.severity}
         if matching.matches(rule.matchers, labels):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.alerts.lifecycle.machine import Episode
+from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import Alert
 
 TIMES = (

@@ -14,7 +14,7 @@ from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, condition
 from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
 from workers.alerts.conditions.loop_words import loop_words
-from workers.alerts.lifecycle.machine import Terms, Thresholds
+from workers.alerts.lifecycle.automaton import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
 from workers.steering.names import NAME

@@ -18,10 +18,10 @@ from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import Topology
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.dispatch.trickle import AntiStallAdmission
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
 from workers.pipeline.tiers.result_queue import ResultQueue, Room
 

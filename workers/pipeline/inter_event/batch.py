@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from workers.pipeline.declaration.declaration import Application
-from workers.pipeline.dispatch.portion import EVENTS_PER_TASK
+from workers.pipeline.dispatch.batch_assignment import EVENTS_PER_TASK
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount

@@ -21,8 +21,8 @@ from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternC
 from workers.pipeline.inter_event.operator_memory import OperatorMemory
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
 from workers.pipeline.matching.complex_event import complex_events
-from workers.pipeline.matching.kept.matches import Matches, joined
 from workers.pipeline.matching.matcher import Matcher, masks_of
+from workers.pipeline.matching.retained.matches import Matches, joined
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import bounded

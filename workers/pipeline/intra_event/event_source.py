@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from workers.pipeline.declaration.monitored import Monitored
-from workers.pipeline.dispatch.portion import BatchAssignment
+from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.connections import control_of, nodes_of
 from workers.pipeline.events.containers import Faults, laid_out, merged, read_range

@@ -12,8 +12,8 @@ from queues import keys
 from queues.topology import Topology
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
+from workers.pipeline.dispatch.batch_assignment import BatchAssignment, on_tasks
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.dispatch.portion import BatchAssignment, on_tasks
 from workers.pipeline.events.connections import nodes_of
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.faults import FaultStore

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from workers.pipeline.declaration.declaration import Application
-from workers.pipeline.dispatch.portion import BatchAssignment
+from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.intra_event.event_source import EventSource, layout_option, monitored_option
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from queues import checks
 from queues.errors import BadInput
-from workers.pipeline.matching.kept.matches import KEYED, joined
 from workers.pipeline.matching.matcher import Matcher, masks_of
 from workers.pipeline.matching.previous import Previous
+from workers.pipeline.matching.retained.matches import KEYED, joined
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
     CONTIGUITIES,

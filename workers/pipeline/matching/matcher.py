@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from queues.errors import BadInput
 from workers.pipeline.matching.conjunction_once import ConjunctionOnce
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.matches import Matches, joined
 from workers.pipeline.matching.previous import Previous
-from workers.pipeline.matching.quiet import Suppression
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.matches import Matches, joined
 from workers.pipeline.matching.sequence_once import SequenceOnce
 from workers.pipeline.matching.sequence_rows import SequenceRows
+from workers.pipeline.matching.suppression import Suppression
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import previous_of
 

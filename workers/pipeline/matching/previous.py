@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.keyed_rows import KeyedRows, least_by_group
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, least_by_group
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.patterns.predicate import previous_of
 

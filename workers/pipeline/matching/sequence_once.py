@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.matching.clamps import clamp_chain
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.keyed_rows import KeyedRows, appended, least_by_group
-from workers.pipeline.matching.kept.matches import KEYED, Matches, nothing, of_rows
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended, least_by_group
+from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.patterns.pattern import Pattern, Step
 
 UNUSED, UNDECIDED = -1, -2

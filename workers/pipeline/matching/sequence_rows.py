@@ -8,9 +8,9 @@ end.
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.kept.kept_rows import RetainedRows
-from workers.pipeline.matching.kept.keyed_rows import KeyedRows, appended
-from workers.pipeline.matching.kept.matches import Matches, nothing, of_rows
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended
+from workers.pipeline.matching.retained.matches import Matches, nothing, of_rows
+from workers.pipeline.matching.retained.retained_rows import RetainedRows
 from workers.pipeline.patterns.pattern import Pattern
 
 

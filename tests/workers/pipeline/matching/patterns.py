@@ -5,7 +5,7 @@ import itertools
 import pyarrow as pa
 
 from controllers.patterns.expression import symbols
-from workers.pipeline.matching.kept.matches import KEYED, Matches
+from workers.pipeline.matching.retained.matches import KEYED, Matches
 from workers.pipeline.patterns.pattern import Pattern, definitions, expression_of
 
 GROUPS = 4

@@ -15,9 +15,9 @@ from tests.workers.pipeline.matching.patterns import (
     rows_plainly,
 )
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.kept.matches import joined
 from workers.pipeline.matching.matcher import Matcher, masks_of, match_all, raw_matcher_of
 from workers.pipeline.matching.previous import RETAINED_US
+from workers.pipeline.matching.retained.matches import joined
 from workers.pipeline.patterns.pattern import Pattern
 
 EVENT = st.tuples(st.integers(0, 40), st.sampled_from("ABC"), st.integers(0, 3), st.sampled_from("xyz"))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from controllers.patterns.expression import Choice, Expression, Item, Repeat, Sequence, Symbol, least_events
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.kept.matches import joined
 from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.matching.retained.matches import joined
 from workers.pipeline.patterns.pattern import Pattern, definitions
 
 LETTERS = st.text("ABCX", max_size=25)

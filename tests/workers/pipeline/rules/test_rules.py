@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 from queues.errors import BadInput
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import application_of_text, read_application
-from workers.pipeline.dispatch.portion import BatchAssignment
+from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.layout import Layout, criterion_column

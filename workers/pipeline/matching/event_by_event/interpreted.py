@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from workers.pipeline.matching.event_by_event.attempt import Event
-from workers.pipeline.matching.event_by_event.machine import AutomatonRules, MatchAutomaton, Taken
+from workers.pipeline.matching.event_by_event.match_automaton import AutomatonRules, MatchAutomaton, Taken
 from workers.pipeline.matching.event_by_event.open_attempts import OpenAttempts
 from workers.pipeline.matching.event_by_event.row_search import RowSearch
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.matches import EVENT, KEYED, Matches, nothing
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.matches import EVENT, KEYED, Matches, nothing
 from workers.pipeline.patterns.pattern import Pattern
 
 

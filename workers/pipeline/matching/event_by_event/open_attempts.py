@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from workers.pipeline.matching.event_by_event.attempt import Attempt, Event
-from workers.pipeline.matching.event_by_event.machine import AutomatonRules, Taken
+from workers.pipeline.matching.event_by_event.match_automaton import AutomatonRules, Taken
 
 Likeness = tuple[int, ...]  # events taken, states
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.alerts.lifecycle import machine
-from workers.alerts.lifecycle.machine import Episode, Terms, Thresholds, advanced, due_steps, returned
+from workers.alerts.lifecycle import automaton
+from workers.alerts.lifecycle.automaton import Episode, Terms, Thresholds, advanced, due_steps, returned
 
 TERMS = Terms(for_seconds=10.0, keep_seconds=20.0, acknowledge_seconds=600.0)
 LOOK = 2.0
@@ -32,14 +32,14 @@ class Course:
 
     def fire(self) -> Episode:
         self.looks("on", self.terms.for_seconds + 2 * LOOK)
-        assert self.episode.state == machine.FIRING
+        assert self.episode.state == automaton.FIRING
         return self.episode
 
 
 def test_it_fires_once_it_has_held_for_long_enough():
     course = Course()
-    assert course.looks("on", 10).state == machine.PENDING
-    assert course.look("on").state == machine.FIRING
+    assert course.looks("on", 10).state == automaton.PENDING
+    assert course.look("on").state == automaton.FIRING
     assert course.episode.round == 1
 
 
@@ -51,15 +51,15 @@ def test_what_stops_before_it_has_held_for_long_enough_never_was(signal):
 
 
 def test_a_rule_without_a_duration_fires_at_once():
-    assert advanced(None, "on", Terms(), 5.0, LOOK).state == machine.FIRING
+    assert advanced(None, "on", Terms(), 5.0, LOOK).state == automaton.FIRING
 
 
 def test_it_ends_only_after_it_has_been_clear_for_long_enough():
     course = Course()
     course.fire()
     course.looks("off", 20)
-    assert course.episode.state == machine.FIRING
-    assert course.look("off").state == machine.RESOLVED
+    assert course.episode.state == automaton.FIRING
+    assert course.look("off").state == automaton.RESOLVED
 
 
 @pytest.mark.parametrize("signal", ["on", "between"])
@@ -68,36 +68,36 @@ def test_a_moment_of_trouble_begins_the_clear_time_anew(signal):
     course.fire()
     course.looks("off", 18)
     course.look(signal)
-    assert course.looks("off", 20).state == machine.FIRING
-    assert course.look("off").state == machine.RESOLVED
+    assert course.looks("off", 20).state == automaton.FIRING
+    assert course.look("off").state == automaton.RESOLVED
 
 
 def test_what_is_unknown_neither_ends_nor_begins_anything():
     course = Course()
     course.looks("on", 8)
-    assert course.looks("unknown", 3_600).state == machine.PENDING
+    assert course.looks("unknown", 3_600).state == automaton.PENDING
     course.looks("on", 4)
-    assert course.episode.state == machine.FIRING
+    assert course.episode.state == automaton.FIRING
     course.looks("off", 10)
-    assert course.looks("unknown", 3_600).state == machine.FIRING
+    assert course.looks("unknown", 3_600).state == automaton.FIRING
 
 
 def test_what_nobody_watched_counts_towards_no_duration():
     course = Course()
     course.look("on")
-    assert course.look("on", elapsed=3_600).state == machine.PENDING
+    assert course.look("on", elapsed=3_600).state == automaton.PENDING
     course.fire()
     course.look("off")
-    assert course.look("off", elapsed=3_600).state == machine.FIRING
+    assert course.look("off", elapsed=3_600).state == automaton.FIRING
 
 
 def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
     course = Course()
     course.fire()
     course.episode, _ = due_steps(course.episode, False, [0.0], course.now)
-    course.episode = machine.acknowledged(course.episode, TERMS, course.now)
-    assert course.looks("on", 598).state == machine.ACKNOWLEDGED
-    assert course.looks("on", 4).state == machine.FIRING
+    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
+    assert course.looks("on", 598).state == automaton.ACKNOWLEDGED
+    assert course.looks("on", 4).state == automaton.FIRING
     after, due = due_steps(course.episode, False, [0.0, 60.0], course.now)
     assert (after.round, due) == (2, [0])
 
@@ -105,10 +105,10 @@ def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
 def test_what_is_about_to_end_wakes_nobody_when_its_acknowledgement_runs_out():
     course = Course(replace(TERMS, keep_seconds=60.0))
     course.fire()
-    course.episode = machine.acknowledged(course.episode, TERMS, course.now)
+    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
     course.looks("on", 590)
-    assert course.looks("off", 20).state == machine.ACKNOWLEDGED
-    assert course.look("on").state == machine.FIRING
+    assert course.looks("off", 20).state == automaton.ACKNOWLEDGED
+    assert course.look("on").state == automaton.FIRING
 
 
 def test_snoozing_stops_the_steps_and_ends_by_itself():
@@ -116,7 +116,7 @@ def test_snoozing_stops_the_steps_and_ends_by_itself():
     course.fire()
     course.episode, due = due_steps(course.episode, False, [0.0], course.now)
     assert due == [0]
-    course.episode = machine.snoozed(course.episode, course.now + 60)
+    course.episode = automaton.snoozed(course.episode, course.now + 60)
     for _ in range(20):
         course.look("on")
         course.episode, due = due_steps(course.episode, True, [0.0], course.now)
@@ -149,20 +149,20 @@ def test_after_a_long_gap_all_steps_that_are_due_come_at_once():
 def test_what_comes_back_soon_is_the_same_and_still_acknowledged():
     course = Course()
     course.fire()
-    course.episode = machine.acknowledged(course.episode, TERMS, course.now)
+    course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
     course.looks("off", 24)
-    assert course.episode.state == machine.RESOLVED
-    assert machine.is_same(course.episode, course.now + 100)
-    assert not machine.is_same(course.episode, course.now + 601)
+    assert course.episode.state == automaton.RESOLVED
+    assert automaton.is_same(course.episode, course.now + 100)
+    assert not automaton.is_same(course.episode, course.now + 601)
     again = returned(course.episode, course.now + 100)
-    assert (again.state, again.came_back, again.resolved_at) == (machine.ACKNOWLEDGED, 1, None)
+    assert (again.state, again.came_back, again.resolved_at) == (automaton.ACKNOWLEDGED, 1, None)
 
 
 def test_what_flaps_tells_somebody_only_after_a_calm_time():
-    episode = Episode(machine.RESOLVED, 0.0, 0.0, resolved_at=10.0, came_back=2, round=1, next_step=1)
+    episode = Episode(automaton.RESOLVED, 0.0, 0.0, resolved_at=10.0, came_back=2, round=1, next_step=1)
     again = returned(episode, 20.0)
     assert due_steps(again, False, [0.0], 21.0)[1] == []
-    assert due_steps(again, False, [0.0], 20.0 + machine.CALM_SECONDS)[1] == [0]
+    assert due_steps(again, False, [0.0], 20.0 + automaton.CALM_SECONDS)[1] == [0]
 
 
 @pytest.mark.parametrize(
@@ -196,35 +196,35 @@ def test_whatever_happens_and_however_the_clock_jumps_it_is_told_and_then_it_end
     for what, jump, quiet in course:
         now += jump
         if what in SIGNALS:
-            if episode is not None and episode.state == machine.RESOLVED:
+            if episode is not None and episode.state == automaton.RESOLVED:
                 episode = None
             episode = advanced(episode, what, terms, now, jump)
-        elif episode is not None and episode.state in (machine.FIRING, machine.ACKNOWLEDGED):
+        elif episode is not None and episode.state in (automaton.FIRING, automaton.ACKNOWLEDGED):
             acknowledge = what == "acknowledge"
             episode = (
-                machine.acknowledged(episode, terms, now)
+                automaton.acknowledged(episode, terms, now)
                 if acknowledge
-                else machine.snoozed(episode, now + 300)
+                else automaton.snoozed(episode, now + 300)
             )
-        if episode is not None and episode.state != machine.PENDING:
+        if episode is not None and episode.state != automaton.PENDING:
             episode, _ = due_steps(episode, quiet, [0.0], now)
-    if episode is not None and episode.state == machine.RESOLVED:
+    if episode is not None and episode.state == automaton.RESOLVED:
         episode = None
     notified, rounds = False, episode.round if episode else 0
-    limit = terms.for_seconds + max(terms.acknowledge_seconds, machine.MOST_SNOOZE_SECONDS) + 60
+    limit = terms.for_seconds + max(terms.acknowledge_seconds, automaton.MOST_SNOOZE_SECONDS) + 60
     for _ in range(round(limit / 600) + 1):
         now += 600
         episode = advanced(episode, "on", terms, now, LOOK)
-        if episode.state == machine.FIRING:
+        if episode.state == automaton.FIRING:
             before = episode.next_step
             episode, due = due_steps(episode, episode.snoozed_until is not None, [0.0], now)
             notified = notified or bool(due) or (episode.snoozed_until is None and before == 1)
     assert notified and episode.round >= rounds
     for _ in range(round(terms.keep_seconds / LOOK) + 2):
         now += LOOK
-        if episode.state != machine.RESOLVED:
+        if episode.state != automaton.RESOLVED:
             episode = advanced(episode, "off", terms, now, LOOK)
-    assert episode.state == machine.RESOLVED
+    assert episode.state == automaton.RESOLVED
 
 
 @given(st.lists(st.tuples(st.sampled_from(SIGNALS), st.booleans()), max_size=80))
@@ -232,10 +232,10 @@ def test_a_step_is_due_once_a_round(course):
     now, episode, seen = 0.0, None, set()
     for signal, quiet in course:
         now += LOOK
-        if episode is not None and episode.state == machine.RESOLVED:
+        if episode is not None and episode.state == automaton.RESOLVED:
             break
         episode = advanced(episode, signal, Terms(0.0, 4.0), now, LOOK)
-        if episode is None or episode.state == machine.PENDING:
+        if episode is None or episode.state == automaton.PENDING:
             continue
         episode, due = due_steps(episode, quiet, [0.0, 4.0], now)
         for at in due:

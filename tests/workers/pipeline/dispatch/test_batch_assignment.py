@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.segments.segment import Scanned
-from workers.pipeline.dispatch.portion import EVENTS_PER_TASK, BatchAssignment, on_tasks
+from workers.pipeline.dispatch.batch_assignment import EVENTS_PER_TASK, BatchAssignment, on_tasks
 from workers.pipeline.events.containers import Range
 from workers.pipeline.shedding.shedder import Shedder
 

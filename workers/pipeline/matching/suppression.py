@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.matches import Matches
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.matches import Matches
 
 
 class Suppression:

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.pipeline.matching.kept.group_state import GroupStates
-from workers.pipeline.matching.kept.keyed_rows import least_by_group
-from workers.pipeline.matching.kept.matches import KEYED, Matches, nothing
+from workers.pipeline.matching.retained.group_state import GroupStates
+from workers.pipeline.matching.retained.keyed_rows import least_by_group
+from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing
 
 SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
 

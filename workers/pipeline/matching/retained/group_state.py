@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from workers.pipeline.events.arrow_blob import decode, encode
-from workers.pipeline.matching.kept.keyed_rows import by_group
+from workers.pipeline.matching.retained.keyed_rows import by_group
 
 _LENGTH = struct.Struct("<I")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from workers.pipeline.matching.kept.matches import KEYED
+from workers.pipeline.matching.retained.matches import KEYED
 
 _RADIX = 1 << 16  # NumPy sorts 16-bit numbers by radix, several times quicker than longer ones
 

@@ -68,7 +68,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     return report
 
 
-def all_that_fit(wanted: LetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
+def all_matching(wanted: LetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
     """The dead letters that a filter showed, up to an instant. Raises BadInput when they are not the same any
     more: what is done must be what was counted.
     """
